@@ -1,7 +1,8 @@
-//! Which objects a reason is about: the end of a chain. The list is complete, so that a new reason has to have its place here.
+//! Which objects a reason is about: the end of a chain. A reason that is not listed has the default of its kind.
 
 use super::explain::{Explanation, chain_of_dependency, chain_of_named_node, unavailability};
 use super::plan::PlanOverview;
+use crate::api::reason::Kind;
 use crate::api::{Reason, limits};
 
 /// Objects of one kind that a chain names.
@@ -43,7 +44,6 @@ pub(super) enum Cause {
 }
 
 impl Cause {
-    #[expect(clippy::too_many_lines, reason = "one arm for each cause")]
     pub(super) fn of(reason: Reason) -> Self {
         use Reason as R;
         match reason {
@@ -61,14 +61,7 @@ impl Cause {
             }
             R::WindowClosed | R::Blackout | R::WindowTooShort | R::Waiting => Self::Window,
             R::Error | R::NoVersion | R::ChannelWithdrawn => Self::Channel,
-            R::Held
-            | R::NotApproved
-            | R::OutOfRange
-            | R::Prerelease
-            | R::Older
-            | R::NotComparable
-            | R::TooYoung
-            | R::Variant => Self::Candidate,
+            R::Held => Self::Candidate,
             R::JobLeaving
             | R::PodLeaving
             | R::PodWaiting
@@ -79,81 +72,14 @@ impl Cause {
             | R::MinReady
             | R::Workloads
             | R::PostCompleteDelay
-            | R::BackoffLimitExceeded
-            | R::DeadlineExceeded
-            | R::NeverRebooted
-            | R::SentinelMissing
-            | R::EvidenceLost
-            | R::UpgradeInterrupted
-            | R::RebootLoop
-            | R::SettleTimedOut
-            | R::VerifyFailed
             | R::FailedCreate
             | R::PodFailed
             | R::PodTerminating => Self::Job,
-            R::ConcurrencyZero
-            | R::Suspended
-            | R::Aborted
-            | R::Skipped
-            | R::NotReady
-            | R::SchemaOutdated
-            | R::SpecPruned
-            | R::MissingPermission
-            | R::ImageInvalid
-            | R::OwnImageUnknown
-            | R::SettingMissing
-            | R::NameTaken
-            | R::VersionOutOfRange
-            | R::MinorSkip
-            | R::RebootIneffective
-            | R::AtVersion
-            | R::PodBlocks
-            | R::PodsPending
-            | R::DigestPending
-            | R::DigestUnknown
-            | R::JobRefused
-            | R::NodeRefused
-            | R::ObjectUnreadable
-            | R::SelectNodesFailed
-            | R::StatusRefused
-            // Nothing is held.
-            | R::PlanIsValid
-            | R::Version
-            | R::Trigger
-            | R::Channel
-            | R::Complete
-            | R::Resolved
-            | R::SyncJob
-            | R::Latest
-            | R::FeatureUnavailable
-            | R::Deleting
-            | R::Unprocessed
-            | R::NoNodes
-            // These are in no status: only in events, messages and rehearsals.
-            | R::Validated
-            | R::ValidateFailed
-            | R::ResolveFailed
-            | R::VersionProposed
-            | R::VersionHeld
-            | R::ValidationFailed
-            | R::HolderUnknown
-            | R::JobComplete
-            | R::JobCompleteReboot
-            | R::JobCompleteWaiting
-            | R::PreflightSkipped
-            | R::RebootFailed
-            | R::SettleFailed
-            | R::NotificationDropped
-            | R::NotificationFailed
-            | R::NotificationsInvalid
-            | R::SilenceFailed
-            | R::Starting
-            | R::Started
-            | R::CommandMissing
-            | R::CommandFailed
-            | R::HostUnreadable
-            | R::Prepare
-            | R::Unschedulable => Self::Itself,
+            _ => match reason.kind() {
+                Kind::Failure => Self::Job,
+                Kind::Hold => Self::Candidate,
+                _ => Self::Itself,
+            },
         }
     }
 }

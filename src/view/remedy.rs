@@ -80,7 +80,7 @@ pub(super) fn remedy(
         .and_then(|node| view.node(node)?.message.as_deref())
         .or_else(|| condition(view.plan, ConditionType::Complete)?.message.as_deref())
         .unwrap_or_default();
-    // A new reason has to have its commands here.
+    // A reason that is not listed has the default of its kind.
     let commands: Vec<Option<String>> = match known {
         Reason::Suspended | Reason::Aborted => vec![Some(format!("refit resume {at}"))],
         Reason::Skipped => vec![on(&format!("refit skip --undo {at} NODE"))],
@@ -96,23 +96,7 @@ pub(super) fn remedy(
         Reason::Blackout if message.contains(&format!("ConfigMap {}", limits::NAME)) => {
             vec![limits(), watch()]
         }
-        Reason::StatusFull
-        | Reason::CheckFailing
-        | Reason::ConcurrencyZero
-        | Reason::ImageInvalid
-        | Reason::VersionOutOfRange
-        | Reason::OutOfRange
-        | Reason::Prerelease
-        | Reason::Variant
-        | Reason::TooYoung
-        | Reason::Held
-        | Reason::Error
-        | Reason::SelectNodesFailed
-        | Reason::WindowClosed
-        | Reason::WindowTooShort
-        | Reason::Blackout
-        | Reason::Waiting
-        | Reason::DigestUnknown => vec![edit()],
+        Reason::Held | Reason::Error | Reason::SelectNodesFailed | Reason::Waiting => vec![edit()],
         Reason::RebootIneffective => vec![describe(), watch()],
         Reason::Frozen | Reason::ClusterLimit => vec![limits()],
         Reason::EarlierNodes | Reason::WaveInProgress | Reason::ControlPlaneQuorum => {
@@ -136,15 +120,6 @@ pub(super) fn remedy(
         | Reason::RebootTimedOut
         | Reason::KubeletVersion
         | Reason::Workloads => vec![describe(), retry().filter(|_| known.kind() == Kind::Failure)],
-        Reason::BackoffLimitExceeded
-        | Reason::DeadlineExceeded
-        | Reason::SettleTimedOut
-        | Reason::VerifyFailed
-        | Reason::UpgradeInterrupted
-        | Reason::EvidenceLost
-        | Reason::SentinelMissing
-        | Reason::NeverRebooted
-        | Reason::RebootLoop => vec![logs(), retry(), on(&format!("refit skip {at} NODE"))],
         Reason::PodBlocks => vec![
             on("kubectl get pods -A --field-selector spec.nodeName=NODE"),
             edit(),
@@ -198,47 +173,11 @@ pub(super) fn remedy(
         Reason::SchemaOutdated | Reason::SpecPruned => {
             vec![Some("refit crd | kubectl apply -f -".to_owned())]
         }
-        // Nothing is held, or they are in no status.
-        Reason::PlanIsValid
-        | Reason::Trigger
-        | Reason::PreflightSkipped
-        | Reason::Version
-        | Reason::Channel
-        | Reason::Complete
-        | Reason::Resolved
-        | Reason::SyncJob
-        | Reason::Latest
-        | Reason::FeatureUnavailable
-        | Reason::Validated
-        | Reason::ValidateFailed
-        | Reason::ResolveFailed
-        | Reason::VersionProposed
-        | Reason::VersionHeld
-        | Reason::ValidationFailed
-        | Reason::HolderUnknown
-        | Reason::JobComplete
-        | Reason::JobCompleteReboot
-        | Reason::JobCompleteWaiting
-        | Reason::RebootFailed
-        | Reason::SettleFailed
-        | Reason::NotificationDropped
-        | Reason::NotificationFailed
-        | Reason::NotificationsInvalid
-        | Reason::SilenceFailed
-        | Reason::Starting
-        | Reason::Started
-        | Reason::CommandMissing
-        | Reason::CommandFailed
-        | Reason::HostUnreadable
-        | Reason::Prepare
-        | Reason::Unschedulable
-        // Who finds these has commands for them.
-        | Reason::Deleting
-        | Reason::Unprocessed
-        | Reason::NoNodes
-        | Reason::FailedCreate
-        | Reason::PodFailed
-        | Reason::PodTerminating => Vec::new(),
+        _ => match known.kind() {
+            Kind::Wait | Kind::Hold => vec![edit()],
+            Kind::Failure => vec![logs(), retry(), on(&format!("refit skip {at} NODE"))],
+            _ => Vec::new(),
+        },
     };
     (known.plain_remedy(), commands.into_iter().flatten().collect())
 }
