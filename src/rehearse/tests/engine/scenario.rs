@@ -2,13 +2,15 @@
 //! ([`succeed`](Scenario::succeed), [`fail`](Scenario::fail), [`roll_out`](Scenario::roll_out)); everything else
 //! proceeds by itself.
 
+mod actions;
+mod reads;
+
 use std::collections::BTreeMap;
 use std::future::pending;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use serde::Deserialize as _;
 use tokio::runtime::{EnterGuard, Runtime};
 use tokio::sync::watch;
 use tokio::task::LocalSet;
@@ -17,26 +19,20 @@ use tokio::time::{sleep, timeout};
 use super::super::definition;
 use super::super::faults::{FaultInjector, FaultyTransport, Process};
 use super::super::simulation::MIN_READY;
-use crate::api::Ledger;
-use crate::api::{Check, CheckAnswer, NodeProgress, Plan, PlanSpec, PlanStatus, crd, names};
+use crate::api::{Check, CheckAnswer, Plan, crd};
 use crate::channel::{ChannelClient, ChannelError};
 use crate::clock::Clock;
 use crate::controller::settings::{Flags, Settings};
 use crate::controller::{Dependencies, run_with};
-use crate::kube::client::{ApiServer, over_transport};
-use crate::rehearse::delete::DeleteOptions;
+use crate::kube::client::ApiServer;
 use crate::rehearse::fault::Rule;
-use crate::rehearse::invariants::{CONTROLLER, Invariants, Pod, USER};
+use crate::rehearse::invariants::{CONTROLLER, Invariants, USER};
 use crate::rehearse::journal::{Entry, JournalEvent};
 use crate::rehearse::json::{Value, json};
 use crate::rehearse::server::Transport;
-use crate::rehearse::store::Key;
 use crate::rehearse::{Cluster, Kind, Options, State};
-use crate::rollout::record::Record;
 use crate::rollout::tests::build;
-use crate::rollout::{JobFacts, NodeFacts, PodStage};
 use crate::version::Offer;
-use crate::view::{Scope, Snapshot};
 
 pub(super) const NAMESPACE: &str = build::NAMESPACE;
 /// A Thursday.
@@ -301,6 +297,16 @@ impl Scenario {
         }
     }
 
+    /// Waits until the controller has made so many writes. False if it makes fewer.
+    pub(super) fn after_writes(&mut self, count: u64) -> bool {
+        let fault_injector = self.fault_injector.clone();
+        let writes = move |_: &State| fault_injector.writes() >= count;
+        let waits = timeout(Duration::from_secs(600), self.cluster.until(writes));
+        let came = self.tasks.block_on(self.runtime, waits).is_ok();
+        self.judge();
+        came
+    }
+
     /// Waits until nothing is left to do.
     pub(super) fn rest(&mut self) {
         for _ in 0..400 {
@@ -392,410 +398,6 @@ impl Scenario {
 
     pub(super) fn serve_definition_of_suc(&mut self, theirs: bool) {
         definition::put(&self.cluster, theirs);
-    }
-
-    // -- what users and machines do
-
-    pub(super) fn add_nodes(&mut self, names: &[&str]) {
-        for name in names {
-            self.add_node(name, &json!({}));
-        }
-    }
-
-    pub(super) fn add_node(&mut self, name: &str, change: &Value) {
-        let mut node = node(name, change);
-        if node["status"]["nodeInfo"]["bootID"] == format!("boot-{name}-1") {
-            node["status"]["nodeInfo"]["bootID"] = self.cluster.with(|state| state.ids.uuid()).into();
-        }
-        self.cluster.put(node).unwrap();
-    }
-
-    pub(super) fn patch(&mut self, kind: Kind, name: &str, patch: &Value) {
-        let namespace = if kind == Kind::Node { "" } else { NAMESPACE };
-        self.cluster.patch(kind, namespace, name, patch).unwrap();
-    }
-
-    pub(super) fn annotate(&mut self, kind: Kind, name: &str, key: &str, value: Option<&str>) {
-        self.patch(
-            kind,
-            name,
-            &json!({ "metadata": { "annotations": { key: value } } }),
-        );
-    }
-
-    pub(super) fn label(&mut self, node: &str, key: &str, value: Option<&str>) {
-        self.patch(
-            Kind::Node,
-            node,
-            &json!({ "metadata": { "labels": { key: value } } }),
-        );
-    }
-
-    pub(super) fn set_done_label(&mut self, node: &str, plan: &str, value: Option<&str>) {
-        self.label(node, &format!("{}{plan}", names::LABEL_PLAN_PREFIX), value);
-    }
-
-    pub(super) fn cordon(&mut self, node: &str, cordons: bool) {
-        let value = if cordons { Value::Bool(true) } else { Value::Null };
-        self.patch(Kind::Node, node, &json!({ "spec": { "unschedulable": value } }));
-    }
-
-    /// Cordons a node as kubectl does, without a ledger.
-    pub(super) fn kubectl_cordons(&mut self, node: &str) {
-        let patch = json!({ "spec": { "unschedulable": true } });
-        let kubectl = self.cluster.acting_as("kubectl");
-        kubectl.patch(Kind::Node, "", node, &patch).unwrap();
-        self.judge();
-    }
-
-    /// Rewrites the ledger of a node.
-    pub(super) fn change_ledger(&mut self, node: &str, change: impl FnOnce(&mut Ledger)) {
-        let mut ledger = self.node(node).ledger.clone().unwrap();
-        change(&mut ledger);
-        self.annotate(
-            Kind::Node,
-            node,
-            names::ANNOTATION_CORDON,
-            Some(&ledger.to_text()),
-        );
-    }
-
-    pub(super) fn ready(&mut self, node: &str, ready: bool) {
-        let status = if ready { "True" } else { "False" };
-        let condition = json!({ "type": "Ready", "status": status, "reason": "Test", "message": "test" });
-        let patch = json!({ "status": { "conditions": [condition] } });
-        self.cluster.patch_status(Kind::Node, "", node, &patch).unwrap();
-    }
-
-    pub(super) fn power(&mut self, node: &str, on: bool) {
-        self.cluster.with(|state| state.set_power(node, on));
-    }
-
-    /// Reboots a machine independently of the upgrade.
-    pub(super) fn reboot(&mut self, node: &str) {
-        self.power(node, false);
-        self.pass_secs(1);
-        self.power(node, true);
-    }
-
-    pub(super) fn retry(&mut self, node: &str, plans: &str) {
-        self.annotate(Kind::Node, node, names::ANNOTATION_RETRY, Some(plans));
-    }
-
-    pub(super) fn apply(&mut self, plan: Plan) {
-        self.cluster.put(serde_json::to_value(plan).unwrap()).unwrap();
-    }
-
-    pub(super) fn edit(&mut self, plan: &str, change: impl FnOnce(&mut PlanSpec)) {
-        let known = self.cluster.get(Kind::Plan, NAMESPACE, plan).unwrap();
-        let mut spec = PlanSpec::deserialize(&known["spec"]).unwrap();
-        change(&mut spec);
-        let spec = Value::from(serde_json::to_value(spec).unwrap());
-        self.cluster.with(|state| {
-            let part = crate::rehearse::write::WriteTarget::Whole;
-            let written = state.update(Kind::Plan, &Key::new(NAMESPACE, plan), part, false, |old| {
-                let mut new = old.clone();
-                new["spec"] = spec.clone();
-                Ok(new)
-            });
-            written.map(drop).unwrap();
-        });
-    }
-
-    pub(super) fn delete(&mut self, kind: Kind, name: &str) {
-        let namespace = if kind == Kind::Node { "" } else { NAMESPACE };
-        let _ = self.cluster.with(|state| {
-            let how = DeleteOptions {
-                propagation: Some("Background".to_owned()),
-                ..DeleteOptions::default()
-            };
-            state.delete(kind, &Key::new(namespace, name), &how).map(drop)
-        });
-    }
-
-    /// Removes a pod at once, as if its kubelet had stopped it.
-    pub(super) fn delete_pod_now(&mut self, name: &str) {
-        let _ = self.cluster.with(|state| {
-            let how = DeleteOptions {
-                grace: Some(0),
-                ..DeleteOptions::default()
-            };
-            state
-                .delete(Kind::Pod, &Key::new(NAMESPACE, name), &how)
-                .map(drop)
-        });
-    }
-
-    /// Makes the eviction of a pod on this node fail until [`open_budget`](Self::open_budget), so that drains wait.
-    pub(super) fn guard(&mut self, node: &str) {
-        let labels = json!({ "app": "guarded" });
-        let set = json!({
-            "apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": { "name": "guarded", "namespace": "shop" },
-            "spec": { "replicas": 1, "selector": { "matchLabels": labels }, "template": {
-                "metadata": { "labels": labels },
-                "spec": { "nodeName": node, "containers": [{ "name": "web", "image": "example.com/web" }] } } },
-        });
-        self.cluster.put(set).unwrap();
-        let budget = json!({
-            "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": { "name": "guarded", "namespace": "shop" },
-            "spec": { "maxUnavailable": 0, "selector": { "matchLabels": labels } },
-        });
-        self.cluster.put(budget).unwrap();
-        self.settle();
-    }
-
-    /// Allows the eviction; no pod replaces it.
-    pub(super) fn open_budget(&mut self) {
-        self.cluster.delete(Kind::ReplicaSet, "shop", "guarded").unwrap();
-        self.cluster.delete(Kind::Budget, "shop", "guarded").unwrap();
-    }
-
-    /// Runs the upgrade of a node to this end.
-    fn end_upgrade(&mut self, node: &str, code: Option<&str>) {
-        self.comes_to(node, PodStage::Upgrade);
-        let job = self.live_job(node);
-        self.steer(node, "upgrade.exit-code", code);
-        self.steer(node, "upgrade.run-delay", Some("0s"));
-        self.until("the Job ends", |state| {
-            let job = state.get(Kind::Job, NAMESPACE, &job.name);
-            job.is_none_or(|job| {
-                let conditions = job["status"]["conditions"].as_array();
-                let mut conditions = conditions.into_iter().flatten();
-                conditions.any(|one| one["type"] == "Complete" || one["type"] == "Failed")
-            })
-        });
-        self.steer(node, "upgrade.exit-code", None);
-        self.steer(node, "upgrade.run-delay", None);
-    }
-
-    /// Lets the Job of a node succeed, before the controller can observe it.
-    pub(super) fn succeed_unseen(&mut self, node: &str) {
-        self.end_upgrade(node, None);
-    }
-
-    pub(super) fn succeed(&mut self, node: &str) {
-        self.end_upgrade(node, None);
-        self.settle();
-    }
-
-    pub(super) fn fail(&mut self, node: &str) {
-        self.end_upgrade(node, Some("1"));
-        self.settle();
-    }
-
-    /// Waits until the pod of a node's Job reaches a stage.
-    #[track_caller]
-    pub(super) fn comes_to(&mut self, node: &str, stage: PodStage) {
-        for _ in 0..200 {
-            if self.stage(node).is_some_and(|known| known >= stage) {
-                return;
-            }
-            self.pass(Duration::from_millis(100));
-        }
-        self.panic(&format!(
-            "no pod on {node} comes to {stage:?}: {:?}",
-            self.stage(node)
-        ));
-    }
-
-    fn stage(&self, node: &str) -> Option<PodStage> {
-        let mut jobs = self.invariants.jobs.values();
-        let job = jobs.find(|job| *job.node == *node && job.is_live())?;
-        let mut pods = self.invariants.pods.values().map(|pod| &pod.facts);
-        pods.find(|pod| pod.job_uid == job.uid && pod.stage != PodStage::Ended && !pod.deleting)
-            .map(|pod| pod.stage)
-    }
-
-    // -- what there is
-
-    fn names(&self, kind: Kind) -> Vec<String> {
-        let name = |object: &Value| object["metadata"]["name"].as_str().unwrap().to_owned();
-        self.cluster.with(|state| state.all(kind).map(name).collect())
-    }
-
-    pub(super) fn node(&self, name: &str) -> &NodeFacts {
-        &self.invariants.nodes[name].facts
-    }
-
-    pub(super) fn record(&self, node: &str, plan: &str) -> &Record {
-        &self.node(node).records[plan]
-    }
-
-    pub(super) fn jobs_for(&self, node: &str) -> Vec<&JobFacts> {
-        let jobs = self.invariants.jobs.values();
-        jobs.filter(|job| *job.node == *node).collect()
-    }
-
-    #[track_caller]
-    pub(super) fn job_for(&self, node: &str) -> JobFacts {
-        let jobs = self.jobs_for(node);
-        assert_eq!(jobs.len(), 1, "Jobs for {node}: {jobs:?}");
-        jobs[0].clone()
-    }
-
-    #[track_caller]
-    pub(super) fn live_job(&self, node: &str) -> JobFacts {
-        let mut jobs = self.jobs_for(node).into_iter();
-        jobs.find(|job| job.is_live())
-            .unwrap_or_else(|| panic!("no Job on {node}"))
-            .clone()
-    }
-
-    pub(super) fn pods(&self) -> impl Iterator<Item = &Pod> {
-        self.invariants.pods.values()
-    }
-
-    /// Names of the Pods that reboot nodes, or ask for their sentinels.
-    pub(super) fn reboot_pods(&self) -> Vec<String> {
-        let pods = self.pods().filter(|pod| pod.facts.reboot.is_some());
-        pods.map(|pod| pod.facts.name.to_string()).collect()
-    }
-
-    #[track_caller]
-    pub(super) fn status(&self, plan: &str) -> &PlanStatus {
-        self.invariants.plans[plan]
-            .object
-            .status
-            .as_ref()
-            .expect("a status")
-    }
-
-    /// Status, reason and message of a condition.
-    #[track_caller]
-    pub(super) fn condition(&self, plan: &str, type_: &str) -> (String, String, String) {
-        let mut conditions = self.status(plan).conditions.iter();
-        let one = conditions
-            .find(|one| one.type_ == type_)
-            .expect("a condition")
-            .clone();
-        (
-            one.status,
-            one.reason.unwrap_or_default().to_string(),
-            one.message.unwrap_or_default(),
-        )
-    }
-
-    #[track_caller]
-    pub(super) fn complete(&self, plan: &str) -> (String, String, String) {
-        self.condition(plan, "Complete")
-    }
-
-    /// Nodes with a slot, from status.
-    pub(super) fn slots(&self, plan: &str) -> Vec<String> {
-        let active = self.status(plan).active.iter().flatten();
-        let slots = active.filter(|node| node.phase != "Waiting");
-        slots.map(|node| node.name.clone()).collect()
-    }
-
-    /// Nodes with an unfinished Job of the Plan.
-    pub(super) fn live_nodes(&self, plan: &str) -> Vec<String> {
-        let jobs = self.invariants.jobs.values();
-        let live = jobs.filter(|job| *job.plan == *plan && job.is_live());
-        live.map(|job| job.node.to_string()).collect()
-    }
-
-    /// The entry of a node in status.
-    #[track_caller]
-    pub(super) fn entry(&self, plan: &str, node: &str) -> NodeProgress {
-        let mut active = self.status(plan).active.iter().flatten();
-        let entry = active.find(|one| one.name == node);
-        entry
-            .unwrap_or_else(|| panic!("{node} is not in status.active"))
-            .clone()
-    }
-
-    /// Phase and reason of a node in status.
-    #[track_caller]
-    pub(super) fn phase(&self, plan: &str, node: &str) -> (String, String) {
-        let entry = self.entry(plan, node);
-        (
-            entry.phase.to_string(),
-            entry.reason.unwrap_or_default().to_string(),
-        )
-    }
-
-    pub(super) fn hash(&self, plan: &str) -> String {
-        self.status(plan).latest_hash.clone().unwrap()
-    }
-
-    pub(super) fn done_label(&self, node: &str, plan: &str) -> Option<String> {
-        let label = self.node(node).labels.get_joined(names::LABEL_PLAN_PREFIX, plan);
-        label.map(str::to_owned)
-    }
-
-    pub(super) fn is_done(&self, node: &str, plan: &str) -> bool {
-        self.done_label(node, plan) == Some(self.hash(plan))
-    }
-
-    pub(super) fn is_cordoned(&self, node: &str) -> bool {
-        self.node(node).unschedulable
-    }
-
-    /// Messages of the events with this reason.
-    pub(super) fn events_of(&self, reason: &str) -> Vec<&str> {
-        let events = self.events.iter().filter(|(known, _)| known == reason);
-        events.map(|(_, message)| message.as_str()).collect()
-    }
-
-    pub(super) fn events(&self) -> Vec<String> {
-        self.events
-            .iter()
-            .map(|(reason, text)| format!("{reason} {text}"))
-            .collect()
-    }
-
-    /// Number of requests of the controller with this method and part of the path.
-    pub(super) fn requests(&self, pattern: &str) -> usize {
-        let (method, part) = pattern.split_once(' ').unwrap();
-        self.cluster.with(|state| {
-            let asked =
-                |line: &&String| line.contains(&format!(" {CONTROLLER} {method} ")) && line.contains(part);
-            state.trace().iter().filter(asked).count()
-        })
-    }
-
-    /// Waits until the controller has made so many writes. False if it makes fewer.
-    pub(super) fn after_writes(&mut self, count: u64) -> bool {
-        let fault_injector = self.fault_injector.clone();
-        let writes = move |_: &State| fault_injector.writes() >= count;
-        let waits = timeout(Duration::from_secs(600), self.cluster.until(writes));
-        let came = self.tasks.block_on(self.runtime, waits).is_ok();
-        self.judge();
-        came
-    }
-
-    /// Sets the offer of a channel.
-    pub(super) fn offer(&self, url: &str, version: &str) {
-        let offer = Ok(Offer::one(version.to_owned()));
-        self.channels.lock().unwrap().offers.insert(url.to_owned(), offer);
-    }
-
-    pub(super) fn polls(&self) -> usize {
-        self.channels.lock().unwrap().polls.len()
-    }
-
-    /// What somebody with read access sees; the faults of the controller's requests do not concern them.
-    pub(super) fn snapshot(&mut self) -> Snapshot {
-        self.snapshot_over(&FaultInjector::new(0, 0))
-    }
-
-    /// What somebody sees whose requests have these faults.
-    pub(super) fn snapshot_over(&mut self, faults: &FaultInjector) -> Snapshot {
-        let transport = FaultyTransport::new(
-            Transport::of_user(&self.cluster, "viewer"),
-            faults,
-            Some(Process::new()),
-        );
-        let client = over_transport(transport, None, Arc::default());
-        let scope = Scope {
-            namespace: None,
-            fallback_namespace: NAMESPACE.to_owned(),
-        };
-        let now = self.now();
-        let read = self
-            .tasks
-            .block_on(self.runtime, Snapshot::read(&client, &scope, now));
-        read.unwrap_or_else(|error| self.panic(&format!("the Plans cannot be read: {error}")))
     }
 
     // -- invariants

@@ -1,7 +1,9 @@
 //! Clusters in which a roll-out is stuck, each for another reason: `refit status` and `refit explain` name the object that
 //! holds it and the way out.
 
-use super::super::faults::FaultInjector;
+mod readers;
+mod versions;
+
 use super::scenario::{NAMESPACE, Scenario, Setup};
 use crate::api::plan::{SecretSpec, TimeWindowSpec};
 use crate::api::{DrainSpec, Plan, SettleSpec, VersionPolicySpec, names};
@@ -14,7 +16,6 @@ use crate::rollout::tests::build::{plan, plan_with};
 use crate::view::{PlanOverview, explain_node, explain_plan, table};
 
 const BY: &str = "by alice at 2026-01-01T09:00:00Z";
-const URL: &str = "https://example.com/stable";
 
 /// What both commands print of Plan `p`.
 fn shown(scenario: &mut Scenario) -> (String, String) {
@@ -280,83 +281,6 @@ fn a_selector_that_matches_no_node_or_not_this_one() {
 }
 
 #[test]
-fn a_channel_that_cannot_be_reached() {
-    let mut scenario = Scenario::empty();
-    scenario.add_nodes(&["a"]);
-    let offers = &mut scenario.channels.lock().unwrap().offers.clone();
-    offers.clear();
-    scenario
-        .channels
-        .lock()
-        .unwrap()
-        .offers
-        .insert(URL.to_owned(), Err("connection refused".to_owned()));
-    scenario.apply(plan_with("p", |spec| {
-        (spec.version, spec.channel) = (None, Some(URL.to_owned()));
-    }));
-    scenario.settle();
-    names(
-        &mut scenario,
-        &["connection refused"],
-        &[
-            &format!("channel {URL}"),
-            "refit resolve https://example.com/stable",
-        ],
-    );
-}
-
-#[test]
-fn a_version_that_waits_for_approval() {
-    let mut scenario = Scenario::empty();
-    scenario.add_nodes(&["a"]);
-    scenario.offer(URL, "v1.30.1-k3s1");
-    let policy = VersionPolicySpec {
-        propose: Some(true),
-        ..VersionPolicySpec::default()
-    };
-    scenario.apply(plan_with("p", |spec| {
-        (spec.version, spec.channel, spec.version_policy) = (None, Some(URL.to_owned()), Some(policy));
-    }));
-    scenario.settle();
-    names(
-        &mut scenario,
-        &["v1.30.1-k3s1", "refit approve -n system-upgrade p"],
-        &[],
-    );
-    scenario.annotate(Kind::Plan, "p", names::ANNOTATION_APPROVE, Some("v1.30.1-k3s1"));
-    scenario.roll_out();
-    scenario.offer(URL, "v1.31.0-k3s1");
-    scenario.annotate(Kind::Plan, "p", names::ANNOTATION_POLL_NOW, Some("1"));
-    scenario.settle();
-    names(
-        &mut scenario,
-        &["v1.31.0-k3s1", "refit approve -n system-upgrade p"],
-        &["a newer version is held back: NotApproved"],
-    );
-}
-
-#[test]
-fn a_channel_that_has_withdrawn_the_version() {
-    let mut scenario = Scenario::empty();
-    scenario.add_nodes(&["a", "b"]);
-    scenario.offer(URL, "v1.31.0-k3s1");
-    scenario.apply(plan_with("p", |spec| {
-        (spec.version, spec.channel) = (None, Some(URL.to_owned()));
-    }));
-    scenario.settle();
-    let first = scenario.slots("p")[0].clone();
-    scenario.offer(URL, "v1.30.0-k3s1");
-    scenario.annotate(Kind::Plan, "p", names::ANNOTATION_POLL_NOW, Some("1"));
-    scenario.settle();
-    scenario.succeed(&first);
-    names(
-        &mut scenario,
-        &["ChannelWithdrawn", "v1.30.0-k3s1"],
-        &["v1.31.0-k3s1"],
-    );
-}
-
-#[test]
 fn a_taint_that_the_plan_does_not_tolerate() {
     let mut scenario = Scenario::empty();
     let taint = json!({ "spec": { "taints": [{ "key": "example.com/full", "effect": "NoSchedule" }] } });
@@ -575,60 +499,6 @@ fn a_definition_that_lacks_fields_and_a_plan_that_lost_them() {
 }
 
 #[test]
-fn no_controller_that_processes_the_plan() {
-    let mut scenario = Scenario::without_controller(&Setup::default());
-    scenario.add_nodes(&["a"]);
-    scenario.apply(plan("p"));
-    scenario.settle();
-    names(
-        &mut scenario,
-        &[
-            "Unprocessed",
-            "no controller has processed the Plan",
-            "kubectl logs",
-        ],
-        &[],
-    );
-    scenario.start();
-    scenario.roll_out();
-    scenario.stop();
-    scenario.edit("p", |spec| spec.version = Some("v2".to_owned()));
-    scenario.settle();
-    names(
-        &mut scenario,
-        &["Unprocessed", "has not processed generation"],
-        &["kubectl get deployments,pods,leases"],
-    );
-}
-
-#[test]
-fn a_plan_in_a_namespace_without_a_controller() {
-    let mut scenario = Scenario::with(&["a"], plan("p"));
-    scenario.roll_out();
-    let mut stray = plan("stray");
-    stray.metadata.namespace = Some("default".to_owned());
-    scenario.apply(stray);
-    scenario.settle();
-    let snapshot = scenario.snapshot();
-    let stray = snapshot
-        .plans
-        .iter()
-        .find(|plan| plan.namespace == "default")
-        .unwrap();
-    let explained = explain_plan(&PlanOverview::new(&snapshot, stray)).to_text();
-    for text in [
-        "the one of namespace system-upgrade handles only the Plans of that namespace",
-        "create the Plan in namespace system-upgrade",
-        "kubectl get deployments,pods,leases -n default",
-    ] {
-        assert!(
-            explained.contains(text),
-            "{text:?} is not explained:\n{explained}"
-        );
-    }
-}
-
-#[test]
 fn a_kubelet_that_is_too_old_and_a_node_that_does_not_settle() {
     let policy = VersionPolicySpec {
         max_minor_skip: Some(1),
@@ -661,85 +531,4 @@ fn a_kubelet_that_is_too_old_and_a_node_that_does_not_settle() {
         "a",
         &["KubeletVersion", "v1.36.0", "check the kubelet"],
     );
-}
-
-#[test]
-fn objects_that_may_not_be_read_are_named_and_the_others_shown() {
-    let mut scenario = Scenario::with(&["a", "b"], plan("p"));
-    let failed = scenario.slots("p")[0].clone();
-    scenario.fail(&failed);
-    let faults = FaultInjector::new(0, 0);
-    for resource in ["nodes", "jobs", "pods", "events"] {
-        faults.add(Rule::on("list", resource).answer(403));
-    }
-    let snapshot = scenario.snapshot_over(&faults);
-    assert_eq!(snapshot.gaps.len(), 4, "{:?}", snapshot.gaps);
-    let view = PlanOverview::new(&snapshot, &snapshot.plans[0]);
-    let text = table::status(std::slice::from_ref(&view), None, &snapshot.gaps, false);
-    assert!(text.contains("0/2 done; 1 Failed, 1 Waiting"), "{text}");
-    assert!(text.contains("not shown: Nodes cannot be read"), "{text}");
-    let text = explain_node(&view, &failed).to_text();
-    assert!(
-        text.contains("BackoffLimitExceeded") && text.contains("refit retry"),
-        "{text}"
-    );
-}
-
-#[test]
-fn a_plan_whose_status_another_controller_wrote_is_counted_by_labels_and_jobs() {
-    let mut scenario = Scenario::with(&["a", "b", "c"], plan("p"));
-    let first = scenario.slots("p")[0].clone();
-    scenario.succeed(&first);
-    scenario.pass_secs(5);
-    let second = scenario.slots("p")[0].clone();
-    scenario.comes_to(&second, PodStage::Upgrade);
-    scenario.stop();
-    let ours = [
-        "observedGeneration",
-        "nodes",
-        "progress",
-        "active",
-        "history",
-        "expectedEnd",
-        "nextWindow",
-        "channel",
-    ];
-    let gone = ours.map(|field| (field.to_owned(), serde_json::Value::Null));
-    let gone = serde_json::json!({ "status": serde_json::Map::from_iter(gone) });
-    let gone = crate::rehearse::json::Value::from(gone);
-    scenario
-        .cluster
-        .patch_status(Kind::Plan, NAMESPACE, "p", &gone)
-        .unwrap();
-    let (status, _) = shown(&mut scenario);
-    assert!(status.contains("1/3 done; 1 Upgrading, 1 Waiting"), "{status}");
-    assert!(status.contains("status is of another controller"), "{status}");
-    assert!(status.contains(&format!("  {second}  Upgrading")), "{status}");
-}
-
-#[test]
-fn a_roll_out_that_goes_on_is_not_explained_away() {
-    let mut scenario = Scenario::with(&["a", "b"], plan("p"));
-    let first = scenario.slots("p")[0].clone();
-    scenario.comes_to(&first, PodStage::Upgrade);
-    scenario.settle();
-    let (status, explanation) = shown(&mut scenario);
-    assert!(status.starts_with("system-upgrade/p  v1  Running\n"), "{status}");
-    assert!(
-        explanation.starts_with("Plan system-upgrade/p continues: 0 of 2"),
-        "{explanation}"
-    );
-    assert!(!explanation.contains("Way out"), "{explanation}");
-    names_node(&mut scenario, &first, &["continues: Upgrading"]);
-    scenario.roll_out();
-    let (status, explanation) = shown(&mut scenario);
-    assert!(
-        status.contains("Complete") && status.contains("[####################] 2/2 done"),
-        "{status}"
-    );
-    assert!(
-        explanation.starts_with("Plan system-upgrade/p is complete: 2 of 2"),
-        "{explanation}"
-    );
-    names_node(&mut scenario, "a", &["Node a is done", "JobComplete"]);
 }
