@@ -192,6 +192,10 @@ pub struct PlanSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     pub blackouts: Option<Vec<BlackoutSpec>>,
+    /// Time before which no node starts, in RFC 3339: `2026-12-05T02:00:00Z`. So a change can be merged now and take effect
+    /// later. Nodes in progress finish. Defaults to none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_before: Option<String>,
     /// Container that checks the node before anything else happens there, and decides whether the Plan applies to it. It has no
     /// privileges, and the host's `/` is mounted read-only. With exit code 0 the Job continues. With 77 the node is skipped at
     /// this version: refit adds the Plan to the annotation `refit.rs/skip` of the node, and reports the container's termination

@@ -6,6 +6,7 @@
 //!
 //! Pure: the caller checks whether Secrets exist, and reports `Invalid::SecretsMissing`.
 
+use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
@@ -14,6 +15,7 @@ use super::node_limit::NodeLimit;
 use super::reboot::{HostAccess, REQUIRED_FILES, RebootWhen};
 use super::schedule::{Blackout, BlackoutError, PlanWindow, ScheduleError};
 use super::selector::{Selector, SelectorError, is_subdomain, label_value_problems};
+use super::text::{MAX_NAME, shorten};
 use super::window::{Window, WindowError};
 use super::{
     BadCheck, BadNodeInfo, BadOrder, BadPodBlocker, BadPolicy, BadWave, DependencySpec, DrainSpec,
@@ -69,6 +71,8 @@ pub enum Invalid {
     },
     #[error("spec.blackouts[{index}] is invalid, {error}")]
     Blackouts { index: usize, error: BlackoutError },
+    #[error("spec.notBefore is {0:?}, which is not a time in RFC 3339 such as 2026-12-05T02:00:00Z")]
+    NotBefore(String),
     /// An invalid delay. It stops system-upgrade-controller from reading any Plan.
     #[error("spec.postCompleteDelay is invalid, {0}")]
     Delay(DurationError),
@@ -422,7 +426,12 @@ fn validate_schedule(spec: &PlanSpec) -> Result<(), Invalid> {
     for (index, blackout) in spec.blackouts.iter().flatten().enumerate() {
         Blackout::parse(blackout, &TimeZone::UTC).map_err(|error| Invalid::Blackouts { index, error })?;
     }
-    Ok(())
+    match &spec.not_before {
+        Some(text) if text.parse::<Timestamp>().is_err() => {
+            Err(Invalid::NotBefore(shorten(text, MAX_NAME).into_owned()))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn validate_reboot(spec: &PlanSpec) -> Result<(), Invalid> {

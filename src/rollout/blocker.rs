@@ -116,6 +116,9 @@ pub enum Blocker {
         /// When nodes may start again, if ever.
         opens: Option<Timestamp>,
     },
+    NotBefore {
+        at: Timestamp,
+    },
     /// A node that started now might not finish when the window closes, or a blackout begins.
     WindowTooShort {
         end: Timestamp,
@@ -255,6 +258,7 @@ impl Blocker {
             Self::Suspended { .. }
                 | Self::WindowClosed { .. }
                 | Self::Blackout { .. }
+                | Self::NotBefore { .. }
                 | Self::WindowTooShort { .. }
                 | Self::ConcurrencyZero
                 | Self::ChannelWithdrawn { .. }
@@ -275,6 +279,7 @@ impl Blocker {
             self,
             Self::WindowClosed { .. }
                 | Self::Blackout { .. }
+                | Self::NotBefore { .. }
                 | Self::WindowTooShort { .. }
                 | Self::DependencyNotComplete { .. }
                 | Self::FailureBudget { .. }
@@ -336,6 +341,7 @@ impl Blocker {
             Self::NodeBusy { .. } => Reason::NodeBusy,
             Self::WindowClosed { .. } => Reason::WindowClosed,
             Self::Blackout { .. } => Reason::Blackout,
+            Self::NotBefore { .. } => Reason::NotBefore,
             Self::WindowTooShort { .. } => Reason::WindowTooShort,
             Self::Suspended { .. } => Reason::Suspended,
             Self::Aborted { .. } => Reason::Aborted,

@@ -69,6 +69,9 @@ reasons! {
         Blackout Normal [Node Complete PlanEvent]
             "a blackout of the Plan is in force; nodes in progress finish"
             => "wait; `status.nextWindow` says when nodes may start again"
+        NotBefore Normal [Node Complete PlanEvent]
+            "the time `notBefore` has not come; nodes in progress finish"
+            => "wait; or remove the field to start now"
         WindowTooShort Normal [Node Complete PlanEvent]
             "with `windows` or blackouts: a node that starts now might not finish in time. The message has its time limit, and the \
              longest time that a node has taken in this roll-out"

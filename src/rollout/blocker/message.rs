@@ -154,6 +154,7 @@ impl fmt::Display for Blocker {
                     write!(f, ": {reason}")
                 }
             }
+            Self::NotBefore { at } => write!(f, "no node starts before spec.notBefore, {at}"),
             Self::WindowTooShort {
                 end,
                 limit,

@@ -1,4 +1,4 @@
-//! When nodes of a Plan may start: windows, blackouts, and whether a node would finish before they end.
+//! When nodes of a Plan may start: `notBefore`, windows, blackouts, and whether a node would finish before they end.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -7,16 +7,21 @@ use super::super::plan::PlanState;
 use super::super::state::ClusterState;
 use crate::api::schedule::{Blackout, blackout_at, next_blackout, next_start};
 
-/// When nodes of a Plan may start by the clock: in its windows, outside of its blackouts and those of all Plans.
+/// When nodes of a Plan may start by the clock: from `notBefore` on, in its windows, outside of its blackouts and those of
+/// all Plans.
 pub(in crate::rollout) struct Openings<'a> {
     plan: &'a PlanState,
+    not_before: Option<Timestamp>,
     blackouts: [&'a [Blackout]; 2],
 }
 
 impl<'a> Openings<'a> {
     pub(in crate::rollout) fn of(cluster: &'a ClusterState, plan: &'a PlanState) -> Self {
+        let not_before = plan.spec().not_before.as_ref();
         Self {
             plan,
+            // A Plan with an invalid time starts no node.
+            not_before: not_before.and_then(|text| text.parse().ok()),
             blackouts: [&plan.blackouts, cluster.global_blackouts()],
         }
     }
@@ -24,15 +29,18 @@ impl<'a> Openings<'a> {
     /// Whether they are always open.
     pub(in crate::rollout) fn are_unlimited(&self) -> bool {
         let has_windows = self.plan.window.is_some() || self.plan.windows.is_some();
-        !has_windows && self.blackouts.iter().all(|all| all.is_empty())
+        !has_windows && self.not_before.is_none() && self.blackouts.iter().all(|all| all.is_empty())
     }
 
     pub(in crate::rollout) fn contains(&self, now: Timestamp) -> bool {
-        self.is_in_window(now) && self.blackouts.iter().all(|all| blackout_at(all, now).is_none())
+        self.not_before.is_none_or(|at| now >= at)
+            && self.is_in_window(now)
+            && self.blackouts.iter().all(|all| blackout_at(all, now).is_none())
     }
 
     /// The first time from `now` on at which they are open.
     pub(in crate::rollout) fn next(&self, now: Timestamp) -> Option<Timestamp> {
+        let now = self.not_before.map_or(now, |at| at.max(now));
         next_start(now, &self.blackouts, |at| self.window_opens(at))
     }
 
@@ -85,6 +93,10 @@ pub(super) fn blocker(
         *requeue_at = requeue_at.iter().copied().chain(at).min();
     };
     let openings = Openings::of(cluster, plan);
+    if let Some(at) = openings.not_before.filter(|at| now < *at) {
+        requeue(Some(at));
+        return Some(Blocker::NotBefore { at });
+    }
     let current = |blackouts| blackout_at(blackouts, now);
     let (own, of_all) = (current(openings.blackouts[0]), current(openings.blackouts[1]));
     let longest = own.iter().chain(&of_all).max_by_key(|(_, until)| *until);

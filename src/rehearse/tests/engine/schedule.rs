@@ -1,4 +1,4 @@
-//! `spec.windows` and `spec.blackouts`.
+//! `spec.windows`, `spec.blackouts` and `spec.notBefore`.
 
 use super::scenario::Scenario;
 use crate::api::{BlackoutSpec, PlanSpec, WindowSpec};
@@ -234,5 +234,41 @@ fn a_yearly_blackout_holds_whatever_the_windows_say() {
     scenario.pass_secs(38 * 3600);
     assert!(scenario.live_nodes("p").is_empty());
     scenario.pass_secs(3600 + 10);
+    assert_eq!(scenario.live_nodes("p"), ["a"]);
+}
+
+#[test]
+fn before_not_before_no_node_starts_and_one_in_progress_finishes() {
+    let mut scenario = Scenario::with(&["a", "b"], plan_with("p", |_| ()));
+    let first = scenario.live_nodes("p")[0].clone();
+    scenario.edit("p", |spec| spec.not_before = Some("2026-01-01T12:00:00Z".to_owned()));
+    scenario.comes_to(&first, PodStage::Upgrade);
+    scenario.succeed(&first);
+    assert!(scenario.live_nodes("p").is_empty());
+    let text = "no node starts before spec.notBefore, 2026-01-01T12:00:00Z";
+    let (_, reason, message) = scenario.complete("p");
+    assert_eq!((&*reason, &*message), ("NotBefore", text));
+    assert_eq!(scenario.events_of("NotBefore"), [text]);
+    scenario.pass_secs(3 * 3600 - 30);
+    assert!(scenario.live_nodes("p").is_empty());
+    scenario.pass_secs(60);
+    scenario.roll_out();
+    scenario.assert_over();
+}
+
+#[test]
+fn after_not_before_the_window_decides() {
+    let mut scenario = Scenario::with(
+        &["a"],
+        plan_with("p", |spec| {
+            spec.job_active_deadline_secs = Some(600);
+            spec.not_before = Some("2026-01-01T12:00:00+01:00".to_owned());
+            window(spec, "0 14 * * *", "1h");
+        }),
+    );
+    assert_eq!(scenario.complete("p").1, "NotBefore");
+    scenario.pass_secs(2 * 3600 + 10);
+    assert_eq!(scenario.complete("p").1, "Waiting");
+    scenario.pass_secs(3 * 3600);
     assert_eq!(scenario.live_nodes("p"), ["a"]);
 }
