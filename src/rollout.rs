@@ -45,6 +45,7 @@ pub use blocker::Blocker;
 pub use decide::{Decision, Report, decide, decide_degraded};
 pub use event::{Event, Regarding};
 pub use facts::{
+    BootId, Hash, JobUid, NodeUid, PlanName, PlanUid,
     ChannelFacts, JobFacts, JobOutcome, Labels, Missing, NodeFacts, PlanFacts, PodFacts, PodStage, RebootPod,
     Schema, SecretFacts, SentinelResult, Taint, WorkloadFacts,
 };

@@ -279,7 +279,7 @@ impl Observer {
         if !name.is_empty() {
             let why = shorten(&why, MAX_MESSAGE).into_owned();
             let (name, uid) = (name.as_str().into(), uid.as_str().into());
-            self.send(Observation::Unreadable(kind, name, uid, why)).await;
+            self.send(Observation::Unreadable { kind, name, uid, why }).await;
         }
     }
 }

@@ -37,38 +37,49 @@ pub fn job_name(plan: &str, node: &str, hash: &str) -> String {
     safe_concat(&["apply", plan, "on", short(node), "with", hash])
 }
 
-/// Name of the Job if someone else's Job has [`job_name`]. It ends in 64 bits of a digest of the UIDs of Plan and node
-/// and the hash, so it is unique to them, even if a Plan is recreated under the same name.
-pub fn second_job_name(plan: &str, plan_uid: &str, node: &str, node_uid: &str, hash: &str) -> String {
-    let digest = sha256(&[plan_uid, node_uid, hash].join("/"));
-    with_tail(&format!("apply-{plan}-on-{}", short(node)), &digest[..16])
+/// What an object of a run is for, so that its name is unique to it, even if a Plan or a node is recreated under the same name.
+#[derive(Clone, Copy, Debug)]
+pub struct RunId<'a> {
+    pub plan: &'a str,
+    pub plan_uid: &'a str,
+    pub node: &'a str,
+    pub node_uid: &'a str,
+    /// The hash of the upgrade, or the UID of its Job.
+    pub upgrade: &'a str,
 }
 
-/// Name of the reboot Pod of a node for a Plan and hash. Unique like [`second_job_name`], so a second one cannot be
-/// created while one exists.
-pub fn reboot_pod_name(plan: &str, plan_uid: &str, node: &str, node_uid: &str, hash: &str) -> String {
-    pod_name("reboot", plan, plan_uid, node, node_uid, hash)
-}
+impl RunId<'_> {
+    /// Name of the Job if someone else's Job has [`job_name`].
+    pub fn second_job_name(&self) -> String {
+        self.name("apply")
+    }
 
-/// Name of the pod that reads the sentinel of a node for a Plan and hash. Unique in the same way.
-pub fn query_pod_name(plan: &str, plan_uid: &str, node: &str, node_uid: &str, hash: &str) -> String {
-    pod_name("ask", plan, plan_uid, node, node_uid, hash)
-}
+    /// Name of the reboot Pod. A second one cannot be created while one exists.
+    pub fn reboot_pod_name(&self) -> String {
+        self.name("reboot")
+    }
 
-/// Name of the Job that verifies a node which the Job with this UID has upgraded. Unique in the same way, so a second one
-/// cannot be created while one exists.
-pub fn verify_job_name(plan: &str, plan_uid: &str, node: &str, node_uid: &str, job_uid: &str) -> String {
-    pod_name("verify", plan, plan_uid, node, node_uid, job_uid)
-}
+    /// Name of the pod that reads the sentinel.
+    pub fn query_pod_name(&self) -> String {
+        self.name("ask")
+    }
 
-/// Name of the Job that pulls the image of a Plan and hash on a node. Unique in the same way.
-pub fn prepull_job_name(plan: &str, plan_uid: &str, node: &str, node_uid: &str, hash: &str) -> String {
-    pod_name("prepull", plan, plan_uid, node, node_uid, hash)
-}
+    /// Name of the Job that verifies the node after the upgrade by the Job whose UID `upgrade` is. A second one cannot be
+    /// created while one exists.
+    pub fn verify_job_name(&self) -> String {
+        self.name("verify")
+    }
 
-fn pod_name(mode: &str, plan: &str, plan_uid: &str, node: &str, node_uid: &str, hash: &str) -> String {
-    let digest = sha256(&[plan_uid, node_uid, hash].join("/"));
-    with_tail(&format!("{mode}-{plan}-on-{}", short(node)), &digest[..16])
+    /// Name of the Job that pulls the image.
+    pub fn prepull_job_name(&self) -> String {
+        self.name("prepull")
+    }
+
+    /// Ends in 64 bits of a digest of the UIDs and the upgrade.
+    fn name(&self, mode: &str) -> String {
+        let digest = sha256(&[self.plan_uid, self.node_uid, self.upgrade].join("/"));
+        with_tail(&format!("{mode}-{}-on-{}", self.plan, short(self.node)), &digest[..16])
+    }
 }
 
 /// Name of the pod volume of a Secret (S17): `secret-<name>` by [`safe_concat`]. If that is not a DNS label, because the

@@ -9,9 +9,7 @@ use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, SecurityContext, Toler
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::JobSettings;
-use super::name::{
-    is_label_value, is_plan_label, label_value, plan_label_key, query_pod_name, reboot_pod_name,
-};
+use super::name::{is_label_value, is_plan_label, label_value, plan_label_key};
 use super::render::{self, JobError, NodeInput, PlanInput};
 use crate::api::names;
 
@@ -63,11 +61,11 @@ impl RebootInput<'_> {
             mode,
             ..
         } = self;
-        let name = match mode {
-            RebootPodMode::Reboot { .. } => reboot_pod_name,
-            RebootPodMode::Ask => query_pod_name,
-        };
-        name(plan.name, plan.uid, node.name, node.uid, hash)
+        let run = plan.run_id(node, hash);
+        match mode {
+            RebootPodMode::Reboot { .. } => run.reboot_pod_name(),
+            RebootPodMode::Ask => run.query_pod_name(),
+        }
     }
 }
 

@@ -23,6 +23,7 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement, ObjectMeta};
 
 use super::JobSettings;
+use super::name::RunId;
 use crate::api::{HostAccess, PlanSpec, names};
 use crate::go::GoDuration;
 
@@ -39,7 +40,7 @@ pub(super) use volumes::{HOST_DIR, host_root};
 pub struct JobInput<'a> {
     pub plan: PlanInput<'a>,
     pub node: NodeInput<'a>,
-    /// Name of the Job: [`job_name`](super::name::job_name), or [`second_job_name`](super::name::second_job_name) if
+    /// Name of the Job: [`job_name`](super::name::job_name), or [`RunId::second_job_name`] if
     /// that is taken.
     pub name: &'a str,
     /// Number of the attempt on this node for this hash, from 1.
@@ -69,6 +70,19 @@ pub struct PlanInput<'a> {
     pub inputs: &'a str,
     /// Digests of images, by image with tag. These images run by digest.
     pub digests: &'a BTreeMap<String, String>,
+}
+
+impl<'a> PlanInput<'a> {
+    /// What the names of objects on a node depend on.
+    pub(super) fn run_id(&self, node: &NodeInput<'a>, upgrade: &'a str) -> RunId<'a> {
+        RunId {
+            plan: self.name,
+            plan_uid: self.uid,
+            node: node.name,
+            node_uid: node.uid,
+            upgrade,
+        }
+    }
 }
 
 /// [`PlanInput::digests`] of a Plan that pins none.

@@ -15,7 +15,9 @@ use crate::rehearse::Kind;
 use crate::rehearse::journal::{Entry, JournalEvent};
 use crate::rehearse::json::Value;
 use crate::rehearse::store::Change;
-use crate::rollout::{JobFacts, NodeFacts, PlanFacts, PodFacts, PodStage};
+use crate::rollout::{
+    BootId, Hash, JobFacts, JobUid, NodeFacts, NodeUid, PlanFacts, PlanName, PlanUid, PodFacts, PodStage,
+};
 
 /// Prefix of the names of controller clients.
 pub const CONTROLLER: &str = "controller";
@@ -26,10 +28,10 @@ pub const HOSTILE: &str = "hostile";
 /// The name of users' clients.
 pub const USER: &str = "user";
 
-/// UIDs of a Plan and a node.
-type Place = (String, String);
-/// Name of a Plan and UID of a node.
-type ByName = (String, String);
+/// A Plan on a machine.
+type PlanOnNode = (PlanUid, NodeUid);
+/// Any Plan of this name on a machine.
+type NamedPlanOnNode = (PlanName, NodeUid);
 /// An error is the broken invariant.
 pub type Checked = Result<(), String>;
 
@@ -49,17 +51,17 @@ pub struct Invariants {
     min_ready: SignedDuration,
     intern: Intern,
     /// The last run on a node for a Plan.
-    runs: BTreeMap<Place, Run>,
-    succeeded: BTreeSet<(Place, String)>,
+    runs: BTreeMap<PlanOnNode, Run>,
+    succeeded: BTreeSet<(PlanOnNode, Hash)>,
     /// The same by the name of the Plan, because the label has no UID: a run that was in flight when the Plan was
     /// recreated counts for the new Plan.
-    succeeded_by_name: BTreeSet<(ByName, String)>,
+    succeeded_by_name: BTreeSet<(NamedPlanOnNode, Hash)>,
     /// Jobs whose result has been written to their node.
     recorded_on_node: BTreeSet<String>,
     /// The boot in which the last upgrade that requires a reboot succeeded, by Plan name, node and hash.
-    to_leave: BTreeMap<(ByName, String), String>,
+    to_leave: BTreeMap<(NamedPlanOnNode, Hash), BootId>,
     /// Number of requested reboots since the last upgrade.
-    requested: BTreeMap<(Place, String), u32>,
+    requested: BTreeMap<(PlanOnNode, String), u32>,
     /// When each Plan last had a slot in status, by UID.
     busy: BTreeMap<String, Timestamp>,
     /// When each Plan last began to soak, by UID.
@@ -83,8 +85,8 @@ pub struct Invariants {
 }
 
 struct Run {
-    hash: String,
-    job_uid: String,
+    hash: Hash,
+    job_uid: JobUid,
     /// Whether it may run again: the attempt was recorded, a user requested it, or the Job was lost.
     again: bool,
     /// Whether a user has edited the Plan since, so that its failure may be cleared.

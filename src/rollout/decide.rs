@@ -18,7 +18,6 @@ use super::summary::{Slot, slots};
 use super::wave::WaveProgress;
 use super::{digests, notified, on_request, pending, pod_blockers, release};
 use crate::api::{NodePhase, NodeProgress, OpenEnum, Reason};
-use crate::job::name::prepull_job_name;
 
 /// The steps to take now, why the other nodes wait, and the time of the next decision.
 #[must_use = "a decision does nothing by itself"]
@@ -167,7 +166,7 @@ pub fn decide(cluster: &ClusterState, now: Timestamp) -> Decision {
 fn prepull(cluster: &ClusterState, plan: &PlanState, node: &NodeName) -> Option<Step> {
     let (hash, node) = (&plan.resolved.as_ref()?.hash, cluster.nodes.get(node)?);
     let facts = &plan.facts;
-    let job = prepull_job_name(&facts.name, &facts.uid, &node.name, &node.uid, hash);
+    let job = facts.run_id(node, hash).prepull_job_name();
     let job = JobName::from(job);
     // It has no label of a controller, so it counts as one that is not refit's.
     let is_there = cluster.name_conflicts.contains_key(job.text());

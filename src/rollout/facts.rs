@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::record::Record;
 use crate::api::names::ControlPlaneRole;
 use crate::api::{Ledger, NodeDrain, NodeInfo, Plan, PlanStatus, RebootRequest};
+use crate::job::name::RunId;
 use crate::version::policy::Offered;
 
 pub use ids::{BootId, Hash, JobName, JobUid, NodeName, NodeUid, PlanName, PlanUid, PodUid};
@@ -295,6 +296,17 @@ impl PlanFacts {
     /// `metadata.generation`.
     pub fn generation(&self) -> i64 {
         self.object.metadata.generation.unwrap_or_default()
+    }
+
+    /// What the names of objects on a node depend on.
+    pub(super) fn run_id<'a>(&'a self, node: &'a NodeFacts, upgrade: &'a str) -> RunId<'a> {
+        RunId {
+            plan: &self.name,
+            plan_uid: &self.uid,
+            node: &node.name,
+            node_uid: &node.uid,
+            upgrade,
+        }
     }
 
     /// Whether `metadata.deletionTimestamp` is set.

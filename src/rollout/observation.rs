@@ -33,8 +33,13 @@ pub enum Observation {
     ListFinished(Kind),
     /// A Node, with its resource version.
     Node(u64, Box<NodeFacts>),
-    /// An object exists that cannot be read: kind, name, UID and why.
-    Unreadable(Kind, Text, Text, String),
+    /// An object exists that cannot be read.
+    Unreadable {
+        kind: Kind,
+        name: Text,
+        uid: Text,
+        why: String,
+    },
     NodeDeleted(NodeName, NodeUid),
     /// A Job, with its resource version.
     Job(u64, Box<JobFacts>),
@@ -84,7 +89,7 @@ impl Observation {
             Self::Job(_, facts) => Some((Kind::Job, facts.name.text())),
             Self::Pod(_, facts) => Some((Kind::Pod, &facts.name)),
             Self::Plan(_, facts) => Some((Kind::Plan, facts.name.text())),
-            Self::Unreadable(kind, name, ..) => Some((*kind, name)),
+            Self::Unreadable { kind, name, .. } => Some((*kind, name)),
             _ => None,
         }
     }

@@ -56,10 +56,30 @@ fn sixty_three_bytes_are_not_shortened_and_sixty_four_are() {
     assert_ne!(safe_concat(&["b", &fits, ""]), format!("b-{fits}-"));
 }
 
+fn second(plan: &str, node: &str) -> String {
+    let run = RunId {
+        plan,
+        plan_uid: "u",
+        node,
+        node_uid: "v",
+        upgrade: HASH,
+    };
+    run.second_job_name()
+}
+
 #[test]
 fn nodes_with_one_short_name_share_the_first_job_name_and_not_the_second() {
     assert_eq!(job_name("p", "a.x", HASH), job_name("p", "a.y", HASH));
-    let second = |plan_uid, node_uid, hash| second_job_name("p", plan_uid, "a.x", node_uid, hash);
+    let second = |plan_uid, node_uid, upgrade| {
+        let run = RunId {
+            plan: "p",
+            plan_uid,
+            node: "a.x",
+            node_uid,
+            upgrade,
+        };
+        run.second_job_name()
+    };
     let name = second("plan", "node", HASH);
     assert_eq!(name, "apply-p-on-a-7af0402a60a3d97e");
     assert_ne!(name, second("again", "node", HASH));
@@ -70,7 +90,7 @@ fn nodes_with_one_short_name_share_the_first_job_name_and_not_the_second() {
 #[test]
 fn a_second_name_has_no_dash_or_dot_before_its_digest() {
     let plan = format!("{}.b", "a".repeat(39)); // is cut at the dot
-    let name = second_job_name(&plan, "u", "n", "v", HASH);
+    let name = second(&plan, "n");
     assert!(name.starts_with(&format!("apply-{}-", "a".repeat(39))), "{name}");
 }
 
@@ -97,7 +117,7 @@ fn text_that_is_not_ascii_is_cut_between_characters() {
     for offset in 0..4 {
         let text = format!("{}{}", "a".repeat(offset), "ü🐳".repeat(20));
         assert_eq!(safe_concat(&[&text]).len(), 63, "{text}");
-        assert!(second_job_name(&text, "u", &text, "v", "").len() <= 63, "{text}");
+        assert!(second(&text, &text).len() <= 63, "{text}");
         assert!(is_dns_label(&secret_volume_name(&text)), "{text}");
     }
 }
@@ -117,7 +137,7 @@ proptest! {
 
     #[test]
     fn every_job_name_is_one_that_kubernetes_admits(plan in subdomain(), node in subdomain()) {
-        let names = [job_name(&plan, &node, HASH), second_job_name(&plan, "u", &node, "v", HASH)];
+        let names = [job_name(&plan, &node, HASH), second(&plan, &node)];
         for name in names {
             prop_assert!(name.len() <= 63 && is_subdomain(&name), "{}", name);
             prop_assert!(plan.contains('.') || is_dns_label(&name), "{}", name);

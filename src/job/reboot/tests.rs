@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::api::PlanSpec;
-use crate::job::name::{job_name, second_job_name};
+use crate::job::name::{RunId, job_name};
 use crate::job::render::tests::{LINUX, plan_input};
 
 const BOOT: &str = "5e1b0d4e-0a9a-4a52-b7a3-0d2f3a4b5c6d";
@@ -87,8 +87,18 @@ fn the_reboot_command_is_that_of_the_plan_or_the_default() {
 
 #[test]
 fn the_name_of_a_reboot_pod_depends_on_plan_node_and_hash_only() {
-    let name =
-        |plan: [&str; 2], node: [&str; 2], hash| reboot_pod_name(plan[0], plan[1], node[0], node[1], hash);
+    fn run<'a>(plan: [&'a str; 2], node: [&'a str; 2], upgrade: &'a str) -> RunId<'a> {
+        RunId {
+            plan: plan[0],
+            plan_uid: plan[1],
+            node: node[0],
+            node_uid: node[1],
+            upgrade,
+        }
+    }
+    fn name(plan: [&str; 2], node: [&str; 2], hash: &str) -> String {
+        run(plan, node, hash).reboot_pod_name()
+    }
     let base = name(["os", "p1"], ["node1", "n1"], "h1");
     assert_eq!(base, "reboot-os-on-node1-649cefec62b8e15e");
     let mut all = BTreeSet::from([
@@ -96,9 +106,9 @@ fn the_name_of_a_reboot_pod_depends_on_plan_node_and_hash_only() {
         name(["os", "p2"], ["node1", "n1"], "h1"),
         name(["os", "p1"], ["node1", "n2"], "h1"),
         name(["os", "p1"], ["node1", "n1"], "h2"),
-        query_pod_name("os", "p1", "node1", "n1", "h1"),
+        run(["os", "p1"], ["node1", "n1"], "h1").query_pod_name(),
         job_name("os", "node1", "h1"),
-        second_job_name("os", "p1", "node1", "n1", "h1"),
+        run(["os", "p1"], ["node1", "n1"], "h1").second_job_name(),
     ]);
     assert_eq!(all.len(), 7, "{all:?}");
     let long = "l".repeat(63);

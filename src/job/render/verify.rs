@@ -7,7 +7,6 @@ use k8s_openapi::api::batch::v1::Job;
 
 use super::{JobInput, NodeInput, PlanInput, check, containers, job, metadata, on_node, volumes};
 use crate::api::names;
-use crate::job::name::verify_job_name;
 use crate::job::{JobError, JobSettings};
 
 /// The inputs of the Job.
@@ -25,7 +24,7 @@ pub struct VerifyInput<'a> {
 impl VerifyInput<'_> {
     pub fn name(&self) -> String {
         let Self { plan, node, .. } = self;
-        verify_job_name(plan.name, plan.uid, node.name, node.uid, self.upgrade_job)
+        plan.run_id(node, self.upgrade_job).verify_job_name()
     }
 }
 

@@ -104,7 +104,10 @@ impl SlimPod {
         PodFacts {
             name: self.metadata.name.as_deref().unwrap_or_default().into(),
             uid: self.metadata.uid.as_deref().unwrap_or_default().into(),
-            job_uid: owner(&self.metadata).map_or("", |owner| &owner.uid).into(),
+            job_uid: owner(&self.metadata)
+                .filter(|owner| owner.kind == "Job")
+                .map_or("", |owner| &owner.uid)
+                .into(),
             foreign: false,
             plan: intern.text(label(names::LABEL_PLAN)),
             node: self.spec.node_name.as_deref().map(|node| intern.text(node)),
@@ -183,6 +186,7 @@ impl SlimPod {
         let plan = labels.get(names::LABEL_PLAN)?;
         let hash = labels.get(&format!("{}{plan}", names::LABEL_PLAN_PREFIX))?;
         Some(RebootPod {
+            owner_uid: owner(&self.metadata).map_or("", |owner| &owner.uid).into(),
             plan_uid: intern.text(self.annotation(names::ANNOTATION_PLAN_UID).unwrap_or_default()),
             node_uid: intern.text(self.annotation(names::ANNOTATION_NODE_UID).unwrap_or_default()),
             service_account: intern.text(self.spec.service_account_name.as_deref().unwrap_or_default()),

@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 use jiff::{SignedDuration, Timestamp};
 
 use super::plans::Slot;
-use super::{CONTROLLER, Checked, Invariants, SEEN, read};
+use super::{CONTROLLER, Checked, Invariants, PlanOnNode, SEEN, read};
 use crate::api::names::ControlPlaneRole;
 use crate::api::{NodePhase, names};
 use crate::kube::objects::SlimJob;
 use crate::rehearse::store::Change;
 use crate::rollout::facts::NodeUid;
-use crate::rollout::{JobFacts, JobOutcome, PlanFacts};
+use crate::rollout::{Hash, JobFacts, JobOutcome, PlanFacts, PlanName};
 
 impl Invariants {
     pub(super) fn job(&mut self, at: Timestamp, who: &str, change: &Change) -> Checked {
@@ -63,7 +63,8 @@ impl Invariants {
                 let node = self.nodes.get(&*facts.node);
                 node.map(|node| node.facts.uid.clone())
             });
-            self.record_success(&facts.plan, &facts.plan_uid, node_uid.as_deref(), &facts.hash);
+            let place = (facts.plan_uid.clone(), node_uid.unwrap_or_default());
+            self.record_success(&facts.plan, &place, &facts.hash);
         }
         if who == CONTROLLER {
             if facts.recorded && !old.recorded {
@@ -82,12 +83,11 @@ impl Invariants {
         Ok(())
     }
 
-    pub(super) fn record_success(&mut self, plan: &str, plan_uid: &str, node_uid: Option<&str>, hash: &str) {
-        let node_uid = node_uid.unwrap_or_default().to_owned();
+    pub(super) fn record_success(&mut self, plan: &PlanName, place: &PlanOnNode, hash: &Hash) {
+        let (_, node_uid) = place;
         self.succeeded_by_name
-            .insert(((plan.to_owned(), node_uid.clone()), hash.to_owned()));
-        self.succeeded
-            .insert(((plan_uid.to_owned(), node_uid), hash.to_owned()));
+            .insert(((plan.clone(), node_uid.clone()), hash.clone()));
+        self.succeeded.insert((place.clone(), hash.clone()));
     }
 
     fn check_job_created(&mut self, facts: &JobFacts) -> Checked {

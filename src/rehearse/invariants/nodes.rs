@@ -214,7 +214,7 @@ impl Invariants {
             if old.labels.get(key) == Some(value) {
                 continue;
             }
-            let done = ((plan.to_owned(), new.uid.to_string()), value.to_owned());
+            let done = ((plan.into(), new.uid.clone()), (*value).into());
             let spec = self.plans.get(plan).map(|known| &known.object.spec);
             let bare = |version: &str| version.trim_start_matches('v').replace('+', "-");
             let is_at_version = spec.is_some_and(|spec| {
@@ -225,7 +225,7 @@ impl Invariants {
                 is_at_version || self.succeeded_by_name.contains(&done),
                 "{name} is done without a Job: {done:?}"
             );
-            let left = self.to_leave.get(&done).is_none_or(|boot| **boot != *new.boot_id);
+            let left = self.to_leave.get(&done).is_none_or(|boot| *boot != new.boot_id);
             invariant!(left, "{name} is done, and has not rebooted: {done:?}");
             for job in self.jobs.values() {
                 if *job.hash == *value && *job.plan == *plan && job.node == new.name {
@@ -243,7 +243,7 @@ impl Invariants {
             .values()
             .filter(|record| record.phase == Phase::Failed)
         {
-            let place = (record.plan_uid.clone(), record.node_uid.clone());
+            let place = (record.plan_uid.as_str().into(), record.node_uid.as_str().into());
             let counts = new.records.values().any(|known| known.job_uid == record.job_uid);
             if let Some(run) = self.runs.get_mut(&place).filter(|run| !counts && run.edited) {
                 run.again = true;
@@ -253,14 +253,14 @@ impl Invariants {
     }
 
     fn check_recorded(&mut self, name: &str, record: &Record) -> Checked {
-        let place = (record.plan_uid.clone(), record.node_uid.clone());
+        let place = (record.plan_uid.as_str().into(), record.node_uid.as_str().into());
         if record.phase == Phase::Retry
             && let Some(run) = self.runs.get_mut(&place)
         {
             run.again = true;
         }
         if record.phase == Phase::Upgraded {
-            let done = (place, record.hash.clone());
+            let done = (place, record.hash.as_str().into());
             invariant!(
                 self.succeeded.contains(&done),
                 "{name} is upgraded without a Job: {record:?}"

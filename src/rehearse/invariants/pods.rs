@@ -2,12 +2,12 @@
 
 use jiff::Timestamp;
 
-use super::{Checked, Invariants, Place, Pod, Run, read};
+use super::{Checked, Invariants, PlanOnNode, Pod, Run, read};
 use crate::api::{SentinelReport, names};
 use crate::kube::objects::SlimPod;
 use crate::rehearse::json::Value;
 use crate::rehearse::store::{Change, Object};
-use crate::rollout::{PlanFacts, PodFacts};
+use crate::rollout::{Hash, PlanFacts, PodFacts};
 
 impl Invariants {
     pub(super) fn pod(&mut self, at: Timestamp, change: &Change) -> Checked {
@@ -64,19 +64,19 @@ impl Invariants {
     }
 
     /// Plan, machine and hash of a pod, whose Job may be gone.
-    fn slot_of(&self, object: &Object, pod: &PodFacts) -> (Place, String) {
+    fn slot_of(&self, object: &Object, pod: &PodFacts) -> (PlanOnNode, Hash) {
         if let Some(job) = self.jobs.values().find(|job| job.uid == pod.job_uid) {
-            let node_uid = job.node_uid.as_deref().unwrap_or_default().to_owned();
-            return ((job.plan_uid.to_string(), node_uid), job.hash.to_string());
+            let node_uid = job.node_uid.clone().unwrap_or_default();
+            return ((job.plan_uid.clone(), node_uid), job.hash.clone());
         }
         let annotations = &object.value["metadata"]["annotations"];
-        let annotation = |key: &str| annotations[key].as_str().unwrap_or_default().to_owned();
+        let annotation = |key: &str| annotations[key].as_str().unwrap_or_default();
         let hash = object.label(&format!("{}{}", names::LABEL_PLAN_PREFIX, pod.plan));
         let place = (
-            annotation(names::ANNOTATION_PLAN_UID),
-            annotation(names::ANNOTATION_NODE_UID),
+            annotation(names::ANNOTATION_PLAN_UID).into(),
+            annotation(names::ANNOTATION_NODE_UID).into(),
         );
-        (place, hash.unwrap_or_default().to_owned())
+        (place, hash.unwrap_or_default().into())
     }
 
     /// Checks the start of an upgrade container.
@@ -84,19 +84,19 @@ impl Invariants {
         self.upgrades += 1;
         self.log_line(at, &format!("pod {} upgrades {:?}", pod.name, pod.node));
         let (place, hash) = self.slot_of(object, pod);
-        self.requested.remove(&(place.clone(), hash.clone()));
+        self.requested.remove(&(place.clone(), hash.to_string()));
         self.to_leave
-            .remove(&((pod.plan.to_string(), place.1.clone()), hash.clone()));
+            .remove(&((pod.plan.clone(), place.1.clone()), hash.clone()));
         let job = self.jobs.values().find(|job| job.uid == pod.job_uid);
         let Some(job) = job else { return Ok(()) };
         if let Some(run) = self.runs.get(&place) {
             let again = run.again || run.proven_by_sentinel && !job.sentinel;
             invariant!(
-                *run.job_uid == *job.uid || run.hash != hash || again,
+                run.job_uid == job.uid || run.hash != hash || again,
                 "the upgrade of {place:?} to {hash} is started twice: {job:?}"
             );
         }
-        let job_uid = job.uid.to_string();
+        let job_uid = job.uid.clone();
         self.runs.insert(
             place,
             Run {
@@ -112,11 +112,11 @@ impl Invariants {
 
     /// Records a sentinel: the upgrade has succeeded, whatever happens to its Job.
     fn record_sentinel(&mut self, object: &Object, pod: &PodFacts, report: &SentinelReport) {
-        let ((plan_uid, node_uid), hash) = self.slot_of(object, pod);
-        self.record_success(&pod.plan, &plan_uid, Some(&node_uid), &hash);
+        let (place, hash) = self.slot_of(object, pod);
+        self.record_success(&pod.plan, &place, &hash);
         if report.required {
             self.to_leave
-                .insert(((pod.plan.to_string(), node_uid), hash), report.boot_id.clone());
+                .insert(((pod.plan.clone(), place.1), hash), report.boot_id.as_str().into());
         }
     }
 
@@ -140,7 +140,7 @@ impl Invariants {
             .as_deref()
             .filter(|_| self.plans.values().any(is_on_request));
         let key = (
-            (it.plan_uid.to_string(), it.node_uid.to_string()),
+            (it.plan_uid.clone(), it.node_uid.clone()),
             format!("{}{}", it.hash, boot.unwrap_or_default()),
         );
         let requests = self.requested.entry(key).or_default();

@@ -20,11 +20,11 @@ impl Invariants {
         if !is_known && who == CONTROLLER {
             self.log_line(at, &format!("Job {name} verifies {}", job.node));
             let place = (
-                job.plan_uid.to_string(),
-                job.node_uid.as_deref().unwrap_or_default().to_owned(),
+                job.plan_uid.clone(),
+                job.node_uid.clone().unwrap_or_default(),
             );
             invariant!(
-                self.succeeded.contains(&(place, job.hash.to_string())),
+                self.succeeded.contains(&(place, job.hash.clone())),
                 "a node is verified that is not upgraded: {job:?}"
             );
             let mut live = self.verify_jobs.values().filter(|one| one.is_live());

@@ -58,6 +58,8 @@ pub enum SentinelResult {
 /// Purpose of a reboot Pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RebootPod {
+    /// UID of the Plan that controls it.
+    pub owner_uid: PlanUid,
     pub plan_uid: PlanUid,
     pub node_uid: NodeUid,
     pub service_account: Text,
@@ -78,7 +80,7 @@ pub struct PodFacts {
     pub name: Text,
     /// `metadata.uid`.
     pub uid: PodUid,
-    /// UID of the Job, from the controlling ownerReference; for a reboot Pod, UID of the Plan, which no Job has.
+    /// UID of the Job that controls it; empty for a reboot Pod, and for one without an owner.
     pub job_uid: JobUid,
     /// It has refit's labels, and neither a Job nor a Plan controls it. Nothing of it is believed, but its name is taken.
     pub foreign: bool,

@@ -4,7 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::{NodeDecision, NodeReconciler, NodeState, Start, delete};
 use crate::api::{NodePhase, NodeProgress};
-use crate::job::name::{job_name, second_job_name};
+use crate::job::name::job_name;
 use crate::rollout::blocker::Blocker;
 use crate::rollout::facts::{BootId, JobFacts, JobName, NodeFacts};
 use crate::rollout::record::Phase;
@@ -242,7 +242,7 @@ impl NodeReconciler<'_> {
     fn free_name(&self, node: &NodeFacts, hash: &str) -> Result<JobName, NoJobReason<'_>> {
         let plan = &self.plan.facts;
         let first: JobName = job_name(&plan.name, &node.name, hash).into();
-        let second: JobName = second_job_name(&plan.name, &plan.uid, &node.name, &node.uid, hash).into();
+        let second: JobName = plan.run_id(node, hash).second_job_name().into();
         let mut until = Timestamp::MAX;
         for name in [&first, &second] {
             match self.cluster.jobs.get(name) {

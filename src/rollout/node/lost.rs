@@ -7,7 +7,7 @@ use super::settle::later;
 use super::success::Success;
 use super::{NodeDecision, NodeReconciler, NodeState, Start};
 use crate::api::{NodeProgress, Reason};
-use crate::job::name::{job_name, second_job_name};
+use crate::job::name::job_name;
 use crate::rollout::blocker::Blocker;
 use crate::rollout::facts::{Hash, NodeFacts, SentinelResult};
 use crate::rollout::record::{Reboot, Record};
@@ -159,7 +159,7 @@ impl NodeReconciler<'_> {
         let plan = &self.plan.facts;
         [
             job_name(&plan.name, &node.name, hash),
-            second_job_name(&plan.name, &plan.uid, &node.name, &node.uid, hash),
+            plan.run_id(node, hash).second_job_name(),
         ]
     }
 

@@ -11,7 +11,6 @@ use super::settle::later;
 use super::success::Success;
 use super::{NodeDecision, NodeReconciler, NodeState, Start, patch, record_key};
 use crate::api::{NodePhase, Reason, names};
-use crate::job::name::{query_pod_name, reboot_pod_name};
 use crate::rollout::blocker::Blocker;
 use crate::rollout::facts::{
     BootId, JobFacts, NodeFacts, PodFacts, PodStage, PodUid, RebootPod, SentinelResult, Text,
@@ -223,7 +222,7 @@ impl NodeReconciler<'_> {
             .filter_map(|name| self.cluster.pods.get(name));
         pods.filter_map(|pod| Some((pod, pod.reboot.as_deref()?)))
             .filter(move |(pod, it)| {
-                *pod.job_uid == *plan.uid
+                it.owner_uid == plan.uid
                     && pod.node.as_ref() == Some(&node.name)
                     && account(&it.service_account) == wanted
                     && it.plan_uid == plan.uid
@@ -245,9 +244,12 @@ impl NodeReconciler<'_> {
     }
 
     fn pod_name(&self, node: &NodeFacts, hash: &str, reboots: bool) -> String {
-        let plan = &self.plan.facts;
-        let name = if reboots { reboot_pod_name } else { query_pod_name };
-        name(&plan.name, &plan.uid, &node.name, &node.uid, hash)
+        let run = self.plan.facts.run_id(node, hash);
+        if reboots {
+            run.reboot_pod_name()
+        } else {
+            run.query_pod_name()
+        }
     }
 
     /// A pod that was to reboot the machine for the current hash, or to read its sentinel.

@@ -7,7 +7,6 @@
 use super::success::Success;
 use super::{NodeDecision, NodeReconciler, NodeState, delete};
 use crate::api::{NodePhase, Reason};
-use crate::job::name::verify_job_name;
 use crate::rollout::blocker::Blocker;
 use crate::rollout::facts::{JobFacts, JobName, JobOutcome, NodeFacts};
 use crate::rollout::record::{Phase, Record, Verification, upgrade_id};
@@ -141,7 +140,7 @@ impl NodeReconciler<'_> {
     fn verify_job_name(&self, node: &NodeFacts, record: &Record) -> JobName {
         let plan = &self.plan.facts;
         let upgrade = record.upgrade_id();
-        verify_job_name(&plan.name, &plan.uid, &node.name, &node.uid, &upgrade).into()
+        plan.run_id(node, &upgrade).verify_job_name().into()
     }
 
     /// Whether the Job verifies what the record says.

@@ -88,7 +88,7 @@ impl ClusterState {
                 false
             }
             Observation::ListFinished(kind) => self.finish_list(kind),
-            Observation::Unreadable(kind, name, uid, why) => self.apply_unreadable(kind, &name, uid, why),
+            Observation::Unreadable { kind, name, uid, why } => self.apply_unreadable(kind, &name, uid, why),
             Observation::Node(version, facts) => self.apply_node(version, *facts),
             Observation::NodeDeleted(name, uid) => self.remove_node(&name, &uid),
             Observation::Job(version, facts) => self.apply_job(version, *facts),

@@ -21,7 +21,12 @@ fn written(decision: &Decision) -> Option<&PlanStatus> {
 
 fn unreadable(cluster: &mut ClusterState, name: &str, uid: &str) -> bool {
     let why = "invalid type: string".to_owned();
-    cluster.apply(Observation::Unreadable(Kind::Node, name.into(), uid.into(), why))
+    cluster.apply(Observation::Unreadable {
+        kind: Kind::Node,
+        name: name.into(),
+        uid: uid.into(),
+        why,
+    })
 }
 
 /// Steps that change something on the cluster besides statuses.

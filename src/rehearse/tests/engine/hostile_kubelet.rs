@@ -3,7 +3,7 @@
 
 use super::scenario::{NAMESPACE, Scenario, Setup};
 use crate::api::{Holder, Ledger, Plan, RebootSpec, RebootWhen, names};
-use crate::job::name::reboot_pod_name;
+use crate::job::name::RunId;
 use crate::rehearse::Kind;
 use crate::rehearse::json::{Value, json};
 use crate::rollout::PodStage;
@@ -55,7 +55,14 @@ fn a_mirror_pod_with_the_name_of_a_reboot_pod_is_named_and_keeps_no_node_from_re
         let mut scenario = upgrading();
         let job = scenario.job_for("b");
         let node_uid = scenario.node("b").uid.to_string();
-        let name = reboot_pod_name("p", &job.plan_uid, "b", &node_uid, &job.hash);
+        let name = RunId {
+            plan: "p",
+            plan_uid: &job.plan_uid,
+            node: "b",
+            node_uid: &node_uid,
+            upgrade: &job.hash,
+        }
+        .reboot_pod_name();
         let labels = if labels {
             json!({
                 names::LABEL_CONTROLLER: "system-upgrade-controller", names::LABEL_PLAN: "p",

@@ -7,7 +7,7 @@ mod versions;
 use super::scenario::{NAMESPACE, Scenario, Setup};
 use crate::api::plan::{SecretSpec, TimeWindowSpec};
 use crate::api::{DrainSpec, Plan, SettleSpec, VersionPolicySpec, names};
-use crate::job::name::{job_name, second_job_name};
+use crate::job::name::{RunId, job_name};
 use crate::rehearse::Kind;
 use crate::rehearse::fault::Rule;
 use crate::rehearse::json::json;
@@ -405,7 +405,14 @@ fn jobs_of_others_that_have_both_names() {
     let plan = scenario.cluster.get(Kind::Plan, NAMESPACE, "p").unwrap();
     let uid = |object: &crate::rehearse::json::Value| object["metadata"]["uid"].as_str().unwrap().to_owned();
     let node = scenario.cluster.get(Kind::Node, "", "a").unwrap();
-    let second = second_job_name("p", &uid(&plan), "a", &uid(&node), &hash);
+    let second = RunId {
+        plan: "p",
+        plan_uid: &uid(&plan),
+        node: "a",
+        node_uid: &uid(&node),
+        upgrade: &hash,
+    }
+    .second_job_name();
     for name in [job_name("p", "a", &hash), second.clone()] {
         let foreign = json!({
             "apiVersion": "batch/v1", "kind": "Job", "metadata": { "name": name, "namespace": NAMESPACE },
