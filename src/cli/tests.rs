@@ -145,8 +145,8 @@ fn one_dash_is_for_long_names_only() {
 fn an_argument_error_names_the_flag_the_value_and_what_is_allowed() {
     for (args, text) in [
         (
-            "--threads=0",
-            "invalid value '0' for '--threads <NUMBER>': must be a whole number from 1 to 1000",
+            "--threads=many",
+            "invalid value 'many' for '--threads <NUMBER>': must be a whole number",
         ),
         (
             "--debug=yes",

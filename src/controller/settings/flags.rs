@@ -37,8 +37,8 @@ pub struct Flags {
 
     /// Accepted and ignored. In system-upgrade-controller it is the number of workers per kind of object; refit has one
     /// loop [env: SYSTEM_UPGRADE_CONTROLLER_THREADS]
-    #[arg(long, value_name = "NUMBER", value_parser = threads)]
-    pub threads: Option<usize>,
+    #[arg(long, value_name = "NUMBER", allow_negative_numbers = true, value_parser = threads)]
+    pub threads: Option<i64>,
 
     /// Kubeconfig file [env: SYSTEM_UPGRADE_CONTROLLER_KUBE_CONFIG] [default: the pod's service account, or outside
     /// of a pod $KUBECONFIG or ~/.kube/config]
@@ -168,12 +168,9 @@ pub(super) fn go_duration(value: &str) -> Result<Duration, String> {
     duration.to_std().ok_or_else(|| "must not be negative".to_owned())
 }
 
-pub(super) fn threads(value: &str) -> Result<usize, String> {
-    value
-        .parse()
-        .ok()
-        .filter(|threads| (1..=1000).contains(threads))
-        .ok_or_else(|| "must be a whole number from 1 to 1000".to_owned())
+/// Any number that system-upgrade-controller accepts. It is ignored.
+pub(super) fn threads(value: &str) -> Result<i64, String> {
+    value.parse().map_err(|_| "must be a whole number".to_owned())
 }
 
 pub(super) fn log_format(value: &str) -> Result<LogFormat, String> {

@@ -292,7 +292,7 @@ fn a_variable_goes_before_the_default() {
 #[test]
 fn a_flags_variable_that_cannot_be_read_is_an_error() {
     let bool = "true or false (also 1, t, T, TRUE, True, 0, f, F, FALSE, False)";
-    let threads = "a whole number from 1 to 1000";
+    let threads = "a whole number";
     let duration = "a duration such as 45s or 1m30s";
     for (name, value, expected) in [
         ("SYSTEM_UPGRADE_CONTROLLER_DEBUG", "yes", bool),
@@ -300,10 +300,7 @@ fn a_flags_variable_that_cannot_be_read_is_an_error() {
         ("REFIT_MANAGE_CRD", "yes", bool),
         ("SYSTEM_UPGRADE_CONTROLLER_THREADS", "", threads),
         ("SYSTEM_UPGRADE_CONTROLLER_THREADS", "x", threads),
-        ("SYSTEM_UPGRADE_CONTROLLER_THREADS", "0", threads),
-        ("SYSTEM_UPGRADE_CONTROLLER_THREADS", "-1", threads),
         ("SYSTEM_UPGRADE_CONTROLLER_THREADS", "2.5", threads),
-        ("SYSTEM_UPGRADE_CONTROLLER_THREADS", "1001", threads),
         ("REFIT_LOG_FORMAT", "xml", "text or json"),
         ("CATTLE_ELECTION_LEASE_DURATION", "bomb", duration),
         ("CATTLE_ELECTION_RENEW_DEADLINE", "bomb", duration),
