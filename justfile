@@ -1,4 +1,4 @@
-# `just` lists the recipes. The two most important commands need no just: cargo demo, cargo test.
+# `just` lists the recipes. The two most important commands need no just: cargo run -- rehearse PLAN, cargo test.
 
 set shell := ["bash", "-euo", "pipefail", "-c"]
 
@@ -74,7 +74,7 @@ hostile CASES="100000":
     REFIT_CASES={{ CASES }} cargo test --profile long-tests --locked --test main -- --nocapture hostile_input::
 
 # Attacks on a Plan for 50 nodes, one at a time, as a table (three quarters of an hour; REFIT_ATTACK=Secrets,windows: those with one of these words)
-attacks: (_ignored "attacks::soak")
+attacks: (_ignored "attacks::long")
 
 # The scenarios that `cargo test` runs only in process, on a real control plane; an argument selects some
 scenarios FILTER="::real":
@@ -86,7 +86,8 @@ simulate SEEDS="20000":
 
 # Rewrite the generated files: crds/, docs/man/, docs/plan.md, the tables of docs/operations.md and docs/metrics.md, prometheusrule.yaml, tests/gitops/messages.txt, deploy/refit.yaml, deploy/chart
 generate:
-    REFIT_UPDATE=1 cargo test --quiet --locked --lib committed
+    # One after the other: the chart and the single file contain the CRD.
+    REFIT_UPDATE=1 cargo test --quiet --locked --lib committed -- --test-threads=1
 
 # The container image (just image=REGISTRY/NAME image; CONTAINER=podman for another builder)
 image:
