@@ -7,7 +7,8 @@
 //! Containers are boxed: inline they are half of a Plan, and Plans that futures and threads hold by value overflow their
 //! stacks without optimisation.
 //!
-//! `x-in-job` marks a field that ends up in a Job: an edit of it replaces the Jobs that have not reached their upgrade.
+//! `x-in-job` marks a field that ends up in a Job: an edit of it replaces the Jobs that have not reached their upgrade. All fields
+//! of `drain` do, but for those with `x-in-job = false`.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -416,7 +417,7 @@ pub struct DrainSpec {
     /// Pods that delay a node. While one of them runs on a node, the Plan does not start there, and starts other nodes. A node
     /// that has started is drained whatever runs there. The controller must be allowed to list pods. Defaults to none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 16))]
+    #[schemars(length(max = 16), extend("x-in-job" = false))]
     pub blocked_by: Option<Vec<PodBlockerSpec>>,
     /// If true, the drain waits until the volumes of the evicted pods are detached from the node, so that none of them is stuck
     /// there while the node is down. Volumes of pods that stay on the node do not count. Limited by `timeout`. Has no effect on
@@ -436,6 +437,7 @@ pub struct DrainSpec {
     /// from the first node that starts until they are done, so that the scheduler prefers upgraded nodes for evicted pods.
     /// Defaults to false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-in-job" = false))]
     pub avoid_pending_nodes: Option<bool>,
 }
 

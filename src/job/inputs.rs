@@ -3,14 +3,14 @@
 //!
 //! It is computed from the Plan's fields, not from the rendered manifest: it must not depend on refit's version, image or
 //! environment, because an upgrade or a new setting of refit must not replace Jobs. The inputs of the hash
-//! ([`digest`](super::digest)) are not part of it, because a Job of another hash is another Job. `PlanSpec` marks the
-//! fields with `x-in-job`.
+//! ([`digest`](super::digest)) are not part of it, because a Job of another hash is another Job. The types mark fields with
+//! `x-in-job`: those of `PlanSpec` that are in the Job, and those of `DrainSpec` that are not.
 
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 use super::digest::go_spec;
-use crate::api::crd::FIELDS_IN_JOB;
+use crate::api::crd::{DRAIN_FIELDS_NOT_IN_JOB, FIELDS_IN_JOB, OWN_FIELDS};
 use crate::api::{ApiAccess, HostAccess, PlanSpec, RebootWhen};
 
 /// Digest of what a Plan says about the pods of its Jobs, at a version: 32 hex digits. It is the same for all nodes, so
@@ -35,15 +35,11 @@ pub fn inputs(spec: &PlanSpec, latest_version: &str) -> String {
         Some(reboot) => parts.insert("reboot".to_owned(), reboot),
         None => parts.remove("reboot"),
     };
-    // They concern nodes that have not started.
     if let Some(drain) = parts.get_mut("drain").and_then(Value::as_object_mut) {
-        drain.remove("blockedBy");
-        drain.remove("avoidPendingNodes");
-        for field in ["waitForDetach", "excludeFromLoadBalancers", "preventScaleDown"] {
-            if drain.get(field) == Some(&Value::Bool(false)) {
-                drain.remove(field);
-            }
-        }
+        drain.retain(|field, value| {
+            let is_own = || OWN_FIELDS.contains(&["spec.drain", field.as_str()]);
+            !DRAIN_FIELDS_NOT_IN_JOB.contains(field) && (*value != Value::Bool(false) || !is_own())
+        });
     }
     if !of.prepulls() {
         parts.remove("prepull");

@@ -78,7 +78,10 @@ impl RunId<'_> {
     /// Ends in 64 bits of a digest of the UIDs and the upgrade.
     fn name(&self, mode: &str) -> String {
         let digest = sha256(&[self.plan_uid, self.node_uid, self.upgrade].join("/"));
-        with_tail(&format!("{mode}-{}-on-{}", self.plan, short(self.node)), &digest[..16])
+        with_tail(
+            &format!("{mode}-{}-on-{}", self.plan, short(self.node)),
+            &digest[..16],
+        )
     }
 }
 

@@ -4,11 +4,11 @@
 use std::sync::LazyLock;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::JSONSchemaProps;
-use schemars::SchemaGenerator;
+use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::Value;
 
 use super::{PLANS, nested, property, served_schema};
-use crate::api::{PlanSpec, PlanStatus};
+use crate::api::{DrainSpec, PlanSpec, PlanStatus};
 
 /// Fields of system-upgrade-controller's Plan (S9). All others are refit's own.
 pub(super) const SUC_FIELDS: [(&str, &[&str]); 3] = [
@@ -74,15 +74,20 @@ pub static OWN_FIELDS: LazyLock<Vec<[&'static str; 2]>> = LazyLock::new(|| {
 pub(super) const MARK_IN_JOB: &str = "x-in-job";
 
 /// Names of the marked fields of the spec, in their order.
-pub static FIELDS_IN_JOB: LazyLock<Vec<String>> = LazyLock::new(|| {
-    let schema = SchemaGenerator::default().into_root_schema_for::<PlanSpec>();
+pub static FIELDS_IN_JOB: LazyLock<Vec<String>> = LazyLock::new(|| marked::<PlanSpec>(true));
+
+/// Names of the fields of `spec.drain` that are marked as not in the Job.
+pub static DRAIN_FIELDS_NOT_IN_JOB: LazyLock<Vec<String>> = LazyLock::new(|| marked::<DrainSpec>(false));
+
+fn marked<T: JsonSchema>(mark: bool) -> Vec<String> {
+    let schema = SchemaGenerator::default().into_root_schema_for::<T>();
     let fields = schema.get("properties").and_then(Value::as_object);
     let marked = fields
         .into_iter()
         .flatten()
-        .filter(|(_, field)| field.get(MARK_IN_JOB) == Some(&Value::Bool(true)));
+        .filter(|(_, field)| field.get(MARK_IN_JOB) == Some(&Value::Bool(mark)));
     marked.map(|(name, _)| name.clone()).collect()
-});
+}
 
 /// The whole status as a merge patch: absent fields are null, so that fields of other writers are removed.
 pub fn status_patch(status: &PlanStatus) -> Value {
