@@ -53,6 +53,12 @@ macro_rules! closed_enum {
                 f.pad(self.name())
             }
         }
+
+        impl serde::Serialize for $enum {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(self.name())
+            }
+        }
     };
 }
 pub(crate) use closed_enum;
@@ -79,6 +85,11 @@ impl<T: ClosedEnum> OpenEnum<T> {
             Self::Known(known) => Some(*known),
             Self::Other(_) => None,
         }
+    }
+
+    /// Whether there is no word.
+    pub fn is_empty(&self) -> bool {
+        self.as_str().is_empty()
     }
 }
 

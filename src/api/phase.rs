@@ -1,4 +1,4 @@
-//! The phases of a node under a Plan and the conditions of a Plan: closed lists.
+//! The phases of a node under a Plan, and the conditions and states of a Plan: closed lists.
 
 use super::open_enum::closed_enum;
 
@@ -35,6 +35,35 @@ closed_enum! {
         Pending "More answers are needed before a node may start."
         Passing "The last answers were good."
         Failing "The last answer was not good, or there was none."
+    }
+}
+
+closed_enum! {
+    /// A Plan in one word, in `refit status` and `refit report`.
+    PlanState {
+        Failed "The Plan failed on a node."
+        Complete "No node is left to upgrade."
+        Held "No node is in progress, and none starts until someone does something."
+        Waiting "No node is in progress, and more start by themselves."
+        Running "Nodes are in progress, or may start."
+    }
+}
+
+closed_enum! {
+    /// A Plan in one word, on the page. It says less than [`PlanState`], because it has no obstacles: with their own words, both
+    /// stay as they are for programs that read them.
+    CardState {
+        Complete "No node is left to upgrade."
+        Failed "The Plan failed on a node."
+        Applying "Nodes are in progress."
+        Waiting "No node is in progress."
+    }
+}
+
+/// That of a Plan without nodes in progress.
+impl Default for CardState {
+    fn default() -> Self {
+        Self::Waiting
     }
 }
 

@@ -116,11 +116,13 @@ macro_rules! reasons {
     };
 }
 
+mod foreign;
 mod list;
 mod plain;
 #[cfg(test)]
 mod tests;
 
+pub use foreign::ForeignReason;
 pub use list::Reason;
 
 impl Reason {

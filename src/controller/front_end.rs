@@ -8,6 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::Client;
 use tokio::sync::{Notify, mpsc};
 
+use crate::api::ForeignReason;
 use crate::kube::watch::{Selection, Watch, WatchEvent, Watched};
 
 /// Objects per page of a list.
@@ -98,8 +99,7 @@ impl Watcher {
 pub(super) fn event(
     component: &str,
     regarding: ObjectReference,
-    is_warning: bool,
-    reason: &str,
+    reason: ForeignReason,
     message: &str,
     now: Timestamp,
 ) -> Event {
@@ -112,9 +112,9 @@ pub(super) fn event(
             ..ObjectMeta::default()
         },
         involved_object: regarding,
-        reason: Some(reason.to_owned()),
+        reason: Some(reason.name().to_owned()),
         message: Some(message.to_owned()),
-        type_: Some(if is_warning { "Warning" } else { "Normal" }.to_owned()),
+        type_: Some(reason.severity().name().to_owned()),
         source: Some(EventSource {
             component: Some(component.to_owned()),
             host: None,

@@ -25,6 +25,7 @@ use super::front_end::{self, QUEUE, Watcher};
 use super::observe::Observer;
 use super::outbox::Outbox;
 use super::settings::{FrontEndName, Settings};
+use crate::api::ForeignReason;
 use crate::clock::Clock;
 use crate::kube::objects::node_op::{
     AnyOp, GROUP, NodeOp, NodeOpUpgrade, OpKind, OpStatus, OwnedPlan, VERSION,
@@ -192,8 +193,8 @@ impl NodeOps {
             uid: Some(op.uid().to_owned()),
             ..ObjectReference::default()
         };
-        self.outbox
-            .put(front_end::event(COMPONENT, regarding, true, "Refused", why, now));
+        let event = front_end::event(COMPONENT, regarding, ForeignReason::Refused, why, now);
+        self.outbox.put(event);
     }
 }
 

@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::{Cluster, Finding, Severity};
-use crate::api::Plan;
+use crate::api::{Plan, Reason};
 
 const SHIPPED: &str = include_str!("../../deploy/rbac.yaml");
 /// The account of the controller in the shipped roles.
@@ -138,39 +138,34 @@ fn look(
 /// What the controller does without a permission.
 fn of_controller(cluster: &Cluster, permission: &Permission) -> (Severity, String) {
     let specs = || cluster.plans.iter().map(|plan| &plan.spec);
-    let (severity, effect) = match (permission.resource.as_str(), permission.verb.as_str()) {
-        ("pods", "watch") => (
-            Severity::Note,
-            "refit lists the pods of its Jobs every few seconds instead",
-        ),
-        ("pods", "create" | "delete" | "get") if specs().all(|spec| spec.reboot.is_none()) => (
-            Severity::Note,
-            "a Plan with spec.reboot would wait with MissingPermission",
-        ),
+    let note = |effect: &str| (Severity::Note, effect.to_owned());
+    let action = |effect: &str| (Severity::Action, effect.to_owned());
+    let would_wait = |what: &str| {
+        note(&format!(
+            "a Plan with {what} would wait with {}",
+            Reason::MissingPermission
+        ))
+    };
+    match (permission.resource.as_str(), permission.verb.as_str()) {
+        ("pods", "watch") => note("refit lists the pods of its Jobs every few seconds instead"),
+        ("pods", "create" | "delete" | "get") if specs().all(|spec| spec.reboot.is_none()) => {
+            would_wait("spec.reboot")
+        }
         ("replicasets" | "statefulsets", _)
             if specs().all(|spec| spec.settle.as_ref().and_then(|settle| settle.workloads) != Some(true)) =>
         {
-            (
-                Severity::Note,
-                "a Plan with settle.workloads would wait with MissingPermission",
-            )
+            would_wait("settle.workloads")
         }
-        ("secrets", _) if specs().all(|spec| spec.secrets.iter().flatten().next().is_none()) => (
-            Severity::Note,
-            "a Plan with secrets would wait with MissingPermission",
-        ),
-        ("configmaps", _) => (
-            Severity::Note,
-            "limits for all Plans, in the ConfigMap refit, have no effect",
-        ),
-        ("customresourcedefinitions", _) => (
-            Severity::Action,
+        ("secrets", _) if specs().all(|spec| spec.secrets.iter().flatten().next().is_none()) => {
+            would_wait("secrets")
+        }
+        ("configmaps", _) => note("limits for all Plans, in the ConfigMap refit, have no effect"),
+        ("customresourcedefinitions", _) => action(
             "refit cannot add its fields to the definition of the Plan, and does not start without them",
         ),
-        ("leases", _) => (Severity::Action, "with leader election refit never leads"),
-        _ => (Severity::Action, "refit needs this for every roll-out"),
-    };
-    (severity, effect.to_owned())
+        ("leases", _) => action("with leader election refit never leads"),
+        _ => action("refit needs this for every roll-out"),
+    }
 }
 
 /// What a Job does on a node without a permission.

@@ -13,7 +13,7 @@ use crate::api::names::{
     LABEL_VALUE_DISABLED,
 };
 use crate::api::validate::validate;
-use crate::api::{ConditionType, DrainTimeout, Plan, PlanCondition};
+use crate::api::{ConditionType, DrainTimeout, Plan, PlanCondition, Reason};
 use crate::channel::hosts::{CHANNEL_HOST, Hosts, is_loopback};
 use crate::go::parse_bool;
 use crate::job::digest;
@@ -139,8 +139,9 @@ impl<'a> PlanOverview<'a> {
             "absent"
         };
         let change = format!(
-            "concurrency is {value}, and {} left: system-upgrade-controller reports Complete=True; refit reports Complete=False with reason ConcurrencyZero. Neither starts a node",
+            "concurrency is {value}, and {} left: system-upgrade-controller reports Complete=True; refit reports Complete=False with reason {}. Neither starts a node",
             count(self.left.len(), "node"),
+            Reason::ConcurrencyZero,
         );
         let remedy = "set concurrency, or spec.suspend: true if the Plan is meant to rest; tools that wait for Complete would wait";
         found.push(Finding::new(Severity::Change, "concurrency-zero", &self.title, change).remedy(remedy));
@@ -255,8 +256,9 @@ impl<'a> PlanOverview<'a> {
         let not_ready = named(&|node| !is_ready(node));
         if !not_ready.is_empty() && !tolerates_not_ready(&self.plan.spec) {
             let change = format!(
-                "{}: not Ready. system-upgrade-controller upgrades such nodes; refit waits with reason NodeNotReady, and takes the others first",
-                names(&not_ready)
+                "{}: not Ready. system-upgrade-controller upgrades such nodes; refit waits with reason {}, and takes the others first",
+                names(&not_ready),
+                Reason::NodeNotReady,
             );
             let remedy = "repair them; if the Plan is what repairs them, add a toleration of node.kubernetes.io/not-ready";
             found.push(Finding::new(Severity::Change, "nodes-not-ready", &self.title, change).remedy(remedy));

@@ -158,7 +158,7 @@ fn values(receiver: &Receiver, notice: &Notice, context: &Context) -> BTreeMap<&
         ("version", notice.version.clone()),
         ("node", optional(&notice.node)),
         ("wave", optional(&notice.wave)),
-        ("reason", optional(&notice.reason)),
+        ("reason", notice.reason.as_deref().unwrap_or_default().to_owned()),
         ("message", notice.message.clone()),
         ("text", notice.text()),
     ])

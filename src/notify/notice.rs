@@ -4,7 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 use sha2::{Digest as _, Sha256};
 
 use crate::api::open_enum::closed_enum;
-use crate::api::{ConditionType, NodePhase, PlanStatus, Reason, Severity, WavePhase};
+use crate::api::{ConditionType, NodePhase, OpenEnum, PlanStatus, Reason, Severity, WavePhase};
 use crate::rollout::PlanFacts;
 
 /// Failed nodes of a Plan that have a notice of their own.
@@ -59,7 +59,7 @@ pub struct Notice {
     pub version: String,
     pub node: Option<String>,
     pub wave: Option<String>,
-    pub reason: Option<String>,
+    pub reason: Option<OpenEnum<Reason>>,
     /// What to know about it, as a sentence without its full stop.
     pub message: String,
     pub time: Timestamp,
@@ -75,7 +75,7 @@ impl Notice {
             version: "v1.33.4+k3s1".to_owned(),
             node: Some("node-1".to_owned()),
             wave: Some("canary".to_owned()),
-            reason: Some(Reason::BackoffLimitExceeded.name().to_owned()),
+            reason: Some(Reason::BackoffLimitExceeded.into()),
             message: "exit code 1: \"no space left\"\n\\ <on> {device} & 50 %".to_owned(),
             time: Timestamp::UNIX_EPOCH,
         }
@@ -273,7 +273,7 @@ fn add_waves(plan: &PlanFacts, status: &PlanStatus, now: Timestamp, notices: &mu
             &occurrence,
         );
         notice.wave = Some(wave.name.clone());
-        notice.reason = Some(Reason::WaveNotApproved.name().to_owned());
+        notice.reason = Some(Reason::WaveNotApproved.into());
         notice.message = wave
             .message
             .clone()
@@ -292,7 +292,7 @@ fn add_approvals(plan: &PlanFacts, status: &PlanStatus, now: Timestamp, notices:
         return;
     };
     let mut notice = new(plan, NoticeKind::ApprovalWanted, candidate, now, &[candidate]);
-    notice.reason = Some(Reason::NotApproved.name().to_owned());
+    notice.reason = Some(Reason::NotApproved.into());
     notice.message = channel
         .message
         .clone()
@@ -325,11 +325,11 @@ fn add_failures(plan: &PlanFacts, status: &PlanStatus, now: Timestamp, notices: 
             &[hash, from, uid, &attempt],
         );
         notice.node = Some(node.name.clone());
-        notice.reason = node.reason.as_ref().map(ToString::to_string);
+        notice.reason.clone_from(&node.reason);
         notice.message = node
             .message
             .clone()
-            .or_else(|| notice.reason.clone())
+            .or_else(|| notice.reason.as_ref().map(ToString::to_string))
             .unwrap_or_else(|| "no reason is known".to_owned());
         notices.push(notice);
     }
@@ -339,7 +339,7 @@ fn add_failures(plan: &PlanFacts, status: &PlanStatus, now: Timestamp, notices: 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Running {
     /// Changes with each step forward.
-    progress: (String, String, i64, Vec<(String, String)>),
+    progress: (String, String, i64, Vec<(String, OpenEnum<NodePhase>)>),
     /// Whether the next step is due: nodes are in progress, or something is wrong.
     is_due: bool,
     notice: Notice,
@@ -380,11 +380,11 @@ pub fn running(plan: &PlanFacts) -> Option<Running> {
         Timestamp::MIN,
         &occurrence,
     );
-    notice.reason = reason.map(ToString::to_string);
+    notice.reason = reason.cloned();
     notice.message = complete
         .and_then(|complete| complete.message.clone())
         .unwrap_or_else(|| "status does not say why".to_owned());
-    let phases = active().map(|node| (node.name.clone(), node.phase.to_string()));
+    let phases = active().map(|node| (node.name.clone(), node.phase.clone()));
     Some(Running {
         progress: (
             current.hash.to_owned(),

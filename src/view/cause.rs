@@ -56,9 +56,11 @@ impl Cause {
             R::FailureBudget | R::JobFailed => Self::FailedNodes,
             R::Frozen | R::ClusterLimit => Self::Limits,
             R::DependencyNotComplete | R::DependencyUnknown | R::DependencyCycle => Self::Plans,
-            R::NodeNotReady | R::NodeLost | R::NotReadyAfterReboot | R::RebootTimedOut | R::KubeletVersion => {
-                Self::Kubelet
-            }
+            R::NodeNotReady
+            | R::NodeLost
+            | R::NotReadyAfterReboot
+            | R::RebootTimedOut
+            | R::KubeletVersion => Self::Kubelet,
             R::WindowClosed | R::Blackout | R::WindowTooShort | R::Waiting => Self::Window,
             R::Error | R::NoVersion | R::ChannelWithdrawn => Self::Channel,
             R::Held => Self::Candidate,

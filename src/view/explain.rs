@@ -18,7 +18,7 @@ use crate::api::{ConditionType, names};
 use history::history;
 use node::no_slot;
 pub(super) use node::{chain_of_node, unavailability, unavailable};
-use plan::chain_of_hold;
+use plan::chain_of_obstacle;
 pub(super) use plan::{chain_of_dependency, chain_of_named_node};
 
 /// How many Plans and nodes a chain may pass, because two can wait for each other.
@@ -114,7 +114,7 @@ pub fn explain_plan(view: &PlanOverview<'_>) -> Explanation {
     let title = format!("Plan {}", view.title());
     let counts = view.counts;
     let progress = format!("{} of {} nodes are done", counts.done, counts.selected);
-    let Some(hold) = &view.hold else {
+    let Some(obstacle) = &view.obstacle else {
         let verdict = if view.complete {
             format!("{title} is complete: {progress}")
         } else {
@@ -140,25 +140,28 @@ pub fn explain_plan(view: &PlanOverview<'_>) -> Explanation {
         }
         return explanation;
     };
-    let verdict = match (&hold.node, view.complete) {
-        (Some(node), _) => format!("{title} waits because of Node {node}: {}; {progress}", hold.word),
+    let verdict = match (&obstacle.node, view.complete) {
+        (Some(node), _) => format!(
+            "{title} waits because of Node {node}: {}; {progress}",
+            obstacle.reason
+        ),
         (None, true) => format!(
             "{title} is complete, and a newer version is held back: {}",
-            hold.word
+            obstacle.reason
         ),
-        (None, false) => format!("{title} is held: {}; {progress}", hold.word),
+        (None, false) => format!("{title} is held: {}; {progress}", obstacle.reason),
     };
     let mut explanation = Explanation::new(verdict);
-    match &hold.node {
+    match &obstacle.node {
         Some(node) => {
             let known = view.node(node).cloned();
             if let Some(known) = known {
                 chain_of_node(view, &known, &mut explanation, 0);
             }
         }
-        None => chain_of_hold(view, hold, &mut explanation),
+        None => chain_of_obstacle(view, obstacle, &mut explanation),
     }
-    explanation.release(&hold.remedy, &hold.commands);
+    explanation.release(&obstacle.remedy, &obstacle.commands);
     explanation
 }
 
@@ -215,11 +218,11 @@ pub fn explain_node(view: &PlanOverview<'_>, name: &str) -> Explanation {
         (_, None) => {
             // Status names only some of the waiting nodes.
             explanation.verdict = format!("Node {name} waits for Plan {title}");
-            match &view.hold {
-                Some(hold) => {
+            match &view.obstacle {
+                Some(obstacle) => {
                     explanation.link(format!("Node {name}"), "waits like the rest of the Plan");
-                    chain_of_hold(view, hold, &mut explanation);
-                    explanation.release(&hold.remedy, &hold.commands);
+                    chain_of_obstacle(view, obstacle, &mut explanation);
+                    explanation.release(&obstacle.remedy, &obstacle.commands);
                 }
                 None => no_slot(view, &mut explanation, 0),
             }

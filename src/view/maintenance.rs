@@ -6,22 +6,34 @@ use super::explain::{Explanation, chain_of_node, explain_node, not_selected, una
 use super::plan::PlanOverview;
 use super::read::Snapshot;
 use super::time;
-use crate::api::{NodePhase, Reason};
-use crate::kube::objects::maintenance::{FAILED, Maintenance, PLURAL, RUNNING, SUCCEEDED};
+use crate::api::OpenEnum;
+use crate::api::open_enum::closed_enum;
+use crate::kube::objects::maintenance::{Maintenance, MaintenancePhase, PLURAL};
 
-/// No controller has begun with it.
-const PENDING: &str = NodePhase::Pending.name();
-/// Its node is yet to be released.
-const DELETING: &str = Reason::Deleting.name();
+closed_enum! {
+    /// Where a maintenance is: its phase, or what the object does not say in its phase.
+    Stage {
+        Pending "No controller has begun with it."
+        Running "Its node is not drained yet."
+        Succeeded "Its node is drained."
+        Failed "Its node is not in maintenance."
+        Deleting "Its node is yet to be released."
+    }
+}
 /// Objects of one kind that a chain names.
 const MAX_NAMED: usize = 5;
 
-fn phase(object: &Maintenance) -> &str {
+fn stage(object: &Maintenance) -> OpenEnum<Stage> {
     if object.is_being_deleted() {
-        return DELETING;
+        return Stage::Deleting.into();
     }
-    let phase = object.status.phase.as_deref().filter(|phase| !phase.is_empty());
-    phase.unwrap_or(PENDING)
+    match object.status.phase.as_ref().filter(|phase| !phase.is_empty()) {
+        None => Stage::Pending.into(),
+        Some(OpenEnum::Known(MaintenancePhase::Running)) => Stage::Running.into(),
+        Some(OpenEnum::Known(MaintenancePhase::Succeeded)) => Stage::Succeeded.into(),
+        Some(OpenEnum::Known(MaintenancePhase::Failed)) => Stage::Failed.into(),
+        Some(OpenEnum::Other(other)) => OpenEnum::Other(other.clone()),
+    }
 }
 
 /// How long the object is there.
@@ -35,7 +47,7 @@ pub(super) fn parts(snapshot: &Snapshot, object: &Maintenance) -> [String; 5] {
     [
         object.title(),
         object.spec.node_name.clone(),
-        phase(object).to_owned(),
+        stage(object).to_string(),
         age(snapshot, object).unwrap_or_default(),
         object.status.last_error.clone().unwrap_or_default(),
     ]
@@ -45,8 +57,8 @@ pub(super) fn parts(snapshot: &Snapshot, object: &Maintenance) -> [String; 5] {
 pub(super) fn says(snapshot: &Snapshot, object: &Maintenance) -> String {
     let age = age(snapshot, object).map_or_else(String::new, |age| format!(" for {age}"));
     match object.status.last_error.as_deref() {
-        Some(why) if !why.is_empty() => format!("{}{age}: {why}", phase(object)),
-        _ => format!("{}{age}", phase(object)),
+        Some(why) if !why.is_empty() => format!("{}{age}: {why}", stage(object)),
+        _ => format!("{}{age}", stage(object)),
     }
 }
 
@@ -67,7 +79,7 @@ pub fn full_name(object: &Maintenance) -> String {
 pub fn to_json(object: &Maintenance) -> Value {
     let created = object.metadata.creation_timestamp.as_ref();
     json!({
-        "group": object.group.name(), "name": object.name(), "node": object.spec.node_name, "phase": phase(object),
+        "group": object.group.name(), "name": object.name(), "node": object.spec.node_name, "phase": stage(object),
         "since": created.map(|at| at.0.to_string()), "reason": object.spec.reason, "lastError": object.status.last_error,
         "drainProgress": object.status.drain_progress, "pendingPods": object.status.pending_pods.len(),
     })
@@ -76,17 +88,19 @@ pub fn to_json(object: &Maintenance) -> Value {
 /// The phase of a maintenance, what it waits for, and who holds its node.
 pub fn explain_maintenance(snapshot: &Snapshot, object: &Maintenance) -> Explanation {
     let (title, node) = (object.title(), object.spec.node_name.as_str());
-    let phase = phase(object);
-    let verdict = match phase {
-        SUCCEEDED => format!("{title} has drained Node {node}, which stays so until the object is deleted"),
-        FAILED => format!("{title} has failed, and Node {node} is not in maintenance"),
-        DELETING => format!("{title} is being deleted, and Node {node} is yet to be released"),
-        RUNNING => format!("{title} waits: Node {node} is not drained yet"),
-        PENDING => format!("{title} waits: no controller has begun with it"),
-        other => format!("{title} is {other}"),
+    let stage = stage(object);
+    let verdict = match stage.known() {
+        Some(Stage::Succeeded) => {
+            format!("{title} has drained Node {node}, which stays so until the object is deleted")
+        }
+        Some(Stage::Failed) => format!("{title} has failed, and Node {node} is not in maintenance"),
+        Some(Stage::Deleting) => format!("{title} is being deleted, and Node {node} is yet to be released"),
+        Some(Stage::Running) => format!("{title} waits: Node {node} is not drained yet"),
+        Some(Stage::Pending) => format!("{title} waits: no controller has begun with it"),
+        None => format!("{title} is {stage}"),
     };
     let mut explanation = Explanation::new(verdict);
-    explanation.held = phase != SUCCEEDED;
+    explanation.held = stage != Stage::Succeeded;
     explanation.link(&*title, says(snapshot, object));
     let pods = &object.status.pending_pods_refs;
     if !pods.is_empty() && explanation.held {
@@ -104,7 +118,7 @@ pub fn explain_maintenance(snapshot: &Snapshot, object: &Maintenance) -> Explana
         );
     }
     chain_of_holders(snapshot, object, &mut explanation);
-    if let Some(others) = others(snapshot, object).filter(|_| phase == FAILED) {
+    if let Some(others) = others(snapshot, object).filter(|_| stage == Stage::Failed) {
         explanation.link(others.title(), format!("is also for Node {node}"));
         explanation.release(
             "delete one of the two: a node has one at a time",
@@ -112,18 +126,20 @@ pub fn explain_maintenance(snapshot: &Snapshot, object: &Maintenance) -> Explana
         );
     }
     let get = format!("kubectl get {} {} -o yaml", resource(object), object.name());
-    match phase {
-        SUCCEEDED => explanation.release(
+    match stage.known() {
+        Some(Stage::Succeeded) => explanation.release(
             "delete the object when the work is done: the node is then as it was before",
             &[delete(object)],
         ),
-        FAILED => explanation.release(
+        Some(Stage::Failed) => explanation.release(
             "delete the object, and create one for a node that exists",
             &[delete(object), "kubectl get nodes".to_owned()],
         ),
-        DELETING => explanation.release("wait; if nothing happens, look for the controller", &[get]),
-        PENDING => explanation.release("run the controller with --enable=maintenance", &[get]),
-        _ => explanation.release(
+        Some(Stage::Deleting) => {
+            explanation.release("wait; if nothing happens, look for the controller", &[get])
+        }
+        Some(Stage::Pending) => explanation.release("run the controller with --enable=maintenance", &[get]),
+        Some(Stage::Running) | None => explanation.release(
             "wait until these pods have ended and no budget refuses their eviction, or delete the object",
             &[
                 format!("kubectl get pods -A --field-selector spec.nodeName={node}"),

@@ -7,10 +7,9 @@ use serde_json::value::RawValue;
 use super::explain::{Explanation, explain_node, explain_plan};
 use super::plan::PlanOverview;
 use super::read::{PlanObject, Snapshot, list};
-use crate::api::NodePhase;
 use crate::convert::Written;
 use crate::convert::op_plan;
-use crate::kube::objects::node_op::{AnyOp, GROUP, NodeOp, NodeOpUpgrade, OpKind, VERSION};
+use crate::kube::objects::node_op::{AnyOp, GROUP, NodeOp, NodeOpUpgrade, OpKind, OpPhase, VERSION};
 use crate::kube::read::read;
 
 /// The objects of a kind in all namespaces, by namespace and name.
@@ -65,7 +64,7 @@ pub fn explain_op_without_plan(op: &AnyOp) -> Explanation {
         kind: op.kind.name().to_owned(),
         value: json!({ "metadata": op.metadata, "spec": op.spec }),
     };
-    let phase = op.status.phase.as_str();
+    let phase = &op.status.phase;
     let mut explanation = Explanation::new(String::new());
     if let Err(why) = op_plan::plan(&written, op.namespace()) {
         explanation.verdict = format!("{title} is refused: it cannot become a Plan");
@@ -73,7 +72,7 @@ pub fn explain_op_without_plan(op: &AnyOp) -> Explanation {
         explanation.release("correct the object", &[get]);
     } else if !phase.is_empty() {
         explanation.verdict = format!("{title} is {phase}, and has no Plan");
-        explanation.held = phase != "Completed" && phase != NodePhase::Failed.name();
+        explanation.held = *phase != OpPhase::Completed && *phase != OpPhase::Failed;
         explanation.link(
             title,
             "has begun under another controller, or its Plan was deleted: nothing runs twice",

@@ -10,14 +10,14 @@ use super::read::{PlanObject, Snapshot};
 use super::{remedy, stall, time};
 use crate::api::selector::Selector;
 use crate::api::{
-    CheckStatus, ConditionType, NodePhase, NodeProgress, OpenEnum, PlanCondition, Reason, Severity,
-    WaveStatus, names,
+    CheckStatus, ConditionType, NodePhase, NodeProgress, OpenEnum, PlanCondition, PlanState, Reason,
+    Severity, WaveStatus, names,
 };
 use crate::rollout::{JobOutcome, PodStage};
 
 /// States of nodes that are not phases: status only counts them.
 pub(super) const DONE: &str = "Done";
-pub(super) const DISABLED: &str = "Disabled";
+const DISABLED: &str = "Disabled";
 
 /// Number of nodes in each state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,9 +33,9 @@ pub struct Counts {
 
 /// What holds a Plan, or a node of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Hold {
-    /// The reason. Another controller's status may have one that is not in the list.
-    pub word: String,
+pub struct Obstacle {
+    /// Another controller's status may have one that is not in the list.
+    pub reason: OpenEnum<Reason>,
     pub message: String,
     /// The node that is held, if it is one.
     pub node: Option<String>,
@@ -50,22 +50,47 @@ pub struct Hold {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeOverview {
     pub name: String,
-    /// `Waiting`, `Done`, or another phase.
-    pub phase: String,
+    pub phase: OpenEnum<NodePhase>,
     pub since: Option<String>,
     pub job: Option<String>,
     pub attempt: Option<i64>,
-    pub reason: Option<String>,
+    pub reason: Option<OpenEnum<Reason>>,
     pub message: Option<String>,
 }
 
 impl NodeOverview {
     pub fn has_slot(&self) -> bool {
-        self.phase != NodePhase::Waiting.name()
+        self.phase != NodePhase::Waiting
     }
 
     pub fn is_failed(&self) -> bool {
-        self.phase == NodePhase::Failed.name()
+        self.phase == NodePhase::Failed
+    }
+}
+
+/// State of a node in a report.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NodeState {
+    /// It has the version.
+    Done,
+    /// Its label says that the Plan does not concern it.
+    Disabled,
+    Phase(OpenEnum<NodePhase>),
+}
+
+impl NodeState {
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Done => DONE,
+            Self::Disabled => DISABLED,
+            Self::Phase(phase) => phase,
+        }
+    }
+}
+
+impl Default for NodeState {
+    fn default() -> Self {
+        Self::Phase(OpenEnum::default())
     }
 }
 
@@ -81,7 +106,7 @@ pub struct PlanOverview<'a> {
     pub foreign: bool,
     /// Nodes that are in progress, have failed or wait; done ones only if they are still known to be.
     pub nodes: Vec<NodeOverview>,
-    pub hold: Option<Hold>,
+    pub obstacle: Option<Obstacle>,
     pub complete: bool,
 }
 
@@ -111,7 +136,7 @@ impl<'a> PlanOverview<'a> {
                 && node.reason.is_none()
                 && let Some((reason, message)) = stall::stall(snapshot, plan, node)
             {
-                (node.reason, node.message) = (Some(reason.to_string()), Some(message));
+                (node.reason, node.message) = (Some(reason.into()), Some(message));
             }
         }
         let mut view = Self {
@@ -121,10 +146,10 @@ impl<'a> PlanOverview<'a> {
             counted,
             foreign,
             nodes,
-            hold: None,
+            obstacle: None,
             complete: condition(plan, ConditionType::Complete).is_some_and(|it| it.status == "True"),
         };
-        view.hold = view.find_hold();
+        view.obstacle = view.find_obstacle();
         view
     }
 
@@ -138,10 +163,10 @@ impl<'a> PlanOverview<'a> {
     }
 
     /// The number of nodes in each phase, done ones included.
-    pub fn phases(&self) -> BTreeMap<String, i64> {
+    pub fn phases(&self) -> BTreeMap<&str, i64> {
         let mut phases = BTreeMap::new();
         for node in self.nodes.iter().filter(|node| node.has_slot()) {
-            *phases.entry(node.phase.clone()).or_insert(0) += 1;
+            *phases.entry(node.phase.as_str()).or_insert(0) += 1;
         }
         let counted = [
             (DONE, self.counts.done),
@@ -150,19 +175,18 @@ impl<'a> PlanOverview<'a> {
             (DISABLED, self.counts.disabled),
         ];
         for (name, count) in counted.into_iter().filter(|(_, count)| *count > 0) {
-            phases.insert(name.to_owned(), count);
+            phases.insert(name, count);
         }
         phases
     }
 
-    /// One word for the whole: `Complete`, `Failed`, `Held`, `Waiting` or `Running`.
-    pub fn state(&self) -> &'static str {
-        match &self.hold {
-            _ if self.counts.failed > 0 => NodePhase::Failed.name(),
-            _ if self.complete && self.is_current() => Reason::Complete.name(),
-            Some(hold) if self.counts.applying == 0 && !hold.expected => Reason::Held.name(),
-            Some(_) if self.counts.applying == 0 => Reason::Waiting.name(),
-            _ => "Running",
+    pub fn state(&self) -> PlanState {
+        match &self.obstacle {
+            _ if self.counts.failed > 0 => PlanState::Failed,
+            _ if self.complete && self.is_current() => PlanState::Complete,
+            Some(obstacle) if self.counts.applying == 0 && !obstacle.expected => PlanState::Held,
+            Some(_) if self.counts.applying == 0 => PlanState::Waiting,
+            _ => PlanState::Running,
         }
     }
 
@@ -200,18 +224,19 @@ impl<'a> PlanOverview<'a> {
         (latest > self.snapshot.now).then_some((earliest.max(self.snapshot.now), latest))
     }
 
-    fn find_hold(&self) -> Option<Hold> {
+    fn find_obstacle(&self) -> Option<Obstacle> {
         let status = self.plan.facts.status();
-        let held =
-            |reason: &OpenEnum<Reason>, message: &str, node: Option<&str>| self.hold(reason, message, node);
+        let held = |reason: &OpenEnum<Reason>, message: &str, node: Option<&str>| {
+            self.obstacle_of(reason, message, node)
+        };
         if let Some(why) = &self.plan.facts.malformed {
             return Some(held(&Reason::Error.into(), why, None));
         }
-        if let Some(hold) = stall::deletion(self.plan) {
-            return Some(hold);
+        if let Some(obstacle) = stall::deletion(self.plan) {
+            return Some(obstacle);
         }
         if let Some(event) = self.blocking_event() {
-            return Some(held(&event.reason.as_str().into(), &event.message, None));
+            return Some(held(&event.reason, &event.message, None));
         }
         if !self.is_current() {
             return Some(self.unprocessed());
@@ -226,24 +251,24 @@ impl<'a> PlanOverview<'a> {
         if let Some(failed) = slots().find(|node| node.is_failed()) {
             let reason = failed.reason.clone().unwrap_or_default();
             let message = failed.message.clone().unwrap_or_default();
-            return Some(held(&reason.as_str().into(), &message, Some(&failed.name)));
+            return Some(held(&reason, &message, Some(&failed.name)));
         }
         // A node that has a slot and is blocked, then what keeps the others from starting.
         let of_node = |node: &NodeOverview| {
-            let reason: OpenEnum<Reason> = node.reason.as_deref()?.into();
+            let reason = node.reason.as_ref()?;
             let is_warning = reason
                 .known()
                 .is_none_or(|reason| reason.severity() == Severity::Warning);
             is_warning.then(|| {
                 held(
-                    &reason,
+                    reason,
                     node.message.as_deref().unwrap_or_default(),
                     Some(&node.name),
                 )
             })
         };
-        if let Some(hold) = slots().find_map(of_node) {
-            return Some(hold);
+        if let Some(obstacle) = slots().find_map(of_node) {
+            return Some(obstacle);
         }
         let complete = condition(self.plan, ConditionType::Complete)?;
         let counts = self.counts;
@@ -273,15 +298,13 @@ impl<'a> PlanOverview<'a> {
             Some(Reason::SyncJob | Reason::Resolved | Reason::Complete) => {
                 let waits = self.nodes.iter().filter(|node| !node.has_slot());
                 let mut held_up = waits.filter(|node| {
-                    let expected =
-                        [Reason::NoSlot, Reason::WaveInProgress, Reason::Skipped].map(Reason::name);
-                    node.reason
-                        .as_deref()
-                        .is_some_and(|reason| !expected.contains(&reason))
+                    let expected = [Reason::NoSlot, Reason::WaveInProgress, Reason::Skipped];
+                    let reason = node.reason.as_ref();
+                    reason.is_some_and(|reason| !expected.iter().any(|it| reason == it))
                 });
                 let node = held_up.next()?;
                 let message = node.message.as_deref().unwrap_or_default();
-                Some(held(&node.reason.as_deref()?.into(), message, Some(&node.name)))
+                Some(held(node.reason.as_ref()?, message, Some(&node.name)))
             }
             _ => {
                 // `Node a: the node is not Ready`
@@ -299,15 +322,14 @@ impl<'a> PlanOverview<'a> {
             Reason::SchemaOutdated,
             Reason::MissingPermission,
             Reason::StatusRefused,
-        ]
-        .map(Reason::name);
+        ];
         let updates = self.plan.facts.status().conditions.iter();
         let written = updates
             .filter_map(|it| it.last_update_time.as_deref()?.parse::<Timestamp>().ok())
             .max();
         let last = self.events().last()?;
         let is_last = written.is_none_or(|written| last.at > written) || !self.is_current();
-        (blocking.contains(&last.reason.as_str()) && is_last).then_some(last)
+        (blocking.iter().any(|it| last.reason == *it) && is_last).then_some(last)
     }
 
     /// The events about the Plan, the oldest first.
@@ -320,7 +342,7 @@ impl<'a> PlanOverview<'a> {
             .filter(move |event| event.namespace == *namespace && event.plan == **name)
     }
 
-    fn unprocessed(&self) -> Hold {
+    fn unprocessed(&self) -> Obstacle {
         let (namespace, status) = (&self.plan.namespace, self.plan.facts.status());
         let is_processed = |plan: &&PlanObject| plan.facts.status().observed_generation.is_some();
         // A controller handles the Plans of its own namespace.
@@ -352,8 +374,8 @@ impl<'a> PlanOverview<'a> {
                 format!("wait some seconds; {persists}"),
             ),
         };
-        Hold {
-            word: Reason::Unprocessed.to_string(),
+        Obstacle {
+            reason: Reason::Unprocessed.into(),
             message,
             node: None,
             remedy,
@@ -365,10 +387,10 @@ impl<'a> PlanOverview<'a> {
         }
     }
 
-    fn selects_nothing(&self, message: &str) -> Hold {
+    fn selects_nothing(&self, message: &str) -> Obstacle {
         let (namespace, name) = (&self.plan.namespace, &self.plan.facts.name);
-        Hold {
-            word: Reason::NoNodes.to_string(),
+        Obstacle {
+            reason: Reason::NoNodes.into(),
             message: message.to_owned(),
             node: None,
             remedy: Reason::NoNodes.plain_remedy(),
@@ -381,13 +403,13 @@ impl<'a> PlanOverview<'a> {
         }
     }
 
-    pub(super) fn hold(&self, reason: &OpenEnum<Reason>, message: &str, node: Option<&str>) -> Hold {
+    fn obstacle_of(&self, reason: &OpenEnum<Reason>, message: &str, node: Option<&str>) -> Obstacle {
         let (remedy, commands) = remedy::remedy(self, reason, node);
         let expected = reason
             .known()
             .is_some_and(|reason| reason.severity() == Severity::Normal);
-        Hold {
-            word: reason.as_str().to_owned(),
+        Obstacle {
+            reason: reason.clone(),
             message: message.to_owned(),
             node: node.map(str::to_owned),
             remedy,
@@ -416,7 +438,7 @@ impl<'a> PlanOverview<'a> {
                 "skipped": self.counts.skipped,
             })),
             "phases": self.phases(),
-            "heldBy": self.hold.as_ref().map(Hold::to_json),
+            "heldBy": self.obstacle.as_ref().map(Obstacle::to_json),
             "wave": status.wave,
             "checks": status.checks,
             "expectedEnd": status.expected_end,
@@ -429,10 +451,10 @@ impl<'a> PlanOverview<'a> {
     }
 }
 
-impl Hold {
+impl Obstacle {
     pub fn to_json(&self) -> Value {
         json!({
-            "reason": self.word, "message": self.message, "node": self.node, "remedy": self.remedy,
+            "reason": self.reason, "message": self.message, "node": self.node, "remedy": self.remedy,
             "commands": self.commands,
         })
     }
@@ -454,11 +476,11 @@ pub(super) fn condition(plan: &PlanObject, type_: ConditionType) -> Option<&Plan
 fn node_view(entry: &NodeProgress) -> NodeOverview {
     NodeOverview {
         name: entry.name.clone(),
-        phase: entry.phase.to_string(),
+        phase: entry.phase.clone(),
         since: entry.since.clone(),
         job: entry.job.clone(),
         attempt: entry.attempt,
-        reason: entry.reason.as_ref().map(ToString::to_string),
+        reason: entry.reason.clone(),
         message: entry.message.clone(),
     }
 }
@@ -498,11 +520,11 @@ fn derived(snapshot: &Snapshot, plan: &PlanObject) -> (Counts, Vec<NodeOverview>
                 counts.waiting += 1;
                 views.push(NodeOverview {
                     name: name.clone(),
-                    phase: NodePhase::Waiting.to_string(),
+                    phase: NodePhase::Waiting.into(),
                     since: None,
                     job: None,
                     attempt: None,
-                    reason: (!node.facts.ready).then(|| Reason::NodeNotReady.to_string()),
+                    reason: (!node.facts.ready).then(|| Reason::NodeNotReady.into()),
                     message: (!node.facts.ready).then(|| "the node is not Ready".to_owned()),
                 });
             }
@@ -528,7 +550,7 @@ fn applying_view(snapshot: &Snapshot, plan: &PlanObject, name: &str) -> NodeOver
             ..
         }) => {
             let last = pod.and_then(|pod| pod.facts.termination_message.as_deref());
-            reason = Some(word.clone());
+            reason = Some(word.as_str().into());
             message = Some(last.map_or_else(|| text.clone(), |last| format!("{text}: {last}")));
             NodePhase::Failed
         }
@@ -537,12 +559,12 @@ fn applying_view(snapshot: &Snapshot, plan: &PlanObject, name: &str) -> NodeOver
         None => NodePhase::Pending,
     };
     if let Some(why) = pod.and_then(|pod| pod.facts.waiting.clone()) {
-        reason = Some(Reason::PodWaiting.to_string());
+        reason = Some(Reason::PodWaiting.into());
         message = Some(why);
     }
     NodeOverview {
         name: name.to_owned(),
-        phase: phase.to_string(),
+        phase: phase.into(),
         since: job.map(|job| format!("{:.0}", job.facts.created)),
         job: job.map(|job| job.facts.name.to_string()),
         attempt: job.map(|job| job.facts.attempt),

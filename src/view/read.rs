@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use kube::Client;
 use serde_json::value::RawValue;
 
-use crate::api::DrainNote;
+use crate::api::{DrainNote, OpenEnum, Reason};
 use crate::kube::objects::maintenance::Maintenance;
 use crate::rollout::{JobFacts, NodeFacts, PlanFacts, PodFacts};
 pub(super) use lists::list;
@@ -108,7 +108,7 @@ pub struct EventLine {
     pub namespace: String,
     pub plan: String,
     pub at: Timestamp,
-    pub reason: String,
+    pub reason: OpenEnum<Reason>,
     pub message: String,
     pub warning: bool,
 }

@@ -5,9 +5,9 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use super::plan::{DISABLED, DONE, PlanOverview};
+use super::plan::{NodeState, PlanOverview};
 use super::read::Snapshot;
-use crate::api::{NodePhase, Reason, names};
+use crate::api::{NodePhase, OpenEnum, Reason, names};
 use crate::page::escaped;
 use crate::rollout::JobOutcome;
 
@@ -15,8 +15,7 @@ use crate::rollout::JobOutcome;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeReport {
     pub node: String,
-    /// `Done`, `Failed`, or another phase.
-    pub state: String,
+    pub state: NodeState,
     /// Version of the kubelet now.
     pub kubelet: Option<String>,
     /// Version that the last Job or record ran for.
@@ -44,10 +43,10 @@ impl<'a> Report<'a> {
             let report = nodes
                 .entry(node.name.clone())
                 .or_insert_with(|| node_report(snapshot, view, &node.name));
-            report.state.clone_from(&node.phase);
+            report.state = NodeState::Phase(node.phase.clone());
             report.message = node.reason.as_ref().map(|reason| match &node.message {
                 Some(message) => format!("{reason}: {message}"),
-                None => reason.clone(),
+                None => reason.to_string(),
             });
         }
         let hash = view.plan.facts.status().latest_hash.as_deref();
@@ -55,15 +54,16 @@ impl<'a> Report<'a> {
         for (name, node) in snapshot.nodes.iter().flatten() {
             let value = node.labels.get(&label).map(String::as_str);
             let state = match value {
-                Some(names::LABEL_VALUE_DISABLED) => DISABLED,
-                Some(_) if value == hash => DONE,
+                Some(names::LABEL_VALUE_DISABLED) => NodeState::Disabled,
+                Some(_) if value == hash => NodeState::Done,
                 _ => continue,
             };
             let report = nodes
                 .entry(name.clone())
                 .or_insert_with(|| node_report(snapshot, view, name));
-            if report.state.is_empty() || report.state == NodePhase::Waiting.name() {
-                state.clone_into(&mut report.state);
+            let is_at_work = |phase: &OpenEnum<NodePhase>| !phase.is_empty() && *phase != NodePhase::Waiting;
+            if !matches!(&report.state, NodeState::Phase(phase) if is_at_work(phase)) {
+                report.state = state;
             }
         }
         let nodes: Vec<NodeReport> = nodes.into_values().collect();
@@ -81,7 +81,7 @@ impl<'a> Report<'a> {
     pub fn to_json(&self) -> Value {
         let nodes = self.nodes.iter().map(|node| {
             json!({
-                "node": node.node, "state": node.state, "kubeletNow": node.kubelet, "version": node.version,
+                "node": node.node, "state": node.state.as_str(), "kubeletNow": node.kubelet, "version": node.version,
                 "started": node.started, "ended": node.ended, "attempts": node.attempts, "message": node.message,
             })
         });
@@ -168,7 +168,7 @@ impl<'a> Report<'a> {
         let mut facts = vec![
             ("report of", format!("{:.0}", self.view.snapshot.now)),
             ("version", self.view.version().unwrap_or("none yet").to_owned()),
-            ("state", self.view.state().to_owned()),
+            ("state", self.view.state().to_string()),
             (
                 "nodes",
                 format!(
@@ -217,7 +217,7 @@ impl<'a> Report<'a> {
         let nodes = self.nodes.iter().map(|node| {
             vec![
                 node.node.clone(),
-                node.state.clone(),
+                node.state.as_str().to_owned(),
                 text(&node.version),
                 text(&node.kubelet),
                 text(&node.started),
@@ -230,7 +230,7 @@ impl<'a> Report<'a> {
         let events = self.view.events().map(|event| {
             vec![
                 format!("{:.0}", event.at),
-                event.reason.clone(),
+                event.reason.to_string(),
                 event.message.clone(),
             ]
         });
@@ -294,7 +294,7 @@ fn node_report(snapshot: &Snapshot, view: &PlanOverview<'_>, name: &str) -> Node
         return report;
     }
     // The Job is gone; its event may still be there.
-    let done = [Reason::JobComplete, Reason::JobFailed].map(Reason::name);
+    let ends = [Reason::JobComplete, Reason::JobFailed];
     let of_node = |message: &str| {
         message
             .split_whitespace()
@@ -303,7 +303,7 @@ fn node_report(snapshot: &Snapshot, view: &PlanOverview<'_>, name: &str) -> Node
     let mut events = view
         .events()
         .rev()
-        .filter(|event| done.contains(&event.reason.as_str()));
+        .filter(|event| ends.iter().any(|it| event.reason == *it));
     if let Some(event) = events.find(|event| of_node(&event.message)) {
         report.ended.get_or_insert_with(|| format!("{:.0}", event.at));
     }
@@ -315,7 +315,7 @@ fn unknown(view: &PlanOverview<'_>, nodes: &[NodeReport]) -> Vec<String> {
     let mut unknown = view.snapshot.gaps.clone();
     let without_times = nodes
         .iter()
-        .filter(|node| node.state == DONE && node.started.is_none())
+        .filter(|node| node.state == NodeState::Done && node.started.is_none())
         .count();
     if without_times > 0 {
         unknown.push(format!(
@@ -324,7 +324,7 @@ fn unknown(view: &PlanOverview<'_>, nodes: &[NodeReport]) -> Vec<String> {
     }
     if nodes
         .iter()
-        .any(|node| node.state == DONE && node.version.is_none())
+        .any(|node| node.state == NodeState::Done && node.version.is_none())
     {
         unknown.push("the version of nodes without a Job: their label has the Plan's current hash, so it is the Plan's".to_owned());
     }

@@ -1,7 +1,7 @@
 //! What stops a node whose status only says how far it is. The controller does not read the Events of Jobs, and a Job
 //! tries again until its deadline: in the status, nothing happens meanwhile.
 
-use super::plan::{Hold, NodeOverview, PlanOverview};
+use super::plan::{NodeOverview, Obstacle, PlanOverview};
 use super::read::{JobObject, PlanObject, PodObject, Snapshot};
 use super::time;
 use crate::api::Reason;
@@ -125,15 +125,15 @@ fn drain_remedy(message: &str) -> Option<String> {
 }
 
 /// A Plan that is being deleted: no controller works on it any more.
-pub(super) fn deletion(plan: &PlanObject) -> Option<Hold> {
+pub(super) fn deletion(plan: &PlanObject) -> Option<Obstacle> {
     let finalizers = plan.deleting.as_ref()?;
     let waits = match finalizers.as_slice() {
         [] => "the garbage collector has not removed it yet".to_owned(),
         all => format!("it waits for its finalizers {}", all.join(", ")),
     };
     let (namespace, name) = (&plan.namespace, &plan.facts.name);
-    Some(Hold {
-        word: Reason::Deleting.to_string(),
+    Some(Obstacle {
+        reason: Reason::Deleting.into(),
         message: format!("the Plan is being deleted, so no node starts; {waits}"),
         node: None,
         remedy: Reason::Deleting.plain_remedy(),

@@ -75,7 +75,7 @@ fn plan(view: &PlanOverview<'_>, wide: bool, out: &mut String) {
         let phases = view.phases();
         let others: Vec<_> = phases
             .iter()
-            .filter(|(phase, _)| *phase != DONE)
+            .filter(|(phase, _)| **phase != DONE)
             .map(|(phase, count)| format!("{count} {phase}"))
             .collect();
         if !others.is_empty() {
@@ -106,16 +106,16 @@ fn plan(view: &PlanOverview<'_>, wide: bool, out: &mut String) {
             "  status is of another controller; nodes are counted by labels and Jobs"
         );
     }
-    if let Some(hold) = &view.hold {
-        let node = hold
+    if let Some(obstacle) = &view.obstacle {
+        let node = obstacle
             .node
             .as_deref()
             .map_or_else(String::new, |node| format!("Node {node}: "));
-        let _ = writeln!(out, "  held by: {} ({node}{})", hold.word, hold.message);
-        if !hold.remedy.is_empty() {
-            let _ = writeln!(out, "  way out: {}", hold.remedy);
+        let _ = writeln!(out, "  held by: {} ({node}{})", obstacle.reason, obstacle.message);
+        if !obstacle.remedy.is_empty() {
+            let _ = writeln!(out, "  way out: {}", obstacle.remedy);
         }
-        for command in &hold.commands {
+        for command in &obstacle.commands {
             let _ = writeln!(out, "    {command}");
         }
     }

@@ -1,4 +1,4 @@
-//! Compares the list of reasons with the tables of `docs/operations.md`, which are generated from it.
+//! Compares the lists of reasons with the tables of the documents, which are generated from them.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -124,9 +124,46 @@ fn events(reported_in: ReportedIn) -> String {
     table
 }
 
-/// The document with regenerated tables between their comments.
-fn written(document: &str) -> String {
-    let tables = [
+/// A document about objects of another project.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ForeignDocument {
+    NodeMaintenance,
+    Kairos,
+}
+
+impl ForeignDocument {
+    const fn of(reason: ForeignReason) -> Self {
+        match reason {
+            ForeignReason::BeginMaintenance
+            | ForeignReason::SucceedMaintenance
+            | ForeignReason::FailedMaintenance
+            | ForeignReason::UncordonNode
+            | ForeignReason::RemovedMaintenance => Self::NodeMaintenance,
+            ForeignReason::Refused => Self::Kairos,
+        }
+    }
+
+    const fn file(self) -> &'static str {
+        match self {
+            Self::NodeMaintenance => "docs/from-node-maintenance.md",
+            Self::Kairos => "docs/from-kairos.md",
+        }
+    }
+
+    /// Its events.
+    fn table(self) -> String {
+        let mut table = table(&["event", "type", "when"]);
+        let reasons = ForeignReason::ALL.iter().copied();
+        for reason in reasons.filter(|reason| Self::of(*reason) == self) {
+            let name = quoted(reason.name());
+            row(&mut table, &[&name, reason.severity().name(), reason.about()]);
+        }
+        table
+    }
+}
+
+fn tables() -> Vec<(&'static str, String)> {
+    vec![
         ("conditions", conditions()),
         ("phases", phases()),
         ("waits", waits()),
@@ -137,7 +174,11 @@ fn written(document: &str) -> String {
         ("events", events(ReportedIn::PlanEvent)),
         ("node-events", events(ReportedIn::NodeEvent)),
         ("config-map-events", events(ReportedIn::ConfigMapEvent)),
-    ];
+    ]
+}
+
+/// The document with regenerated tables between their comments.
+fn written(document: &str, tables: Vec<(&str, String)>) -> String {
     let mut document = document.to_owned();
     for (name, table) in tables {
         let (begins, ends) = (
@@ -154,7 +195,11 @@ fn written(document: &str) -> String {
 #[test]
 fn the_committed_tables_of_reasons_are_those_of_the_list() {
     let file = "docs/operations.md";
-    assert_committed(file, &written(&committed(file)));
+    assert_committed(file, &written(&committed(file), tables()));
+    for document in [ForeignDocument::NodeMaintenance, ForeignDocument::Kairos] {
+        let tables = vec![("events", document.table())];
+        assert_committed(document.file(), &written(&committed(document.file()), tables));
+    }
 }
 
 #[test]

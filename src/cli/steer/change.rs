@@ -206,8 +206,10 @@ fn resume(request: &Request<'_>) -> Result<PlanChange, String> {
     let view = request.view;
     let aborted = annotation(view, names::ANNOTATION_ABORT).is_some();
     if !is_suspended(view) && !aborted {
-        let held = match &view.hold {
-            Some(hold) if !view.complete => format!("; it is held by {}: {}", hold.word, hold.message),
+        let held = match &view.obstacle {
+            Some(obstacle) if !view.complete => {
+                format!("; it is held by {}: {}", obstacle.reason, obstacle.message)
+            }
             _ => String::new(),
         };
         return Err(format!(
@@ -471,9 +473,7 @@ fn skip(request: &Request<'_>, always: bool) -> Result<Vec<NodeChange>, String> 
             Some(node) if node.is_failed() => {
                 "skipped; its failure is dropped, its slot and its cordon are released"
             }
-            Some(node) if node.phase == NodePhase::Upgrading.name() => {
-                "skipped after its upgrade, which finishes"
-            }
+            Some(node) if node.phase == NodePhase::Upgrading => "skipped after its upgrade, which finishes",
             _ => "skipped",
         }
         .to_owned(),

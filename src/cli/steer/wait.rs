@@ -73,10 +73,11 @@ impl Goal {
     pub(super) fn check(&self, view: &PlanOverview<'_>, done: &BTreeSet<String>) -> anyhow::Result<bool> {
         match self {
             Self::Idle => {
-                let held = view.hold.as_ref().map(|hold| hold.word.as_str());
-                let stops = [Reason::Suspended, Reason::Aborted].map(Reason::name);
-                let is_held =
-                    view.complete || view.counts.failed > 0 || held.is_some_and(|word| stops.contains(&word));
+                let stops = [Reason::Suspended, Reason::Aborted];
+                let obstacle = view.obstacle.as_ref();
+                let is_stopped =
+                    obstacle.is_some_and(|obstacle| stops.iter().any(|stop| obstacle.reason == *stop));
+                let is_held = view.complete || view.counts.failed > 0 || is_stopped;
                 Ok(view.counts.applying == 0 && is_held)
             }
             Self::Complete { version } => {
@@ -115,7 +116,8 @@ impl Goal {
 }
 
 fn failure(node: &NodeOverview) -> String {
-    let [reason, message] = [&node.reason, &node.message].map(|text| text.as_deref().unwrap_or_default());
+    let reason = node.reason.as_deref().unwrap_or_default();
+    let message = node.message.as_deref().unwrap_or_default();
     format!("Node {} failed: {reason}: {message}", node.name)
 }
 
@@ -194,8 +196,8 @@ fn progress(view: &PlanOverview<'_>) -> String {
         .map(|(phase, count)| format!("{count} {phase}"))
         .collect();
     let held = view
-        .hold
+        .obstacle
         .as_ref()
-        .map_or_else(String::new, |hold| format!("; held by {}", hold.word));
+        .map_or_else(String::new, |obstacle| format!("; held by {}", obstacle.reason));
     format!("{}: {}{held}", view.title(), phases.join(", "))
 }

@@ -4,6 +4,7 @@
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Event, ObjectReference};
 
+use crate::api::ForeignReason;
 use crate::controller::front_end;
 use crate::kube::objects::maintenance::{KIND, Maintenance, VERSION};
 
@@ -20,13 +21,16 @@ pub(super) enum MaintenanceEvent {
 }
 
 impl MaintenanceEvent {
-    const fn words(self) -> (&'static str, &'static str) {
+    const fn words(self) -> (ForeignReason, &'static str) {
         match self {
-            Self::Begun => ("BeginMaintenance", "Begin a node maintenance"),
-            Self::Succeeded => ("SucceedMaintenance", "Node maintenance was succeeded"),
-            Self::Failed => ("FailedMaintenance", "Failed a node maintenance"),
-            Self::Uncordoned => ("UncordonNode", "Uncordon a node"),
-            Self::Removed => ("RemovedMaintenance", "Removed a node maintenance"),
+            Self::Begun => (ForeignReason::BeginMaintenance, "Begin a node maintenance"),
+            Self::Succeeded => (
+                ForeignReason::SucceedMaintenance,
+                "Node maintenance was succeeded",
+            ),
+            Self::Failed => (ForeignReason::FailedMaintenance, "Failed a node maintenance"),
+            Self::Uncordoned => (ForeignReason::UncordonNode, "Uncordon a node"),
+            Self::Removed => (ForeignReason::RemovedMaintenance, "Removed a node maintenance"),
         }
     }
 }
@@ -52,12 +56,5 @@ pub(super) fn event(kind: MaintenanceEvent, object: &Maintenance, node_uid: &str
             ..ObjectReference::default()
         }
     };
-    front_end::event(
-        COMPONENT,
-        regarding,
-        matches!(kind, MaintenanceEvent::Failed),
-        reason,
-        message,
-        now,
-    )
+    front_end::event(COMPONENT, regarding, reason, message, now)
 }

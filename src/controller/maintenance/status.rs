@@ -3,8 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::drain::pods::PodId;
-pub(super) use crate::kube::objects::maintenance::{FAILED, RUNNING, SUCCEEDED};
-use crate::kube::objects::maintenance::{MaintenanceStatus, PodRef};
+use crate::kube::objects::maintenance::{MaintenancePhase, MaintenanceStatus, PodRef};
 
 /// Errors of the Lease in a row after which a maintenance gives up.
 pub(super) const MAX_LEASE_ERRORS: i64 = 4;
@@ -15,16 +14,16 @@ const MAX_NAMED: usize = 200;
 
 /// Whether the maintenance has failed for good, because its Lease was lost.
 pub(super) fn has_given_up(status: &MaintenanceStatus) -> bool {
-    status.phase.as_deref() == Some(FAILED) && status.error_on_lease_count >= MAX_LEASE_ERRORS
+    is_in(status, MaintenancePhase::Failed) && status.error_on_lease_count >= MAX_LEASE_ERRORS
 }
 
-pub(super) fn is_in(status: &MaintenanceStatus, phase: &str) -> bool {
-    status.phase.as_deref() == Some(phase)
+pub(super) fn is_in(status: &MaintenanceStatus, phase: MaintenancePhase) -> bool {
+    status.phase.as_ref().is_some_and(|it| *it == phase)
 }
 
 /// Before the drain: these pods are to be evicted, of all on the node.
 pub(super) fn begin(status: &mut MaintenanceStatus, pending: &[PodId], total: usize) {
-    status.phase = Some(RUNNING.to_owned());
+    status.phase = Some(MaintenancePhase::Running.into());
     status.eviction_pods = count(pending.len());
     status.total_pods = count(total);
     set_pending(status, pending);
@@ -32,7 +31,7 @@ pub(super) fn begin(status: &mut MaintenanceStatus, pending: &[PodId], total: us
 
 /// A drain has failed, and these pods are left.
 pub(super) fn fall_short(status: &mut MaintenanceStatus, pending: &[PodId], why: String) {
-    status.phase = Some(RUNNING.to_owned());
+    status.phase = Some(MaintenancePhase::Running.into());
     status.last_error = Some(why);
     set_pending(status, pending);
     // Pods that have landed since would make it negative.
@@ -43,7 +42,7 @@ pub(super) fn fall_short(status: &mut MaintenanceStatus, pending: &[PodId], why:
 }
 
 pub(super) fn succeed(status: &mut MaintenanceStatus) {
-    status.phase = Some(SUCCEEDED.to_owned());
+    status.phase = Some(MaintenancePhase::Succeeded.into());
     status.drain_progress = 100;
     status.last_error = None;
     status.error_on_lease_count = 0;

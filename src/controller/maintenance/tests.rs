@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::status;
 use super::*;
 use crate::drain::pods::PodId;
-use crate::kube::objects::maintenance::MaintenanceStatus;
+use crate::kube::objects::maintenance::{MaintenancePhase, MaintenanceStatus};
 
 fn object(group: MaintenanceGroup, name: &str, node: &str, second: i64) -> (Id, Maintenance) {
     let mut object: Maintenance = match group {
@@ -38,7 +38,7 @@ fn the_oldest_object_has_the_node_until_it_goes_or_gives_up() {
     objects[1].1.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
     assert_eq!(owner(&objects, "one").as_deref(), Some("a"));
     objects[0].1.status = MaintenanceStatus {
-        phase: Some(status::FAILED.to_owned()),
+        phase: Some(MaintenancePhase::Failed.into()),
         error_on_lease_count: status::MAX_LEASE_ERRORS,
         ..MaintenanceStatus::default()
     };

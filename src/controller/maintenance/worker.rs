@@ -11,16 +11,16 @@ use tokio::sync::watch;
 
 use super::events::{MaintenanceEvent, event};
 use super::lease::{LeaseError, NodeLease};
-use super::status::{self, FAILED, LEASE_LOST, MAX_LEASE_ERRORS, RUNNING, SUCCEEDED};
+use super::status::{self, LEASE_LOST, MAX_LEASE_ERRORS};
 use super::{FrontEnd, PAUSE, guard};
 use crate::api::text::{MAX_MESSAGE, shorten_in_place};
-use crate::api::{Holder, NodeMark};
+use crate::api::{Holder, NodeMark, OpenEnum};
 use crate::drain::pods::{PodId, Rules};
 use crate::drain::{DryRun, Event, Failure, NodeSelection, Options, PlanRun, Session};
 use crate::go::GoDuration;
 use crate::kube::brief;
 use crate::kube::objects::maintenance::{
-    KIND, Maintenance, MaintenanceGroup, MaintenanceStatus, PLURAL, VERSION,
+    KIND, Maintenance, MaintenanceGroup, MaintenancePhase, MaintenanceStatus, PLURAL, VERSION,
 };
 use crate::kube::objects::{Intern, SlimNode};
 use crate::rollout::NodeFacts;
@@ -60,7 +60,7 @@ pub(super) struct Worker {
     /// The status that was written last, which a watch may not have delivered yet.
     status: MaintenanceStatus,
     /// Whether this process has reported that the maintenance begins, succeeded, or failed.
-    reported: Option<&'static str>,
+    reported: Option<MaintenancePhase>,
     /// Whether it has reported that the maintenance is over.
     has_reported_end: bool,
 }
@@ -70,11 +70,8 @@ type Pass = Result<Next, kube::Error>;
 impl Worker {
     pub(super) fn new(front_end: FrontEnd, task: watch::Receiver<Task>) -> Self {
         let status = task.borrow().object.status.clone();
-        let reported = match status.phase.as_deref() {
-            Some(SUCCEEDED) => Some(SUCCEEDED),
-            Some(FAILED) => Some(FAILED),
-            _ => None,
-        };
+        let reported = status.phase.as_ref().and_then(OpenEnum::known);
+        let reported = reported.filter(|phase| *phase != MaintenancePhase::Running);
         Self {
             front_end,
             task,
@@ -159,7 +156,7 @@ impl Worker {
             let why = format!("invalid nodeName, a NodeMaintenance for node {name} already exists");
             return self.fail(&object, why, LOOK).await;
         }
-        if status::is_in(&self.status, FAILED) || self.status.phase.is_none() {
+        if status::is_in(&self.status, MaintenancePhase::Failed) || self.status.phase.is_none() {
             let (pending, total) = (self.pending(&name).await, self.total(&name).await?);
             status::begin(&mut self.status, &pending, total);
             self.status.last_error = None;
@@ -176,7 +173,8 @@ impl Worker {
             return self.lease_failed(&object, error).await;
         }
         self.status.error_on_lease_count = 0;
-        let is_drained = node.unschedulable && has_taken && status::is_in(&self.status, SUCCEEDED);
+        let is_drained =
+            node.unschedulable && has_taken && status::is_in(&self.status, MaintenancePhase::Succeeded);
         if is_drained && self.pending(&name).await.is_empty() {
             self.write(&object).await?;
             return Ok(Next::After(LOOK));
@@ -195,7 +193,8 @@ impl Worker {
             Ok(()) => {
                 status::succeed(&mut self.status);
                 self.write(&object).await?;
-                if self.reported.replace(SUCCEEDED) != Some(SUCCEEDED) {
+                let phase = MaintenancePhase::Succeeded;
+                if self.reported.replace(phase) != Some(phase) {
                     self.emit(MaintenanceEvent::Succeeded, &object, "");
                 }
                 Ok(Next::After(LOOK))
@@ -267,25 +266,26 @@ impl Worker {
             ),
         });
         if number >= MAX_LEASE_ERRORS {
-            self.status.phase = Some(FAILED.to_owned());
+            self.status.phase = Some(MaintenancePhase::Failed.into());
             self.status.last_error = Some(LEASE_LOST.to_owned());
             self.emit(MaintenanceEvent::Failed, object, "");
-            self.reported = Some(FAILED);
+            self.reported = Some(MaintenancePhase::Failed);
             self.write(object).await?;
             // The supervisor sees the status, and the node is restored.
             return Ok(Next::Changed);
         }
-        self.status.phase = Some(RUNNING.to_owned());
+        self.status.phase = Some(MaintenancePhase::Running.into());
         self.write(object).await?;
         tracing::info!(object = object.title(), "Reconciling with exponential duration");
         Ok(Next::After(PAUSE))
     }
 
     async fn fail(&mut self, object: &Maintenance, why: String, again: Duration) -> Pass {
-        self.status.phase = Some(FAILED.to_owned());
+        self.status.phase = Some(MaintenancePhase::Failed.into());
         self.status.last_error = Some(why);
         self.write(object).await?;
-        if self.reported.replace(FAILED) != Some(FAILED) {
+        let phase = MaintenancePhase::Failed;
+        if self.reported.replace(phase) != Some(phase) {
             self.emit(MaintenanceEvent::Failed, object, "");
         }
         Ok(Next::After(again))
@@ -304,7 +304,8 @@ impl Worker {
         // Before the last patch: the supervisor ends this task when the object is gone.
         if !std::mem::replace(&mut self.has_reported_end, true) {
             let restored = node.filter(|node| !node.unschedulable);
-            if let Some(node) = restored.filter(|_| status::is_in(&self.status, SUCCEEDED)) {
+            if let Some(node) = restored.filter(|_| status::is_in(&self.status, MaintenancePhase::Succeeded))
+            {
                 self.emit(MaintenanceEvent::Uncordoned, object, &node.uid);
             }
             self.emit(MaintenanceEvent::Removed, object, "");

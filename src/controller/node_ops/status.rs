@@ -6,15 +6,7 @@ use jiff::Timestamp;
 
 use crate::api::phase::{ConditionType, NodePhase};
 use crate::api::{NodeProgress, PlanCondition, PlanStatus, Reason};
-use crate::kube::objects::node_op::{AnyOp, OpKind, OpNodeStatus, OpStatus};
-
-const PENDING: &str = NodePhase::Pending.name();
-const PREFLIGHT: &str = "Preflight";
-const RUNNING: &str = "Running";
-const COMPLETED: &str = "Completed";
-const FAILED: &str = NodePhase::Failed.name();
-/// What a `NodeOpUpgrade` has before its first node starts.
-const INITIALIZING: &str = "Initializing";
+use crate::kube::objects::node_op::{AnyOp, OpKind, OpNodeStatus, OpPhase, OpStatus};
 
 /// What is known of the object's Plan.
 #[derive(Debug)]
@@ -54,7 +46,7 @@ pub(super) fn next(op: &AnyOp, progress: &Progress<'_>, now: Timestamp) -> OpSta
     }
     for (name, why) in progress.skipped {
         let skipped = OpNodeStatus {
-            phase: COMPLETED.to_owned(),
+            phase: OpPhase::Completed.into(),
             message: format!("Skipped by preflight: {why}"),
             reboot_status: not_requested(),
             ..OpNodeStatus::default()
@@ -76,25 +68,25 @@ pub(super) fn next(op: &AnyOp, progress: &Progress<'_>, now: Timestamp) -> OpSta
             .map(|node| &node.name)
             .collect();
         nodes.retain(|name, entry| {
-            let has_ended = entry.phase == COMPLETED && entry.reboot_status != "pending";
+            let has_ended = entry.phase == OpPhase::Completed && entry.reboot_status != "pending";
             has_ended || active.contains(name)
         });
     }
     let phase = phase(&nodes, progress);
     let (phase, message) = match op.kind {
         OpKind::Op => (phase, String::new()),
-        OpKind::Upgrade if nodes.is_empty() => (INITIALIZING, "NodeOp created".to_owned()),
+        OpKind::Upgrade if nodes.is_empty() => (OpPhase::Initializing, "NodeOp created".to_owned()),
         OpKind::Upgrade => {
             let how = match phase {
-                COMPLETED => "completed successfully",
-                FAILED => "failed",
+                OpPhase::Completed => "completed successfully",
+                OpPhase::Failed => "failed",
                 _ => "is running",
             };
             (phase, format!("Upgrade operation {how}"))
         }
     };
     let mut status = OpStatus {
-        phase: phase.to_owned(),
+        phase: phase.into(),
         node_statuses: nodes,
         message,
         last_updated: op.status.last_updated.clone(),
@@ -116,7 +108,7 @@ fn done(job_name: String, may_reboot: bool) -> OpNodeStatus {
         ("Job completed successfully", "not-requested")
     };
     OpNodeStatus {
-        phase: COMPLETED.to_owned(),
+        phase: OpPhase::Completed.into(),
         job_name,
         message: message.to_owned(),
         reboot_status: reboot.to_owned(),
@@ -134,14 +126,18 @@ fn at_work(node: &NodeProgress, progress: &Progress<'_>) -> Option<OpNodeStatus>
     };
     let (phase, message, reboot) = match node.phase.known()? {
         P::Waiting => return None,
-        P::Pending | P::Starting => (PENDING, "Job created".to_owned(), reboot),
-        P::Preparing if progress.has_preflight => (PREFLIGHT, "Preflight in progress".to_owned(), reboot),
+        P::Pending | P::Starting => (OpPhase::Pending, "Job created".to_owned(), reboot),
+        P::Preparing if progress.has_preflight => {
+            (OpPhase::Preflight, "Preflight in progress".to_owned(), reboot)
+        }
         P::Preparing | P::Cordoning | P::Draining | P::Upgrading | P::Finishing => {
-            (RUNNING, "Job is running".to_owned(), reboot)
+            (OpPhase::Running, "Job is running".to_owned(), reboot)
         }
-        P::Rebooting | P::Settling | P::Verifying => {
-            (COMPLETED, "Job completed successfully".to_owned(), reboot)
-        }
+        P::Rebooting | P::Settling | P::Verifying => (
+            OpPhase::Completed,
+            "Job completed successfully".to_owned(),
+            reboot,
+        ),
         P::Failed => {
             let why = node.message.as_deref().unwrap_or_default();
             let why = if why.is_empty() {
@@ -150,11 +146,11 @@ fn at_work(node: &NodeProgress, progress: &Progress<'_>) -> Option<OpNodeStatus>
                 format!(": {why}")
             };
             let reboot = if progress.may_reboot { "cancelled" } else { reboot };
-            (FAILED, format!("Job failed{why}"), reboot)
+            (OpPhase::Failed, format!("Job failed{why}"), reboot)
         }
     };
     Some(OpNodeStatus {
-        phase: phase.to_owned(),
+        phase: phase.into(),
         job_name: node.job.clone().unwrap_or_default(),
         message,
         reboot_status: reboot.to_owned(),
@@ -163,14 +159,14 @@ fn at_work(node: &NodeProgress, progress: &Progress<'_>) -> Option<OpNodeStatus>
 }
 
 /// The phase of the object. Without a node it stays `Running`, because one may join.
-fn phase(nodes: &BTreeMap<String, OpNodeStatus>, progress: &Progress<'_>) -> &'static str {
-    if nodes.values().any(|node| node.phase == FAILED) {
-        return FAILED;
+fn phase(nodes: &BTreeMap<String, OpNodeStatus>, progress: &Progress<'_>) -> OpPhase {
+    if nodes.values().any(|node| node.phase == OpPhase::Failed) {
+        return OpPhase::Failed;
     }
     if is_complete(progress) && !nodes.is_empty() {
-        COMPLETED
+        OpPhase::Completed
     } else {
-        RUNNING
+        OpPhase::Running
     }
 }
 

@@ -99,7 +99,7 @@ fn each_phase_of_a_node_has_a_word_of_kairos_operator() {
         assert_eq!(status.node_statuses.len(), 1, "{phase}");
         let entry = &status.node_statuses["a"];
         assert_eq!(
-            [&entry.phase, &entry.message, &entry.reboot_status],
+            [&*entry.phase, &*entry.message, &*entry.reboot_status],
             expected,
             "{phase}"
         );
@@ -133,10 +133,10 @@ fn a_node_that_is_done_keeps_its_job_and_times_change_only_with_what_they_are_of
     let entry = &status.node_statuses["a"];
     assert_eq!(
         [
-            &entry.phase,
-            &entry.message,
-            &entry.job_name,
-            &entry.reboot_status
+            &*entry.phase,
+            &*entry.message,
+            &*entry.job_name,
+            &*entry.reboot_status
         ],
         [
             "Completed",
@@ -178,7 +178,7 @@ fn an_upgrade_says_how_it_goes() {
     let op = op(OpKind::Upgrade, "op", json!({}));
     let said = |active: Value, done: &[&str], complete: bool| {
         let status = follows(&op, &active, done, complete, true);
-        (status.phase, status.message)
+        (status.phase.to_string(), status.message)
     };
     let of = |phase: &str, message: &str| (phase.to_owned(), message.to_owned());
     assert_eq!(said(json!([]), &[], false), of("Initializing", "NodeOp created"));

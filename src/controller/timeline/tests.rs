@@ -1,6 +1,7 @@
 use jiff::SignedDuration;
 
 use super::*;
+use crate::api::CardState;
 use crate::rollout::decide;
 use crate::rollout::tests::build::{cluster, morning, node, observe_node, plan_with};
 
@@ -96,7 +97,10 @@ fn a_node_has_a_span_for_each_phase_and_ends_as_done_released_or_failed() {
         (RowState::Failed, Some(&Reason::BackoffLimitExceeded.into()))
     );
     let card = &follower.live().document.plans[0];
-    assert_eq!((card.state, card.failed, card.applying), ("Failed", 1, 0));
+    assert_eq!(
+        (card.state, card.failed, card.applying),
+        (CardState::Failed, 1, 0)
+    );
     assert!(card.held.as_ref().unwrap().message.starts_with("b: "));
 }
 

@@ -5,6 +5,7 @@ use kube::Resource;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use crate::api::open_enum::{OpenEnum, closed_enum};
 use crate::kube::read::Unreadable;
 use crate::kube::watch::Watched;
 
@@ -43,9 +44,14 @@ pub const VERSION: &str = "v1beta1";
 pub const KIND: &str = "NodeMaintenance";
 pub const PLURAL: &str = "nodemaintenances";
 
-pub const RUNNING: &str = "Running";
-pub const SUCCEEDED: &str = "Succeeded";
-pub const FAILED: &str = "Failed";
+closed_enum! {
+    /// A phase of node-maintenance-operator.
+    MaintenancePhase {
+        Running "The node is not drained yet."
+        Succeeded "The node is drained."
+        Failed "The node is not in maintenance."
+    }
+}
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
@@ -66,7 +72,7 @@ pub struct PodRef {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct MaintenanceStatus {
-    pub phase: Option<String>,
+    pub phase: Option<OpenEnum<MaintenancePhase>>,
     pub drain_progress: i64,
     pub last_update: Option<String>,
     pub last_error: Option<String>,

@@ -7,6 +7,7 @@ use kube::Resource;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::api::open_enum::{OpenEnum, closed_enum};
 use crate::api::{PlanSpec, PlanStatus, names};
 use crate::kube::watch::Watched;
 
@@ -42,11 +43,23 @@ impl OpKind {
     }
 }
 
+closed_enum! {
+    /// A phase of kairos-operator, of an object or of one of its nodes.
+    OpPhase {
+        Initializing "A `NodeOpUpgrade` whose first node has not started."
+        Pending "The node has a Job, whose pod has not started."
+        Preflight "`preflight` runs on the node."
+        Running "The Job runs on the node. An object: not all nodes are done."
+        Completed "The node, or the object, is done."
+        Failed "The Job failed on the node. An object: it did on at least one."
+    }
+}
+
 /// Status of a node in kairos-operator's words.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct OpNodeStatus {
-    pub phase: String,
+    pub phase: OpenEnum<OpPhase>,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub job_name: String,
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -62,8 +75,8 @@ pub struct OpNodeStatus {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct OpStatus {
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub phase: String,
+    #[serde(skip_serializing_if = "OpenEnum::is_empty")]
+    pub phase: OpenEnum<OpPhase>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub node_statuses: BTreeMap<String, OpNodeStatus>,
     /// Of a `NodeOpUpgrade`.

@@ -1,11 +1,11 @@
 //! What holds a node: the slots of others, another Plan, its kubelet, or its Job.
 
 use super::super::cause::{Cause, chain_of_message};
-use super::super::plan::{Hold, NodeOverview, PlanOverview};
+use super::super::plan::{NodeOverview, Obstacle, PlanOverview};
 use super::super::read::NodeObject;
 use super::super::{maintenance, remedy, time};
 use super::job::chain_of_job;
-use super::plan::{chain_of_checks, chain_of_hold, chain_of_wave, chain_of_window};
+use super::plan::{chain_of_checks, chain_of_obstacle, chain_of_wave, chain_of_window};
 use super::{Explanation, MAX_DEPTH, MAX_NAMED, not_selected};
 use crate::api::{Holder, OpenEnum, Reason};
 
@@ -16,18 +16,17 @@ pub(in crate::view) fn chain_of_node(
     explanation: &mut Explanation,
     depth: usize,
 ) {
-    let reason: Option<OpenEnum<Reason>> = node.reason.as_deref().map(Into::into);
     let since = time::lasting(node.since.as_deref(), view.snapshot.now);
     let message = node.message.as_deref().unwrap_or_default();
-    let says = match (&reason, message) {
+    let says = match (&node.reason, message) {
         (Some(reason), "") => format!("{}{since}, {reason}", node.phase),
         (Some(reason), message) => format!("{}{since}, {reason}: {message}", node.phase),
         (None, "") => format!("{}{since}", node.phase),
         (None, message) => format!("{}{since}: {message}", node.phase),
     };
     explanation.link(format!("Node {}", node.name), says);
-    let known = reason.as_ref().and_then(OpenEnum::known);
-    let of_plan = || view.hold.as_ref().filter(|hold| hold.node.is_none());
+    let known = node.reason.as_ref().and_then(OpenEnum::known);
+    let of_plan = || view.obstacle.as_ref().filter(|obstacle| obstacle.node.is_none());
     match known.map(|reason| (reason, Cause::of(reason))) {
         Some((_, Cause::Slots)) => no_slot(view, explanation, depth),
         Some((_, Cause::Busy)) => busy(view, node, explanation, depth),
@@ -51,17 +50,17 @@ pub(in crate::view) fn chain_of_node(
         Some((reason, Cause::Window)) => chain_of_window(view, reason, message, explanation),
         // That of the whole Plan, which has the object.
         Some((reason, Cause::Itself | Cause::Channel | Cause::Candidate)) => {
-            let is_of_plan = |hold: &&Hold| hold.word == reason.name() || reason == Reason::NotReady;
-            if let Some(hold) = of_plan().filter(is_of_plan) {
-                chain_of_hold(view, hold, explanation);
-                explanation.release(&hold.remedy, &hold.commands);
+            let is_of_plan = |obstacle: &&Obstacle| obstacle.reason == reason || reason == Reason::NotReady;
+            if let Some(obstacle) = of_plan().filter(is_of_plan) {
+                chain_of_obstacle(view, obstacle, explanation);
+                explanation.release(&obstacle.remedy, &obstacle.commands);
             } else {
                 chain_of_job(view, node, explanation);
             }
         }
         Some((_, Cause::Job)) | None => chain_of_job(view, node, explanation),
     }
-    if let Some(reason) = &reason {
+    if let Some(reason) = &node.reason {
         let (remedy, commands) = remedy::remedy(view, reason, Some(&node.name));
         explanation.release(&remedy, &commands);
     }

@@ -1,19 +1,20 @@
 //! What holds a whole Plan: its checks, windows, waves, and the Plans and nodes that it waits for.
 
 use super::super::cause::{Cause, chain_of_message};
-use super::super::plan::{Hold, NodeOverview, PlanOverview, check_says, condition};
+use super::super::plan::{NodeOverview, Obstacle, PlanOverview, check_says, condition};
 use super::super::read::PlanObject;
 use super::super::time;
 use super::node::{chain_of_node, chain_of_unavailable, no_slot, not_ready, unavailability};
 use super::{Explanation, MAX_DEPTH, has_done_label};
-use crate::api::{CheckPhase, ConditionType, OpenEnum, Reason, WavePhase, limits};
+use crate::api::{CheckPhase, ConditionType, Reason, WavePhase, limits};
 
 /// The chain below a Plan that is held as a whole.
-pub(super) fn chain_of_hold(view: &PlanOverview<'_>, hold: &Hold, explanation: &mut Explanation) {
-    explanation.link(format!("Plan {}", view.title()), &*hold.message);
+pub(super) fn chain_of_obstacle(view: &PlanOverview<'_>, obstacle: &Obstacle, explanation: &mut Explanation) {
+    explanation.link(format!("Plan {}", view.title()), &*obstacle.message);
     let status = view.plan.facts.status();
-    let reason: OpenEnum<Reason> = hold.word.as_str().into();
-    let Some(reason) = reason.known() else { return };
+    let Some(reason) = obstacle.reason.known() else {
+        return;
+    };
     match Cause::of(reason) {
         Cause::Unavailable => chain_of_unavailable(view, explanation),
         Cause::Channel => {
@@ -29,11 +30,11 @@ pub(super) fn chain_of_hold(view: &PlanOverview<'_>, hold: &Hold, explanation: &
                 );
             }
         }
-        Cause::Window => chain_of_window(view, reason, &hold.message, explanation),
+        Cause::Window => chain_of_window(view, reason, &obstacle.message, explanation),
         Cause::Wave => chain_of_wave(view, explanation, 0),
         Cause::Slots => no_slot(view, explanation, 0),
         cause @ (Cause::NamedNodes | Cause::FailedNodes | Cause::Limits | Cause::Plans) => {
-            chain_of_message(view, cause, None, &hold.message, explanation, 0);
+            chain_of_message(view, cause, None, &obstacle.message, explanation, 0);
         }
         Cause::Checks => chain_of_checks(view, explanation),
         Cause::Candidate => {
@@ -131,8 +132,8 @@ pub(in crate::view) fn chain_of_dependency(
     let waits_for_this = plan.facts.object.spec.depends_on.iter().flatten();
     let is_cycle = waits_for_this.clone().any(|it| *it.name == *view.plan.facts.name);
     let counts = other.counts;
-    let says = match &other.hold {
-        Some(hold) => format!("{}: {}", hold.word, hold.message),
+    let says = match &other.obstacle {
+        Some(obstacle) => format!("{}: {}", obstacle.reason, obstacle.message),
         None if other.complete => {
             format!(
                 "is complete at {}",
@@ -146,7 +147,11 @@ pub(in crate::view) fn chain_of_dependency(
         explanation.release("remove one of the entries of spec.dependsOn", &[edit(view)]);
         return;
     }
-    if let Some(node) = other.hold.as_ref().and_then(|hold| hold.node.as_deref()) {
+    if let Some(node) = other
+        .obstacle
+        .as_ref()
+        .and_then(|obstacle| obstacle.node.as_deref())
+    {
         let known = other.node(node).cloned();
         if let Some(known) = known.filter(|_| depth < MAX_DEPTH) {
             chain_of_node(&other, &known, explanation, depth + 1);
@@ -183,7 +188,11 @@ pub(super) fn chain_of_wave(view: &PlanOverview<'_>, explanation: &mut Explanati
     if wave.phase != WavePhase::Progressing {
         return;
     }
-    let waits_for_wave = |node: &&NodeOverview| node.reason.as_deref() == Some(Reason::WaveInProgress.name());
+    let waits_for_wave = |node: &&NodeOverview| {
+        node.reason
+            .as_ref()
+            .is_some_and(|reason| *reason == Reason::WaveInProgress)
+    };
     let failed = view.nodes.iter().find(|node| node.is_failed());
     let held = || {
         let mut held = view

@@ -204,7 +204,7 @@ impl Reader<'_> {
                 namespace: namespace.to_owned(),
                 plan: text(&value, "/involvedObject/name"),
                 at: time_of_event(&value)?,
-                reason: short(&text(&value, "/reason")),
+                reason: short(&text(&value, "/reason")).as_str().into(),
                 message: short(&text(&value, "/message")),
                 warning: text(&value, "/type") == "Warning",
             })
