@@ -46,13 +46,13 @@ pub use node_mark::{MarkForm, NodeMark};
 pub use notified::Notified;
 pub use open_enum::OpenEnum;
 pub use order::{BadOrder, ControlPlaneOrder, Criterion, OrderSpec};
-pub use phase::{CheckPhase, ConditionType, NodePhase, WavePhase};
+pub use phase::{CardState, CheckPhase, ConditionType, NodePhase, PlanState, WavePhase};
 pub use plan::{
     ContainerSpec, DependencySpec, DrainSpec, DrainTimeout, Plan, PlanSpec, SecretRef, SecretSpec,
     TimeWindowSpec, VolumeSpec,
 };
 pub use pod_blocker::{BadPodBlocker, PodBlocker, PodBlockerSpec};
-pub use reason::{Reason, Severity};
+pub use reason::{ForeignReason, Reason, Severity};
 pub use reboot::{HostAccess, RebootSpec, RebootWhen, SettleSpec};
 pub use reboot_request::RebootRequest;
 pub use schedule::{BlackoutSpec, WindowSpec};

@@ -45,9 +45,9 @@ pub use blocker::Blocker;
 pub use decide::{Decision, Report, decide, decide_degraded};
 pub use event::{Event, Regarding};
 pub use facts::{
-    BootId, Hash, JobUid, NodeUid, PlanName, PlanUid,
-    ChannelFacts, JobFacts, JobOutcome, Labels, Missing, NodeFacts, PlanFacts, PodFacts, PodStage, RebootPod,
-    Schema, SecretFacts, SentinelResult, Taint, WorkloadFacts,
+    BootId, ChannelFacts, Hash, JobFacts, JobOutcome, JobUid, Labels, Missing, NodeFacts, NodeUid, PlanFacts,
+    PlanName, PlanUid, PodFacts, PodStage, RebootPod, Schema, SecretFacts, SentinelResult, Taint,
+    WorkloadFacts,
 };
 pub use observation::{GlobalLimits, Kind, Observation, StepEffect};
 pub(crate) use plan::{node_selector, tolerates_not_ready};

@@ -225,11 +225,11 @@ impl Scene {
         assert!(after.renew_time > before.renew_time, "{}", attack.what);
         assert_eq!(after.holder_identity, before.holder_identity, "{}", attack.what);
         self.is_named(attack).await;
-        let taken = self.memory();
+        let taken = self.controller.peak_data();
         assert!(taken < MEMORY, "{}: {taken} bytes", attack.what);
-        self.peak = self.controller.peak_memory().unwrap_or_default();
+        self.peak = self.controller.peak_memory().expect("it is measured");
         let restarted = self.restart().await;
-        let taken = self.memory();
+        let taken = self.controller.peak_data();
         assert!(taken < MEMORY, "{}: {taken} bytes after a restart", attack.what);
         (times, restarted)
     }
@@ -241,13 +241,6 @@ impl Scene {
             took = self.roll_out() => took,
             () = attacker => unreachable!("it repeats the attack without end"),
         }
-    }
-
-    /// Most memory that the controller has taken beside its program.
-    fn memory(&self) -> u64 {
-        let (peak, program) = (self.controller.peak_memory(), self.controller.program_memory());
-        peak.unwrap_or_default()
-            .saturating_sub(program.unwrap_or_default())
     }
 }
 
@@ -299,7 +292,7 @@ async fn whatever_a_node_a_plan_and_a_channel_hold_a_healthy_plan_ends_and_the_l
     }
 }
 
-mod soak {
+mod long {
     use super::*;
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -328,7 +321,9 @@ mod soak {
             let (times, restarted) = scene.run_attack(&attack, Some(around)).await;
             let took = median(&times);
             let ratio = took.as_secs_f64() / around.as_secs_f64() * 100.0 - 100.0;
-            let peak = scene.peak.max(scene.controller.peak_memory().unwrap_or_default());
+            let peak = scene
+                .peak
+                .max(scene.controller.peak_memory().expect("it is measured"));
             terminal::say(&format!(
                 "| {} | {} | {} | {} | {ratio:+.0} % | {} | {} | {} |",
                 attack.what,

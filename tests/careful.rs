@@ -47,8 +47,8 @@ impl Careful {
             if number < 2 {
                 labels["canary"] = "true".into();
             }
-            // Long enough to be seen, and to be killed in.
-            let time = if number < 2 { "4s" } else { "100ms" };
+            // Those of the canaries end when the controller has been killed in them.
+            let time = if number < 2 { "never" } else { "100ms" };
             let steering = json!({ "fake-kubelet/verify.run-delay": time });
             let metadata = json!({ "labels": labels, "annotations": steering });
             ctx.edit_node(&node(ctx, number), json!({ "metadata": metadata }))
@@ -134,7 +134,7 @@ fn node(ctx: &TestContext, number: usize) -> String {
     ctx.node_name(&format!("n{number:04}"))
 }
 
-/// The spec of the example, with short soaks and a window that is closed.
+/// The spec of the example, with another soak of the canaries, a short one of the next wave, and a window that is closed.
 fn example(now: Timestamp) -> Value {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/careful.yaml");
     let text = std::fs::read_to_string(file).unwrap();
@@ -145,7 +145,8 @@ fn example(now: Timestamp) -> Value {
     spec["version"] = "v1.2.3".into();
     spec["verify"] = json!({ "image": "example.com/verify" });
     spec["windows"] = json!([closed_window(now)]);
-    spec["waves"][0]["soak"] = "6s".into();
+    // Until the test ends it.
+    spec["waves"][0]["soak"] = "10m".into();
     spec["waves"][1]["soak"] = "4s".into();
     spec
 }
@@ -192,8 +193,16 @@ async fn a_careful_roll_out_passes_each_gate_once_although_its_controller_is_kil
         .await;
     careful.controller.kill();
     careful.controller = careful.controller.start_again();
+    for number in 0..2 {
+        let name = node(&careful.rollout.ctx, number);
+        let ends = [("verify.run-delay", "100ms")];
+        careful.rollout.kubelet.behaviour(&name, &ends).await;
+    }
     careful.killed_while_it_waits("WaveSoaking").await;
     assert_eq!(careful.started_numbers().await, [0, 1].into());
+    let mut waves = careful.rollout.spec["waves"].clone();
+    waves[0]["soak"] = "1s".into();
+    careful.edit(json!({ "waves": waves })).await;
     careful
         .plan("is in the second wave", |plan| is_in_wave(plan, "tenth"))
         .await;

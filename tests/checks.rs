@@ -180,11 +180,13 @@ async fn a_check_is_asked_within_the_limits_of_channels_and_follows_no_redirect(
     );
     server.answers("/broken", Answer::Break);
     server.answers("/hang", Answer::Hang);
-    let http = |path: &str| json!({ "name": "x", "timeout": "2s", "http": { "url": server.url(path) } });
-    let text = |path: &str, text: &str| json!({ "name": "x", "http": { "url": server.url(path), "contains": text } });
+    let within = |timeout: &str, path: &str| json!({ "name": "x", "timeout": timeout, "http": { "url": server.url(path) } });
+    // The longest that there is.
+    let http = |path: &str| within("30s", path);
+    let text = |path: &str, text: &str| json!({ "name": "x", "timeout": "30s", "http": { "url": server.url(path), "contains": text } });
     let query = |path: &str| {
         let question = json!({ "url": server.url(path), "query": "up", "max": 1 });
-        json!({ "name": "x", "prometheus": question })
+        json!({ "name": "x", "timeout": "30s", "prometheus": question })
     };
     let open = Access::default();
     let any = client(&[]);
@@ -211,7 +213,7 @@ async fn a_check_is_asked_within_the_limits_of_channels_and_follows_no_redirect(
             "HTTP/1.1 302 Found: redirects are not followed; name the final URL",
         ),
         (http("/absent"), false, "HTTP/1.1 404 Not Found"),
-        (http("/hang"), false, "no answer within 2s"),
+        (within("2s", "/hang"), false, "no answer within 2s"),
         (
             query("/large"),
             false,

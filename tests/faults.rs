@@ -282,7 +282,7 @@ async fn two_roll_outs_through(outage: impl AsyncFnOnce(&TestEnv)) {
         rollout.rough = true;
         rollout.outage = true;
     }
-    let leader = SupervisedController::start(elected.ctx.controller());
+    let leader = SupervisedController::start(elected.controller().lease_times(["8s", "6s", "500ms"]));
     let alone = SupervisedController::start(
         unelected
             .controller()

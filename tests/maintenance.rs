@@ -374,7 +374,9 @@ async fn a_lease_of_another_is_respected_and_one_that_is_lost_ends_the_maintenan
     test.begin(MEDIK, "disk", "one").await;
     let status = test
         .status(MEDIK, "disk", "it waits for the Lease", |status| {
-            !status["lastError"].is_null()
+            // On a busy machine it is seen before the controller has decided.
+            let error = status["lastError"].as_str().unwrap_or_default();
+            error.contains("obtain a lease")
         })
         .await;
     assert_eq!(

@@ -370,9 +370,13 @@ async fn prometheus_answers_every_query_of_dashboard_and_alerts_with_a_series() 
 async fn a_follower_is_ready_and_exactly_one_replica_leads() {
     let ctx = TestContext::new().await;
     let _kubelet = ctx.run_nodes(1).await;
-    let leader = ctx.controller().replica("one").with_metrics().start();
+    let replica = |name: &str| {
+        let setup = ctx.controller().replica(name).with_metrics();
+        setup.lease_times(["20s", "15s", "500ms"])
+    };
+    let leader = replica("one").start();
     leader.leading().await;
-    let follower = ctx.controller().replica("two").with_metrics().start();
+    let follower = replica("two").start();
     let (first, second) = (leader.metrics_address().await, follower.metrics_address().await);
     for address in [first, second] {
         for path in ["/livez", "/readyz"] {

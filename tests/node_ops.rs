@@ -417,7 +417,7 @@ async fn users_see_the_plan_of_a_node_op_and_why_an_object_has_none() {
         .refit("explain nodeopupgrade/none")
         .await
         .ends(1)
-        .says("there is no NodeOpUpgrade none");
+        .says("NodeOpUpgrade none not found: there are no NodeOpUpgrades");
     test.end("NodeOp", &held).await;
 }
 

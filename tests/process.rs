@@ -154,6 +154,12 @@ async fn flags_take_precedence_over_the_environment_with_and_without_the_subcomm
 
 #[tokio::test]
 async fn a_terminated_controller_completes_its_requests() {
+    // The kubelet kills after ten seconds, and each request takes less than one.
+    wait::measures_below("the end", Duration::from_secs(9), terminated_while_it_writes).await;
+}
+
+/// How long it takes to end; without limit if requests were given up.
+async fn terminated_while_it_writes() -> Duration {
     let shape = Shape {
         nodes: 24,
         concurrency: 24,
@@ -177,9 +183,7 @@ async fn a_terminated_controller_completes_its_requests() {
     let status = controller.terminate().await;
     let took = started.elapsed();
     assert_eq!(status.code(), Some(0), "{}", controller.log());
-    assert!(took < Duration::from_secs(9), "{took:?}");
-    let log = controller.log();
-    assert!(!log.contains("some requests got no answer"), "{log}");
+    let has_given_up = controller.log().contains("some requests got no answer");
     let leases = Api::<Lease>::namespaced(rollout.ctx.client.clone(), rollout.ctx.namespace());
     let spec = leases
         .get(NAME)
@@ -193,15 +197,13 @@ async fn a_terminated_controller_completes_its_requests() {
     let again = controller.start_again();
     rollout.check_success().await;
     modest(&again);
+    if has_given_up { Duration::MAX } else { took }
 }
 
 /// `just bench` has the budgets; this is a small roll-out with an unoptimised program, whose code is most of its
 /// memory.
 fn modest(controller: &Controller) {
-    let (Some(peak), Some(program)) = (controller.peak_memory(), controller.program_memory()) else {
-        return;
-    };
-    let data = peak.saturating_sub(program);
+    let data = controller.peak_data();
     assert!(data <= 32 << 20, "{} MiB", data >> 20);
 }
 

@@ -93,14 +93,9 @@ impl RollOut {
         self.kubelet = kubelets(&self.ctx, self.shape).await;
     }
 
-    /// Its controller, with a Lease that survives a busy machine. A process started after a killed one has the same
-    /// identity, and leads at once.
+    /// Its controller.
     pub(crate) fn controller(&self) -> Setup {
-        self.ctx
-            .controller()
-            .env("CATTLE_ELECTION_LEASE_DURATION", "90s")
-            .env("CATTLE_ELECTION_RENEW_DEADLINE", "60s")
-            .env("CATTLE_ELECTION_RETRY_PERIOD", "1s")
+        self.ctx.controller()
     }
 
     /// Applies the Plan and its Secret.

@@ -5,4 +5,4 @@ mod binaries;
 mod context;
 mod faults;
 mod journal;
-mod lifetime;
+pub(crate) mod lifetime;

@@ -136,7 +136,7 @@ pub fn explain_maintenance(snapshot: &Snapshot, object: &Maintenance) -> Explana
             &[delete(object), "kubectl get nodes".to_owned()],
         ),
         Some(Stage::Deleting) => {
-            explanation.release("wait; if nothing happens, look for the controller", &[get])
+            explanation.release("wait; if nothing happens, look for the controller", &[get]);
         }
         Some(Stage::Pending) => explanation.release("run the controller with --enable=maintenance", &[get]),
         Some(Stage::Running) | None => explanation.release(

@@ -197,6 +197,25 @@ async fn a_definition_that_another_manager_owns_is_left_alone() {
     }
 }
 
+/// Serves the definition, makes a Plan for no node, and returns how long after it the controller answered.
+async fn answered_within(ctx: &TestContext, name: &str) -> Duration {
+    serve(ctx, &crd::plans()).await;
+    ctx.plan(&plan(name, "{version: v1, upgrade: {image: i}}")).await;
+    let resolved = |plan: &Plan| status(plan).latest_version.is_some();
+    ctx.plan_until(name, "is seen", SOON, resolved).await;
+    let requests = ctx.requests().await.0;
+    let made = requests.iter().rfind(|it| {
+        let is_write = matches!(it.verb.as_str(), "create" | "patch");
+        is_write && it.resource == "plans" && it.user_agent.starts_with("refit-test/")
+    });
+    let is_answer = |code, resource: &str| code == 200 && resource == "plans/status";
+    let answered = requests
+        .iter()
+        .find(|it| is_answer(it.code, &it.resource) && it.name == name);
+    let took = answered.unwrap().at.duration_since(made.unwrap().at);
+    took.unsigned_abs()
+}
+
 #[tokio::test]
 async fn a_definition_that_is_taken_away_and_comes_back_is_used_again() {
     let never = |nodes: NodeSet| nodes.steer("upgrade.run-delay", "never");
@@ -218,19 +237,21 @@ async fn a_definition_that_is_taken_away_and_comes_back_is_used_again() {
     let away = ctx.controller_requests().await;
     let deletes = away.writes().filter(|it| it.verb == "delete").collect::<Vec<_>>();
     assert!(deletes.is_empty(), "{deletes:#?}");
-    // Long enough that the next look at Plans would be long in coming.
-    wait::until(
-        "Plans were looked for in vain",
-        async || controller.log().matches("kind=Plan").count(),
-        |it| *it >= 5,
-    )
-    .await;
 
     // It is back, and gone on with at once.
-    serve(ctx, &crd::plans()).await;
+    let (mut round, mut looked) = (0, 0);
+    wait::measures_below("the answer to a Plan", PROMPTLY, async || {
+        round += 1;
+        if round > 1 {
+            take_away(ctx).await;
+        }
+        // Long enough that the next look at Plans would be long in coming.
+        let looks = async || controller.log().matches("kind=Plan").count();
+        looked = wait::until("Plans were looked for in vain", looks, |it| *it >= looked + 5).await;
+        answered_within(ctx, &format!("back-{round}")).await
+    })
+    .await;
     ctx.plan(&plan("after", spec)).await;
-    let resolved = |plan: &Plan| status(plan).latest_version.is_some();
-    ctx.plan_until("after", "is seen", PROMPTLY, resolved).await;
     harness.complete("after").await;
     let node = ctx.node_until(&a, "is released", SOON, is_free).await;
     let notes = node.metadata.annotations.unwrap_or_default();

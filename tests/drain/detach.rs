@@ -38,10 +38,10 @@ async fn a_drain_waits_until_the_volumes_of_the_evicted_pods_are_detached() {
     let node = harness.node("one");
     let flags = ["--wait-for-detach", "-o", "json"];
     let out = harness
-        .drain("one", &[&flags[..], &["--timeout=4s"]].concat())
+        .drain("one", &[&flags[..], &["--timeout=30s"]].concat())
         .await;
     assert_eq!(out.code, Some(1), "{out:?}");
-    let why = format!("global timeout reached: 4s; still attached: {first}, {second}");
+    let why = format!("global timeout reached: 30s; still attached: {first}, {second}");
     assert!(out.last_line().contains(&why), "{out:?}");
     assert!(harness.on_node("one").await.is_empty(), "the pod is gone");
     assert!(out.stdout.contains(r#""attached":2"#), "{out:?}");
@@ -99,7 +99,7 @@ async fn a_volume_of_a_pod_that_stays_is_not_waited_for_and_a_missing_permission
         &node,
         "--wait-for-detach",
         "--pod-selector=app=web",
-        "--timeout=20s",
+        "--timeout=120s",
     ];
     let out = harness.run(Tool::Refit, &args).await;
     assert_eq!(out.code, Some(1), "{out:?}");

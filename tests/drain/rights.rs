@@ -53,14 +53,14 @@ async fn everything(harness: &DrainHarness) {
         command.envs(&env);
         finish(command).await
     };
-    let out = drain(&["--timeout=5s"]).await;
+    let out = drain(&["--timeout=120s"]).await;
     assert!(
         out.last_line().contains("more than one PodDisruptionBudget"),
         "{out:?}"
     );
     harness.open("second").await;
     wait::gone(harness.budgets(), "second", SOON).await;
-    let out = drain(&["--timeout=7s"]).await;
+    let out = drain(&["--timeout=20s"]).await;
     assert!(out.last_line().contains("PodDisruptionBudget guard"), "{out:?}");
     let out = drain(&["--disable-eviction"]).await;
     assert_eq!(out.code, Some(0), "{out:?}");

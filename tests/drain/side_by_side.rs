@@ -370,7 +370,7 @@ async fn pods_of_a_namespace_that_is_being_deleted_are_waited_for() {
         })
         .await;
         let out = harness
-            .run(tool, &["drain", &harness.node(node), "--force", "--timeout=60s"])
+            .run(tool, &["drain", &harness.node(node), "--force", "--timeout=180s"])
             .await;
         assert_eq!(out.code, Some(0), "{tool:?}: {out:?}");
         assert!(out.stdout.contains("pod/slow evicted"), "{tool:?}: {out:?}");
@@ -415,7 +415,7 @@ async fn overload_and_a_budget_do_not_keep_other_pods_from_being_evicted() {
             .await;
     }
     let overload = [Rule::on("create", "pods/eviction").times(2).answer(429)];
-    for (said, node) in through_proxies(&harness, &overload, &["--timeout=20s"])
+    for (said, node) in through_proxies(&harness, &overload, &["--timeout=45s"])
         .await
         .iter()
         .zip(["k", "r"])

@@ -36,7 +36,7 @@ async fn a_budget_that_never_allows_is_named_with_its_pod_and_since_when() {
     harness
         .budget("guard", "web", json!({ "minAvailable": 2 }), 2)
         .await;
-    let out = harness.drain("one", &["--timeout=7s", "-o", "json"]).await;
+    let out = harness.drain("one", &["--timeout=30s", "-o", "json"]).await;
     assert_eq!(out.code, Some(1), "{out:?}");
     let events = events(&out.stdout);
     let refused = named(&events, "refused");
@@ -56,10 +56,10 @@ async fn a_budget_that_never_allows_is_named_with_its_pod_and_since_when() {
         (&json!(1), &json!(3)),
         "{ended}"
     );
-    assert_eq!(ended["message"], "global timeout reached: 7s");
+    assert_eq!(ended["message"], "global timeout reached: 30s");
     let last = out.last_line();
     let start = format!(
-        "error: unable to drain node {:?}: global timeout reached: 7s; 1 of 3 pods are gone; ",
+        "error: unable to drain node {:?}: global timeout reached: 30s; 1 of 3 pods are gone; ",
         harness.node("one")
     );
     assert!(last.starts_with(&start), "{last}");
@@ -74,12 +74,8 @@ async fn a_budget_that_never_allows_is_named_with_its_pod_and_since_when() {
 
 #[tokio::test]
 async fn a_drain_ends_within_six_seconds_of_its_budget() {
-    // A drain that waits is late each time, and a busy machine is not.
-    let mut took = Vec::new();
-    while took.iter().all(|took| *took > Duration::from_secs(6)) {
-        assert!(took.len() < 5, "{took:?}");
-        took.push(time_from_budget_to_end().await);
-    }
+    let limit = Duration::from_secs(6);
+    wait::measures_below("the end of the drain", limit, time_from_budget_to_end).await;
 }
 
 /// How long a drain takes once its budget allows the eviction.
@@ -145,6 +141,12 @@ async fn a_later_pod_of_the_same_name_is_not_evicted() {
 
 #[tokio::test]
 async fn a_drain_that_gets_sigterm_says_which_pods_were_evicted() {
+    let limit = Duration::from_secs(5);
+    wait::measures_below("the end of the drain", limit, time_from_sigterm_to_end).await;
+}
+
+/// How long a drain that waits takes once it gets SIGTERM.
+async fn time_from_sigterm_to_end() -> Duration {
     let harness = DrainHarness::guarded().await;
     harness.pods("one", ["other"], json!({})).await;
     let node = harness.node("one");
@@ -157,7 +159,6 @@ async fn a_drain_that_gets_sigterm_says_which_pods_were_evicted() {
     signal(pid, Signal::TERM).unwrap();
     let out = output_of(child, Instant::now()).await;
     assert_eq!(out.code, Some(143), "{out:?}");
-    assert!(out.took < Duration::from_secs(5), "{:?}", out.took);
     let last = out.last_line();
     assert!(
         last.contains("ended by SIGTERM; 1 of 2 pods are gone; "),
@@ -167,6 +168,7 @@ async fn a_drain_that_gets_sigterm_says_which_pods_were_evicted() {
         last.contains("/web-1 waits for PodDisruptionBudget guard since "),
         "{last}"
     );
+    out.took
 }
 
 #[tokio::test]

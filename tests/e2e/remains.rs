@@ -4,34 +4,13 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use serde_json::{Value, json};
+use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::testenv::process::{Run, lives};
+use crate::testenv::process::lives;
 use crate::testenv::real::{self, PATIENCE};
 use crate::testenv::wait;
-
-/// Names the file in which [`holds_nodes_until_it_is_killed`] records its processes.
-const HOLD: &str = "REFIT_TEST_HOLD_NODES";
-
-/// Not a test: others run it in a process of its own, which they kill.
-#[tokio::test]
-#[ignore = "started by other tests in a process that they kill"]
-async fn holds_nodes_until_it_is_killed() {
-    let Some(file) = std::env::var_os(HOLD) else {
-        return;
-    };
-    let ctx = real::exclusive_context().await;
-    let nodes = real::nodes(&ctx, ["one", "two"]).await;
-    let machines: Vec<_> = nodes.iter().map(real::RealNode::machine_pid).collect();
-    let held = json!({
-        "machines": machines,
-        "dir": Run::current().dir(),
-    });
-    std::fs::write(format!("{}.new", file.display()), held.to_string()).unwrap();
-    std::fs::rename(format!("{}.new", file.display()), &file).unwrap();
-    std::future::pending::<()>().await;
-}
+use crate::testenv_tests::lifetime::HOLD;
 
 /// What nodes could leave on this machine, apart from the effects of other tests.
 #[derive(Debug, PartialEq, Eq)]
@@ -118,7 +97,7 @@ impl Holder {
         let mut process = Command::new(std::env::current_exe().unwrap())
             .args([
                 "--exact",
-                "e2e::remains::holds_nodes_until_it_is_killed",
+                "testenv_tests::lifetime::holds_nodes_until_it_is_killed",
                 "--ignored",
             ])
             .env("REFIT_TEST_RUNS", runs.path().join("runs"))

@@ -298,15 +298,16 @@ async fn without_the_permission_to_create_events_no_node_starts_until_it_is_gran
 
 #[tokio::test]
 async fn without_the_permission_to_renew_its_lease_a_controller_ends_until_it_is_granted() {
-    // Longer than a Lease of the tests.
+    // Longer than its Lease.
     let shape = Shape {
         nodes: 12,
         concurrency: 1,
-        run: Duration::from_secs(1),
+        run: Duration::from_secs(2),
     };
     let mut rollout = RollOut::prepare(TestContext::new().await, shape).await;
     rollout.rough = true;
-    let supervised = SupervisedController::start(rollout.ctx.controller());
+    let setup = rollout.controller().lease_times(["20s", "15s", "500ms"]);
+    let supervised = SupervisedController::start(setup);
     rollout.begin().await;
     rollout.under_way(1).await;
     let removed = Removed::from(&rollout.ctx, &["update"], "coordination.k8s.io", "leases").await;

@@ -24,13 +24,15 @@ use task::Task;
 /// Name of the controller unless a test says otherwise; the roles allow the Lease of this name only (S65).
 pub const NAME: &str = "system-upgrade-controller";
 
-/// Times of the Lease in tests: short, so that a follower takes over soon, and not so short that a busy
-/// machine loses it.
-const LEASE_TIMES: [(&str, &str); 3] = [
-    ("CATTLE_ELECTION_LEASE_DURATION", "8s"),
-    ("CATTLE_ELECTION_RENEW_DEADLINE", "6s"),
-    ("CATTLE_ELECTION_RETRY_PERIOD", "500ms"),
+/// Duration, renew deadline and retry period of the Lease.
+const LEASE_TIMES: [&str; 3] = [
+    "CATTLE_ELECTION_LEASE_DURATION",
+    "CATTLE_ELECTION_RENEW_DEADLINE",
+    "CATTLE_ELECTION_RETRY_PERIOD",
 ];
+/// So long that a busy machine does not lose the Lease. A process that is started after a killed one has the same identity, and
+/// leads at once; a test in which another replica takes over has shorter ones ([`Setup::lease_times`]).
+const LONG: [&str; 3] = ["90s", "60s", "500ms"];
 
 /// A controller that has not been started yet.
 #[derive(Clone)]
@@ -96,8 +98,8 @@ impl Setup {
         ];
         given
             .into_iter()
-            .chain(LEASE_TIMES)
             .fold(setup, |setup, (name, value)| setup.env(name, value))
+            .lease_times(LONG)
     }
 
     /// A task on this cluster, under this user name.
@@ -129,11 +131,15 @@ impl Setup {
         self
     }
 
+    /// With these times of the Lease: its duration, the renew deadline and the retry period.
+    pub fn lease_times(self, times: [&str; 3]) -> Self {
+        let times = LEASE_TIMES.into_iter().zip(times);
+        times.fold(self, |setup, (name, value)| setup.env(name, value))
+    }
+
     /// With the times of the Lease that it has where nobody gives others.
     pub fn usual_lease_times(self) -> Self {
-        LEASE_TIMES
-            .into_iter()
-            .fold(self, |setup, (name, _)| setup.without_env(name))
+        LEASE_TIMES.into_iter().fold(self, Self::without_env)
     }
 
     /// With metrics and probes on a free port: see [`Controller::metrics_address`].
@@ -343,6 +349,13 @@ impl Controller {
             }
         })
         .await;
+    }
+
+    /// Most memory that it has had so far beside the program itself, in bytes (Linux).
+    pub fn peak_data(&self) -> u64 {
+        let (peak, program) = (self.peak_memory(), self.program_memory());
+        let [peak, program] = [peak, program].map(|it| it.expect("the memory of a running process in /proc"));
+        peak.saturating_sub(program)
     }
 
     /// Most resident memory that it has had so far, in bytes (Linux).

@@ -11,18 +11,47 @@ use tempfile::TempDir;
 use crate::testenv::controlplane::Options;
 use crate::testenv::environment::TestEnv;
 use crate::testenv::process::{Program, Run, lives, signal};
+use crate::testenv::real;
 use crate::testenv::wait;
 
-/// The file to which [`holds_a_test_env_until_it_is_killed`] writes what it has started.
-const HOLD: &str = "REFIT_TEST_HOLD";
+/// The file to which the process that is killed writes what it has started.
+pub(crate) const HOLD: &str = "REFIT_TEST_HOLD";
+
+/// Where the process that is killed writes what it has started.
+fn held() -> PathBuf {
+    let file = std::env::var_os(HOLD);
+    file.expect("no test of its own: another one runs it, in a process that it kills")
+        .into()
+}
+
+/// Writes that, and waits to be killed.
+async fn hold(file: &Path, held: Value) {
+    let new = file.with_extension("new");
+    std::fs::write(&new, held.to_string()).unwrap();
+    std::fs::rename(&new, file).unwrap();
+    std::future::pending::<()>().await;
+}
+
+/// Not a test: `e2e::remains` runs it in a process that it kills. It is here because `just e2e` runs all that is there.
+#[tokio::test]
+#[ignore = "started by other tests in a process that they kill"]
+async fn holds_nodes_until_it_is_killed() {
+    let file = held();
+    let ctx = real::exclusive_context().await;
+    let nodes = real::nodes(&ctx, ["one", "two"]).await;
+    let machines: Vec<_> = nodes.iter().map(real::RealNode::machine_pid).collect();
+    hold(
+        &file,
+        json!({ "machines": machines, "dir": Run::current().dir() }),
+    )
+    .await;
+}
 
 /// Not a test: other tests run it in a process that they kill.
 #[tokio::test]
 #[ignore = "started by other tests in a process that they kill"]
 async fn holds_a_test_env_until_it_is_killed() {
-    let Some(file) = std::env::var_os(HOLD) else {
-        return;
-    };
+    let file = held();
     let test_env = TestEnv::own(Options::default()).await;
     let dir = Run::current().folder("other");
     let child = Program::new("sleeper", "/bin/sleep", &dir)
@@ -38,9 +67,7 @@ async fn holds_a_test_env_until_it_is_killed() {
     pids.push(child.pid());
     let held =
         json!({ "pids": pids, "watchdog": Run::current().watchdog_pid(), "dir": Run::current().dir() });
-    std::fs::write(format!("{}.new", file.display()), held.to_string()).unwrap();
-    std::fs::rename(format!("{}.new", file.display()), &file).unwrap();
-    std::future::pending::<()>().await;
+    hold(&file, held).await;
 }
 
 /// A process with a control plane and another child.

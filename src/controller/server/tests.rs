@@ -184,6 +184,17 @@ async fn other_paths_methods_and_heads_that_are_too_large_are_refused() {
 /// Anyone who reaches the port can open connections and leave them; the kubelet's probe must be answered all the same.
 #[tokio::test]
 async fn idle_connections_keep_no_probe_from_its_answer() {
+    // A server that waits for HEAD_TIMEOUT is late each time, and a busy machine is not.
+    for _ in 0..5 {
+        if the_oldest_idle_connection_is_closed().await {
+            return;
+        }
+    }
+    panic!("the first connection is still open");
+}
+
+/// Whether it is closed for newer ones, and not after `HEAD_TIMEOUT`. The probe is answered.
+async fn the_oldest_idle_connection_is_closed() -> bool {
     let served = serve().await;
     let mut idle = Vec::new();
     for _ in 0..3 * MAX_CONNECTIONS {
@@ -192,10 +203,9 @@ async fn idle_connections_keep_no_probe_from_its_answer() {
         idle.push(stream);
     }
     assert_eq!(status(&get(served.address, "/livez").await), 200);
-    // The oldest was closed for the newer ones.
     let mut rest = Vec::new();
     let closed = timeout(Duration::from_secs(10), idle[0].read_to_end(&mut rest)).await;
-    assert!(closed.is_ok(), "the first connection is still open");
+    closed.is_ok()
 }
 
 #[tokio::test]

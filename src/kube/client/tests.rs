@@ -17,7 +17,7 @@ use tokio::time::sleep;
 use super::*;
 use crate::clock::Clock;
 use crate::controller::lease::{Elector, LeaseTiming};
-use crate::kube::{Failure, brief, failure};
+use crate::kube::{Failure, LeaderState, Renewal, brief, failure};
 
 const NOT_FOUND: &str = r#"{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","message":"jobs.batch \"a\" not found","code":404}"#;
 
@@ -61,8 +61,9 @@ fn handle(
     (client, sent, requests)
 }
 
-/// A leadership that lapses after the renew deadline, because its API server answers only once.
-async fn lapsing(timing: LeaseTiming, clock: Clock) -> Leadership {
+/// A leadership that lapses after 30 s in paused time, the renew deadline, because its API server answers only once.
+async fn lapsing_in_paused_time() -> Leadership {
+    let clock = Clock::following_tokio("2026-01-02T03:04:05Z".parse().unwrap());
     let calls = Arc::new(AtomicU32::new(0));
     let transport = tower::service_fn(move |request: Request<Body>| {
         let calls = Arc::clone(&calls);
@@ -77,6 +78,7 @@ async fn lapsing(timing: LeaseTiming, clock: Clock) -> Leadership {
         }
     });
     let client = Client::new(transport, "default");
+    let timing = LeaseTiming::default();
     let elector = Elector::new(client, "kube-upgrade", "refit", "a", timing, clock);
     let leadership = elector.leadership();
     let election = elector.start();
@@ -88,12 +90,6 @@ async fn lapsing(timing: LeaseTiming, clock: Clock) -> Leadership {
         drop(election);
     });
     leadership
-}
-
-/// One that lasts 30 s in paused time.
-async fn lapsing_in_paused_time() -> Leadership {
-    let clock = Clock::following_tokio("2026-01-02T03:04:05Z".parse().unwrap());
-    lapsing(LeaseTiming::default(), clock).await
 }
 
 fn counted(requests: &RequestCounts) -> Vec<String> {
@@ -518,12 +514,14 @@ async fn no_byte_of_a_write_is_sent_if_the_leadership_ends_while_connecting() {
     let (address, seen) = listen().await;
     let file = kubeconfig(&format!("http://{address}"), "").await;
     let server = server_of(&file).await;
-    let timing = LeaseTiming {
-        lease_duration: Duration::from_secs(3),
-        renew_deadline: Duration::from_secs(1),
-        retry_period: Duration::from_millis(100),
+    let clock = Clock::system();
+    let mut renewal = Renewal {
+        at: tokio::time::Instant::now(),
+        running: clock.running(),
+        deadline: Duration::from_secs(3600),
     };
-    let leadership = lapsing(timing, Clock::system()).await;
+    let (state, elected) = watch::channel(LeaderState::Leading(renewal));
+    let leadership = Leadership::elected(elected, clock);
     let (open, opened) = watch::channel(false);
     let connector = SlowConnector {
         open: opened,
@@ -538,12 +536,11 @@ async fn no_byte_of_a_write_is_sent_if_the_leadership_ends_while_connecting() {
     let jobs = Api::<Job>::default_namespaced(network(server).over(connector, rules).unwrap());
     let writing = tokio::spawn(async move { jobs.create(&PostParams::default(), &job("a")).await });
     while !connecting.load(Ordering::Acquire) {
-        assert!(
-            leadership.is_leader(),
-            "the leadership ended before the test began"
-        );
         tokio::task::yield_now().await;
     }
+    assert!(leadership.is_leader());
+    renewal.deadline = Duration::ZERO;
+    state.send_replace(LeaderState::Leading(renewal));
     leadership.lost().await;
     open.send_replace(true);
     let error = writing.await.unwrap().unwrap_err();

@@ -115,8 +115,10 @@ impl Invariants {
         let (place, hash) = self.slot_of(object, pod);
         self.record_success(&pod.plan, &place, &hash);
         if report.required {
-            self.to_leave
-                .insert(((pod.plan.clone(), place.1), hash), report.boot_id.as_str().into());
+            self.to_leave.insert(
+                ((pod.plan.clone(), place.1), hash),
+                report.boot_id.as_str().into(),
+            );
         }
     }
 

@@ -19,10 +19,7 @@ impl Invariants {
         let is_known = self.verify_jobs.contains_key(&name);
         if !is_known && who == CONTROLLER {
             self.log_line(at, &format!("Job {name} verifies {}", job.node));
-            let place = (
-                job.plan_uid.clone(),
-                job.node_uid.clone().unwrap_or_default(),
-            );
+            let place = (job.plan_uid.clone(), job.node_uid.clone().unwrap_or_default());
             invariant!(
                 self.succeeded.contains(&(place, job.hash.clone())),
                 "a node is verified that is not upgraded: {job:?}"

@@ -241,7 +241,9 @@ fn a_yearly_blackout_holds_whatever_the_windows_say() {
 fn before_not_before_no_node_starts_and_one_in_progress_finishes() {
     let mut scenario = Scenario::with(&["a", "b"], plan_with("p", |_| ()));
     let first = scenario.live_nodes("p")[0].clone();
-    scenario.edit("p", |spec| spec.not_before = Some("2026-01-01T12:00:00Z".to_owned()));
+    scenario.edit("p", |spec| {
+        spec.not_before = Some("2026-01-01T12:00:00Z".to_owned());
+    });
     scenario.comes_to(&first, PodStage::Upgrade);
     scenario.succeed(&first);
     assert!(scenario.live_nodes("p").is_empty());
