@@ -75,9 +75,9 @@ const DESCRIPTIONS: [&str; 2] = ["api/reason/list.rs", "controller/metrics/list.
 /// The contents of string literals, each with its line. Comments have none.
 fn literals(code: &str) -> Vec<(usize, &str)> {
     let token = Regex::new(
-        r##"(?sx)
+        r#"(?sx)
         //[^\n]* | /\*.*?\*/ | '(?:\\.[^']*|[^'\\])'
-        | r\#+"(.*?)"\#+ | r"([^"]*)" | "((?:[^"\\]|\\.)*)""##,
+        | r\#+"(.*?)"\#+ | r"([^"]*)" | "((?:[^"\\]|\\.)*)""#,
     );
     let mut found = Vec::new();
     for token in token.unwrap().captures_iter(code) {
