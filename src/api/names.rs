@@ -74,9 +74,6 @@ pub const ANNOTATION_REBOOT: &str = "refit.rs/reboot";
 pub const ANNOTATION_VERIFY: &str = "refit.rs/verify";
 /// Annotation of a Job that verifies a node: UID of the Job that has upgraded it.
 pub const ANNOTATION_VERIFIES: &str = "refit.rs/verifies";
-/// Node annotation: UIDs of the Jobs whose success is labelled and may not be recorded on them, separated by commas. It is
-/// written with the label, and shows after a crash that the label was there.
-pub const ANNOTATION_LABELLED_JOBS: &str = "refit.rs/labelled-jobs";
 /// Annotation of a reboot Pod: the boot that it must end.
 pub const ANNOTATION_BOOT_ID: &str = "refit.rs/boot-id";
 /// Job annotation: boot IDs of the node under this Job, separated by commas.

@@ -99,8 +99,6 @@ pub struct NodeFacts {
     /// `status.nodeInfo.architecture`.
     pub architecture: Text,
     pub records: BTreeMap<PlanName, Record>,
-    /// Value of the annotation `refit.rs/labelled-jobs`: UIDs of Jobs, separated by commas.
-    pub labelled_jobs: Option<Text>,
     /// The ledger, if refit cordoned the node.
     pub ledger: Option<Ledger>,
     /// Whether the node has the annotation `refit.rs/keep-cordoned`.
@@ -121,12 +119,6 @@ impl NodeFacts {
         self.labels
             .get(crate::api::names::LABEL_HOSTNAME)
             .unwrap_or(&self.name)
-    }
-
-    /// Whether the node got its label for the success of this Job, even if the label has been removed since.
-    pub fn was_labelled_for(&self, job: &JobUid) -> bool {
-        let uids = self.labelled_jobs.iter().flat_map(|uids| uids.split(','));
-        uids.into_iter().any(|uid| uid == &**job)
     }
 
     /// What the node says of itself.

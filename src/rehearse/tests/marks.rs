@@ -121,27 +121,6 @@ fn a_label_that_is_removed_after_a_crash_has_the_node_upgraded_again_once_though
 }
 
 #[test]
-fn a_label_that_is_removed_after_a_crash_has_the_node_upgraded_again_though_its_slot_is_still_stored() {
-    in_virtual_time(async {
-        let cluster = cluster(NODES, NODES);
-        Box::pin(control(&cluster, |state| is_labelled(state, LAST))).await;
-        cluster.with(|state| assert!(slots(state).contains(LAST), "killed between the two writes"));
-        let first = uid_of_job(&cluster, LAST);
-        take_label(&cluster);
-        Box::pin(control(&cluster, |state| {
-            is_labelled(state, LAST) && is_complete(state) && all_marked(state)
-        }))
-        .await;
-        assert_ne!(first, uid_of_job(&cluster, LAST), "labelled without a run");
-        cluster.with(|state| {
-            assert_eq!(state.all(Kind::Job).count(), NODES, "the other nodes ran once");
-        });
-        assert_eq!(completions(&cluster, LAST), 2, "each run has its event");
-    })
-    .unwrap();
-}
-
-#[test]
 fn a_successor_marks_what_is_left_and_upgrades_nothing_again() {
     in_virtual_time(async {
         let cluster = cluster(NODES, NODES);

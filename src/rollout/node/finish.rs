@@ -110,7 +110,6 @@ impl NodeReconciler<'_> {
             let took = success.started.map(|started| self.now.duration_since(started));
             state.took = took.filter(jiff::SignedDuration::is_positive);
             let mut change = self.done_change(node, success);
-            self.note_labelled_job(node, success, &mut change);
             release(node, &hold, uncordon, &mut change);
             // A state from before the cordon must not label the node as done.
             change.exact |= self.plan.disruptive && !change.is_empty();
@@ -131,8 +130,6 @@ impl NodeReconciler<'_> {
                 };
                 let key = record_key(&self.plan.facts.name);
                 change.annotations.insert(key, Some(record.to_text()));
-                // The record shows that the label was there.
-                change.annotations.remove(names::ANNOTATION_LABELLED_JOBS);
                 return NodeDecision::slot(state.with_step(patch(node, change, vec![done])));
             }
             return match job {
@@ -274,22 +271,6 @@ impl NodeReconciler<'_> {
             change.annotations.insert(record_key(plan), None);
         }
         change
-    }
-
-    /// Writes with the label for which Job the node gets it. If the controller dies before the stored status says so, and
-    /// someone removes the label meanwhile, its successor sees that the Job has had its label.
-    fn note_labelled_job(&self, node: &NodeFacts, success: &Success<'_>, change: &mut NodeChange) {
-        let label = format!("{}{}", names::LABEL_PLAN_PREFIX, self.plan.facts.name);
-        if !change.labels.contains_key(&label) {
-            return;
-        }
-        // Those of other Plans, whose Jobs may not be marked yet.
-        let others = self.cluster.all_jobs_on(&node.name).filter(|job| !job.recorded);
-        let others = others.filter(|job| node.was_labelled_for(&job.uid) && *job.uid != *success.job_uid);
-        let uids: Vec<&str> = others.map(|job| &*job.uid).chain([success.job_uid]).collect();
-        change
-            .annotations
-            .insert(names::ANNOTATION_LABELLED_JOBS.to_owned(), Some(uids.join(",")));
     }
 }
 
