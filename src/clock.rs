@@ -7,6 +7,13 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
+/// Processor time of this thread, for tests: the wall time depends on what else the machine does.
+#[cfg(test)]
+pub(crate) fn processor_time() -> std::time::Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    time.try_into().expect("a time since the thread began")
+}
+
 #[derive(Clone)]
 pub struct Clock {
     wall: Arc<dyn Fn() -> Timestamp + Send + Sync>,

@@ -93,7 +93,7 @@ impl RollOut {
         self.kubelet = kubelets(&self.ctx, self.shape).await;
     }
 
-    /// Its controller.
+    /// A controller with the defaults of tests, in the namespace of this roll-out.
     pub(crate) fn controller(&self) -> Setup {
         self.ctx.controller()
     }

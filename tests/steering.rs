@@ -232,8 +232,8 @@ async fn kubectl_runs_refit_as_its_plugin() {
     };
     let namespace = harness.ctx.namespace();
     let plugin = run(&["refit", "status", "p", "-n", namespace]).await;
-    let alone = user.refit("status p").await.ends(0);
-    assert_eq!(plugin.out, alone.out);
+    let status = user.refit("status p").await.ends(0);
+    assert_eq!(plugin.out, status.out);
     assert!(plugin.out.contains("1/1 done"), "{plugin:#?}");
     run(&["plugin", "list"]).await.says("kubectl-refit");
     run(&["refit", "status", "--help"])

@@ -150,7 +150,6 @@ impl ForeignDocument {
         }
     }
 
-    /// Its events.
     fn table(self) -> String {
         let mut table = table(&["event", "type", "when"]);
         let reasons = ForeignReason::ALL.iter().copied();

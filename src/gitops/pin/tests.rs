@@ -1,6 +1,5 @@
-use std::time::Duration;
-
 use super::*;
+use crate::clock::processor_time;
 use crate::version::Offer;
 
 /// A Plan with these lines of spec.
@@ -433,12 +432,6 @@ fn an_anchor_moves_with_all_plans_that_use_it_and_is_refused_where_something_els
     let requests = [request(first(&text), false)];
     let error = rewrite(&file(&text), &requests).unwrap_err().to_string();
     assert!(error.contains("items[1].spec.version in line 13"), "{error}");
-}
-
-/// Processor time of this thread: the wall time depends on what else the machine does.
-fn processor_time() -> Duration {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    Duration::try_from(time).unwrap()
 }
 
 #[test]

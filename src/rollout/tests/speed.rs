@@ -8,6 +8,7 @@ use super::build::{
     cluster, job, labels, morning, node, observe_job, observe_node, observe_plan, plan_with, read,
 };
 use crate::api::names;
+use crate::clock::processor_time;
 use crate::rollout::facts::Text;
 use crate::rollout::{ClusterState, Labels, NodeFacts, PlanFacts, Step, decide};
 
@@ -62,12 +63,6 @@ fn store_status(cluster: &mut ClusterState, plan: &mut PlanFacts, version: u64) 
     });
     plan.object.status = Some(status.unwrap());
     observe_plan(cluster, version, plan.clone());
-}
-
-/// Processor time of this thread: the wall time depends on what else the machine does.
-fn processor_time() -> Duration {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    Duration::try_from(time).unwrap()
 }
 
 fn median(mut times: Vec<Duration>) -> Duration {
