@@ -17,6 +17,7 @@ pub mod facts;
 mod failure;
 mod fields;
 mod known;
+mod labelled;
 mod node;
 mod notified;
 mod observation;

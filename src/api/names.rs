@@ -74,6 +74,8 @@ pub const ANNOTATION_REBOOT: &str = "refit.rs/reboot";
 pub const ANNOTATION_VERIFY: &str = "refit.rs/verify";
 /// Annotation of a Job that verifies a node: UID of the Job that has upgraded it.
 pub const ANNOTATION_VERIFIES: &str = "refit.rs/verifies";
+/// Node annotation: the Jobs for whose success refit labelled the node, `<namespace>/<UID>`, separated by commas.
+pub const ANNOTATION_LABELLED_JOBS: &str = "refit.rs/labelled-jobs";
 /// Annotation of a reboot Pod: the boot that it must end.
 pub const ANNOTATION_BOOT_ID: &str = "refit.rs/boot-id";
 /// Job annotation: boot IDs of the node under this Job, separated by commas.

@@ -257,6 +257,8 @@ const MAX_BOOTS: usize = 16;
 
 /// Maximum length of the annotation `refit.rs/retry`, in bytes; a longer one is ignored.
 const MAX_RETRY: usize = 4_096;
+/// Maximum length of the annotation `refit.rs/labelled-jobs`, in bytes; a longer one is ignored.
+const MAX_LABELLED_JOBS: usize = 4_096;
 
 /// Default of `spec.backoffLimit`.
 const DEFAULT_BACKOFF_LIMIT: i32 = 6;
@@ -419,6 +421,9 @@ impl SlimNode {
                     Some((intern.text(plan), Record::parse(value)?))
                 })
                 .collect(),
+            labelled_jobs: annotation(names::ANNOTATION_LABELLED_JOBS)
+                .filter(|text| text.len() <= MAX_LABELLED_JOBS)
+                .map(|text| text.as_str().into()),
             ledger: annotation(names::ANNOTATION_CORDON).and_then(|text| Ledger::parse(text)),
             keep_cordoned: annotation(names::ANNOTATION_KEEP_CORDONED).is_some(),
             retry: annotation(names::ANNOTATION_RETRY)

@@ -16,7 +16,7 @@ use super::status::report;
 use super::step::{Key, Query, Step};
 use super::summary::{Slot, slots};
 use super::wave::WaveProgress;
-use super::{digests, notified, on_request, pending, pod_blockers, release};
+use super::{digests, labelled, notified, on_request, pending, pod_blockers, release};
 use crate::api::{NodePhase, NodeProgress, OpenEnum, Reason};
 
 /// The steps to take now, why the other nodes wait, and the time of the next decision.
@@ -92,6 +92,8 @@ pub fn decide(cluster: &ClusterState, now: Timestamp) -> Decision {
     decision
         .steps
         .extend(release::cleanup(cluster, Some(&node_states)));
+
+    decision.steps.extend(labelled::cleanup(cluster));
 
     pending::taints(cluster, &node_states, &gates, &mut decision);
 

@@ -99,6 +99,8 @@ pub struct NodeFacts {
     /// `status.nodeInfo.architecture`.
     pub architecture: Text,
     pub records: BTreeMap<PlanName, Record>,
+    /// Value of the annotation `refit.rs/labelled-jobs`.
+    pub labelled_jobs: Option<Text>,
     /// The ledger, if refit cordoned the node.
     pub ledger: Option<Ledger>,
     /// Whether the node has the annotation `refit.rs/keep-cordoned`.

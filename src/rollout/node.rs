@@ -71,10 +71,7 @@ impl NodeReconciler<'_> {
                 ));
             } else if job.recorded || self.cluster.is_unmarked(job) {
                 // Recorded: the Job needs no further step.
-            } else if self.cluster.is_spent(job)
-                || self.has_left_status(node, job, stored_entry)
-                || self.is_superseded(job)
-            {
+            } else if self.cluster.is_spent(job) || self.is_superseded(job) {
                 cleanup.push(self.mark_done(node, job));
             } else if job.is_live() {
                 live.push(job);
@@ -111,17 +108,6 @@ impl NodeReconciler<'_> {
         self.cluster
             .jobs_on(node)
             .filter(|job| job.plan == self.plan.facts.name)
-    }
-
-    /// Whether the result of the Job was recorded by a process that died before it set the annotation on the Job.
-    /// Status names a node from before its Job is created until its label or record is stored, so the Job of a node
-    /// that is not in status has been recorded. If the label is missing, someone removed it to run the Plan again.
-    fn has_left_status(&self, node: &NodeFacts, job: &JobFacts, stored_entry: Option<&NodeProgress>) -> bool {
-        matches!(job.outcome, JobOutcome::Complete { .. })
-            && stored_entry.is_none()
-            && self.plan.facts.status().active.is_some()
-            && self.record(node).is_none()
-            && !job.is_made_by_suc()
     }
 
     /// Whether a later Job was created after this one had ended. The controller does that only after it has recorded

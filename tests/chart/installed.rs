@@ -67,6 +67,10 @@ async fn the_chart_is_installed_upgraded_rolled_back_and_uninstalled_around_roll
     assert_eq!(map["data"]["SYSTEM_UPGRADE_PLAN_POLLING_INTERVAL"], "15m");
 
     tools.kubectl(&format!("delete plan agents -n {NAMESPACE}"));
+    let is_clean = |nodes: &Value| !nodes.to_string().contains("refit.rs/");
+    cluster
+        .until("nodes have no annotation of refit", "nodes", is_clean)
+        .await;
     other.terminate().await;
     tools.script(root(), &steps["upgrade"]);
     tools.script(root(), &steps["uninstall"]);

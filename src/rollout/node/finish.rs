@@ -9,6 +9,7 @@ use crate::api::{NodePhase, Reason, names};
 use crate::rollout::conditions::seconds;
 use crate::rollout::event::Event;
 use crate::rollout::facts::{JobFacts, JobOutcome, NodeFacts};
+use crate::rollout::labelled;
 use crate::rollout::record::{Phase, Record, Verification};
 use crate::rollout::release::release;
 use crate::rollout::resolve::Resolved;
@@ -131,6 +132,10 @@ impl NodeReconciler<'_> {
                 let key = record_key(&self.plan.facts.name);
                 change.annotations.insert(key, Some(record.to_text()));
                 return NodeDecision::slot(state.with_step(patch(node, change, vec![done])));
+            }
+            let label = format!("{}{}", names::LABEL_PLAN_PREFIX, self.plan.facts.name);
+            if change.labels.contains_key(&label) {
+                labelled::note(self.cluster, node, success.job_uid, &mut change);
             }
             return match job {
                 // A disabled node gets no label.

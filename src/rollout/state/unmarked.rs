@@ -9,9 +9,16 @@ use crate::api::names;
 use crate::rollout::facts::{JobFacts, JobName, JobOutcome};
 
 impl ClusterState {
-    /// Whether its result is recorded, on the Job or on its node. Such a Job is never adopted.
+    /// Whether its result is recorded, on the Job or on its node. Such a Job is never adopted. If the label of the node is
+    /// missing, someone removed it to run the Plan again.
     pub(in crate::rollout) fn is_spent(&self, job: &JobFacts) -> bool {
-        job.recorded || self.marking.contains(&job.uid) || self.labelled.contains(&job.uid)
+        job.recorded
+            || self.marking.contains(&job.uid)
+            || self.labelled.contains(&job.uid)
+            || self
+                .nodes
+                .get(&job.node)
+                .is_some_and(|node| node.was_labelled_for(&job.uid))
     }
 
     /// Whether only the annotation is missing.

@@ -86,6 +86,7 @@ pub(crate) fn node(name: &str, uid: &str) -> NodeFacts {
         architecture: "amd64".into(),
         records: BTreeMap::new(),
         ledger: None,
+        labelled_jobs: None,
         keep_cordoned: false,
         retry: None,
         skip: None,
