@@ -1,6 +1,5 @@
 //! What a Plan says of itself: conditions, counts, nodes and the events that go with a change. Starts, results and
-//! conditions are written at once, or soon where many nodes have slots; mere progress rides along, or waits for one second, and
-//! for four where many nodes have slots.
+//! conditions are written within 30 ms; mere progress is written with them, or waits for two seconds.
 
 mod events;
 mod history;
@@ -39,18 +38,13 @@ use crate::version::tag::munge;
 
 /// Waiting nodes fill `status.active` up to this number of entries.
 const MAX_ACTIVE: usize = 100;
-/// How long mere progress may wait.
-const PROGRESS_INTERVAL: SignedDuration = SignedDuration::from_secs(1);
-/// With more than [`FEW_SLOTS`]: other changes come every few seconds then, and progress is written with them. A drain publishes its
-/// note every four seconds, and what it waits for is to be in status within ten.
-const MANY_SLOTS_PROGRESS_INTERVAL: SignedDuration = SignedDuration::from_secs(4);
-/// With at most this many slots, changes are written at once.
-const FEW_SLOTS: usize = 5;
-/// With more slots, changes are collected for this time after each status write. A status that names a hundred nodes
-/// costs the API server as much as ten writes of a node; without a pause, status writes would be most of its load in a
-/// large roll-out. With a longer pause a free slot would wait more than 100 ms: half the pause, the status, the label
-/// before it and the Job after it.
-const GATHER_NEWS: SignedDuration = SignedDuration::from_millis(30);
+/// How long mere progress may wait. A drain publishes its note every four seconds, and what it waits for is to be in status
+/// within ten.
+const PROGRESS_INTERVAL: SignedDuration = SignedDuration::from_secs(2);
+/// Changes are collected for this time after each status write. A status that names a hundred nodes costs the API server as
+/// much as ten writes of a node; without a pause, status writes would be most of its load in a large roll-out. With a longer
+/// pause a free slot would wait more than 100 ms: half the pause, the status, the label before it and the Job after it.
+const PAUSE: SignedDuration = SignedDuration::from_millis(30);
 
 /// Computes the status of a Plan, and requests a write if it has changed.
 pub(super) fn report(
@@ -66,9 +60,8 @@ pub(super) fn report(
     }
     // During the pause, the status is not computed.
     let written = plan.written.filter(|written| *written <= now);
-    let due = |rest| written.and_then(|written| written.checked_add(rest).ok());
-    let rest = rest(nodes.len());
-    if let Some(due) = due(rest).filter(|due| *due > now) {
+    let due = |wait| written.and_then(|written| written.checked_add(wait).ok());
+    if let Some(due) = due(PAUSE).filter(|due| *due > now) {
         decision.requeue(due);
         return;
     }
@@ -90,7 +83,7 @@ pub(super) fn report(
     let current = status.history.as_ref().and_then(|history| history.first());
     status.expected_end = history::expected_end(cluster, plan, nodes, report, current, now);
     let is_progress = significant_fields(&status) == significant_fields(stored);
-    if let Some(due) = due(progress_interval(nodes.len())).filter(|due| is_progress && *due > now) {
+    if let Some(due) = due(PROGRESS_INTERVAL).filter(|due| is_progress && *due > now) {
         decision.requeue(due);
         return;
     }
@@ -140,23 +133,6 @@ fn refused_event(cluster: &ClusterState, plan: &PlanState) -> Option<Step> {
         plan: plan.facts.name.clone(),
         events: vec![event],
     })
-}
-
-/// How long changes are collected after a status write.
-pub(super) fn rest(slots: usize) -> SignedDuration {
-    if slots <= FEW_SLOTS {
-        SignedDuration::ZERO
-    } else {
-        GATHER_NEWS
-    }
-}
-
-fn progress_interval(slots: usize) -> SignedDuration {
-    if slots <= FEW_SLOTS {
-        PROGRESS_INTERVAL
-    } else {
-        MANY_SLOTS_PROGRESS_INTERVAL
-    }
 }
 
 fn status(
