@@ -7,6 +7,7 @@ pub mod check;
 pub mod crd;
 pub mod drain;
 pub mod failure;
+pub mod ids;
 pub mod image;
 pub mod ledger;
 pub mod limits;

@@ -27,6 +27,7 @@ pub use event::{DryRun, Event};
 pub use failure::Failure;
 pub use session::Session;
 
+use crate::api::ids::NodeUid;
 use crate::api::{Holder, NodeMark, names};
 use crate::go::GoDuration;
 use pods::Rules;
@@ -62,7 +63,7 @@ pub struct PlanRun {
     /// The Plan's entry in the ledger.
     pub holder: Holder,
     /// UID of the expected machine.
-    pub node_uid: String,
+    pub node_uid: NodeUid,
     /// UID of the pod of this process, if it runs in one.
     pub pod: Option<String>,
     /// Whether the ledger must name the controllers of the evicted pods.
@@ -79,11 +80,11 @@ impl PlanRun {
         let namespace = text(names::ENV_PLAN_NAMESPACE)?;
         Some(Self {
             pod: text(names::ENV_POD_UID),
-            node_uid: text(names::ENV_NODE_UID).unwrap_or_default(),
+            node_uid: text(names::ENV_NODE_UID).unwrap_or_default().into(),
             holder: Holder {
                 controller: text(names::ENV_CONTROLLER_NAME).unwrap_or_default(),
                 plan: text(names::ENV_PLAN_NAME).unwrap_or_default(),
-                plan_uid,
+                plan_uid: plan_uid.into(),
                 namespace,
                 cancelled: false,
                 completed: false,

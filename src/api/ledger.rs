@@ -4,6 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::ids::PlanUid;
 use super::node_mark::{self, NodeMark};
 use super::selector::is_subdomain;
 
@@ -14,7 +15,7 @@ pub struct Holder {
     pub namespace: String,
     pub controller: String,
     pub plan: String,
-    pub plan_uid: String,
+    pub plan_uid: PlanUid,
     /// The drain must stop: its last step fails, and it exits non-zero.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cancelled: bool,
@@ -195,7 +196,7 @@ mod tests {
             namespace: "system-upgrade".to_owned(),
             controller: "refit".to_owned(),
             plan: plan.to_owned(),
-            plan_uid: format!("uid-of-{plan}"),
+            plan_uid: format!("uid-of-{plan}").into(),
             cancelled: false,
             completed: false,
             evicted: Vec::new(),
@@ -272,7 +273,7 @@ mod tests {
             2
         );
         let mut recreated = holder("a");
-        recreated.plan_uid = "another".to_owned();
+        recreated.plan_uid = "another".into();
         assert_eq!(
             Ledger::with_holder(Some(&ledger), true, recreated)
                 .unwrap()

@@ -86,12 +86,12 @@ async fn read(api: &Api<SlimNode>, node: &str, plan: Option<&PlanRun>) -> Result
     let object = api.get(node).await?;
     let facts = object.facts(&Intern::default());
     if let Some(expected) = plan.map(|plan| &plan.node_uid).filter(|uid| !uid.is_empty())
-        && *facts.uid != **expected
+        && facts.uid != *expected
     {
         return Err(CordonError::AnotherMachine {
             node: node.to_owned(),
             found: facts.uid.to_string(),
-            expected: expected.clone(),
+            expected: expected.to_string(),
         });
     }
     let meta = object.meta();

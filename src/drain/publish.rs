@@ -12,6 +12,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::PlanRun;
+use crate::api::ids::NodeUid;
 use crate::api::{DrainNote, NodeDrain, names};
 use crate::kube::objects::SlimNode;
 
@@ -76,7 +77,7 @@ impl Publisher {
 
 async fn run(
     client: Client,
-    (name, uid): (String, String),
+    (name, uid): (String, NodeUid),
     drain: NodeDrain,
     mut notes: watch::Receiver<Option<DrainNote>>,
     writing: Arc<Mutex<()>>,

@@ -17,7 +17,7 @@ fn the_plan_of_a_drain_is_read_from_the_environment() {
         })
     };
     let run = read("").unwrap();
-    assert_eq!(run.node_uid, "node-uid");
+    assert_eq!(&*run.node_uid, "node-uid");
     assert_eq!(run.holder.plan, "k3s");
     assert_eq!(run.pod.as_deref(), Some("pod-uid"));
     assert_eq!(read(names::ENV_PLAN_UID), None, "it runs for a person");

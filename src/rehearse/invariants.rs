@@ -57,7 +57,7 @@ pub struct Invariants {
     /// recreated counts for the new Plan.
     succeeded_by_name: BTreeSet<(NamedPlanOnNode, Hash)>,
     /// Jobs whose result has been written to their node.
-    recorded_on_node: BTreeSet<String>,
+    recorded_on_node: BTreeSet<JobUid>,
     /// The boot in which the last upgrade that requires a reboot succeeded, by Plan name, node and hash.
     to_leave: BTreeMap<(NamedPlanOnNode, Hash), BootId>,
     /// Number of requested reboots since the last upgrade.
@@ -240,7 +240,7 @@ impl Invariants {
     fn front_end<'a>(&self, node: &'a NodeFacts) -> Option<&'a str> {
         let mut holders = node.ledger.iter().flat_map(|ledger| &ledger.holders);
         let holder = holders
-            .find(|holder| holder.is_of_front_end() && self.maintenances.contains(&holder.plan_uid))?;
+            .find(|holder| holder.is_of_front_end() && self.maintenances.contains(&*holder.plan_uid))?;
         Some(&holder.plan)
     }
 

@@ -1,7 +1,6 @@
 //! What refit keeps of each object: a few hundred bytes instead of the object. A change that leaves the facts equal,
 //! such as a heartbeat, causes no decision.
 
-mod ids;
 mod pod;
 
 use std::collections::BTreeMap;
@@ -16,11 +15,10 @@ use crate::api::{Ledger, NodeDrain, NodeInfo, Plan, PlanStatus, RebootRequest};
 use crate::job::name::RunId;
 use crate::version::policy::Offered;
 
-pub use ids::{BootId, Hash, JobName, JobUid, NodeName, NodeUid, PlanName, PlanUid, PodUid};
+pub use crate::api::ids::{
+    BootId, Hash, JobName, JobUid, NodeName, NodeUid, PlanName, PlanUid, PodUid, Text,
+};
 pub use pod::{PodFacts, PodStage, RebootPod, SentinelResult};
-
-/// A name, UID or label, shared between the facts that mention it.
-pub type Text = Arc<str>;
 
 /// Labels, sorted by key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

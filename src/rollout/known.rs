@@ -113,9 +113,9 @@ impl ClusterState {
         let mut traces = BTreeSet::new();
         for (_, node) in self.nodes.iter() {
             let holders = node.ledger.iter().flat_map(|ledger| &ledger.holders);
-            traces.extend(holders.map(|holder| PlanUid::from(holder.plan_uid.as_str())));
+            traces.extend(holders.map(|holder| holder.plan_uid.clone()));
             let records = node.records.values();
-            traces.extend(records.map(|record| PlanUid::from(record.plan_uid.as_str())));
+            traces.extend(records.map(|record| record.plan_uid.clone()));
         }
         traces
     }

@@ -5,10 +5,10 @@
 //! An entry is `<namespace>/<UID of the Job>`. Controllers of several namespaces share a Node, and each leaves the entries of
 //! the others alone.
 
-use super::facts::{JobUid, NodeFacts};
+use super::facts::{JobUid, NodeFacts, PlanName};
 use super::state::ClusterState;
 use super::step::{NodeChange, Step};
-use crate::api::names::ANNOTATION_LABELLED_JOBS;
+use crate::api::names::{ANNOTATION_LABELLED_JOBS, LABEL_PLAN_PREFIX};
 
 /// Maximum number of nodes from which entries are removed per decision: more than can be in flight at once.
 const NODES: usize = 32;
@@ -36,12 +36,21 @@ fn text(namespace: &str, uid: &str) -> String {
     format!("{namespace}/{uid}")
 }
 
-/// Adds the Job to the patch that labels its node.
-pub(super) fn note(cluster: &ClusterState, node: &NodeFacts, job: &str, change: &mut NodeChange) {
+/// Adds the Job, if there is one, to the patch that labels its node.
+pub(super) fn note(
+    cluster: &ClusterState,
+    node: &NodeFacts,
+    plan: &PlanName,
+    job: &JobUid,
+    change: &mut NodeChange,
+) {
+    if job.is_empty() || !change.labels.contains_key(&format!("{LABEL_PLAN_PREFIX}{plan}")) {
+        return;
+    }
     let namespace = &*cluster.defaults.namespace;
     // Those of other Plans, whose Jobs do not say yet that they are recorded.
     let open = cluster.all_jobs_on(&node.name).filter(|it| !it.recorded);
-    let open = open.filter(|it| node.was_labelled_for(&it.uid) && *it.uid != *job);
+    let open = open.filter(|it| node.was_labelled_for(&it.uid) && it.uid != *job);
     let entries = open.map(|it| text(namespace, &it.uid));
     let entries = entries.chain([text(namespace, job)]);
     let entries: Vec<_> = entries.chain(node.entries_of_others(namespace)).collect();

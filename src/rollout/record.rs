@@ -4,6 +4,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::api::ids::{Hash, JobName, JobUid, NodeUid, PlanUid};
 use crate::api::ledger::limit_workloads;
 use crate::api::text::{MAX_MESSAGE, MAX_NAME, shorten_in_place};
 use crate::api::{OpenEnum, Reason};
@@ -30,10 +31,10 @@ pub enum Phase {
 pub struct Record {
     /// Namespace of the Plan.
     pub namespace: String,
-    pub plan_uid: String,
-    pub node_uid: String,
+    pub plan_uid: PlanUid,
+    pub node_uid: NodeUid,
     /// Hash for which the Job ran.
-    pub hash: String,
+    pub hash: Hash,
     /// Version for which the Job ran.
     pub version: String,
     /// Progress.
@@ -43,9 +44,9 @@ pub struct Record {
     /// How often the Plan was tried again on the node by itself, as `spec.failure.retries` says.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub retries: i64,
-    pub job_uid: String,
+    pub job_uid: JobUid,
     /// Name of the Job.
-    pub job: String,
+    pub job: JobName,
     /// Digest of the user's part of the template that ran.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inputs: Option<String>,
@@ -137,9 +138,14 @@ impl Record {
             job,
             ..
         } = &mut record;
-        for text in [namespace, plan_uid, node_uid, hash, version, job_uid, job] {
+        for text in [namespace, version] {
             shorten_in_place(text, MAX_NAME);
         }
+        plan_uid.shorten(MAX_NAME);
+        node_uid.shorten(MAX_NAME);
+        hash.shorten(MAX_NAME);
+        job_uid.shorten(MAX_NAME);
+        job.shorten(MAX_NAME);
         for text in record
             .inputs
             .iter_mut()

@@ -41,7 +41,7 @@ impl PlanHold<'_> {
     }
 
     fn is_of_plan(&self, holder: &Holder) -> bool {
-        holder.plan_uid == self.plan_uid && is_ours(holder, self.defaults)
+        *holder.plan_uid == *self.plan_uid && is_ours(holder, self.defaults)
     }
 }
 
@@ -123,11 +123,11 @@ pub(super) fn cleanup(
                         || is_ours(holder, &cluster.defaults)
                             && !has_reason(cluster, node_states, node, holder)
                 })
-                .map(|holder| holder.plan_uid.as_str())
+                .map(|holder| &*holder.plan_uid)
                 .collect();
             let leaves = |holder: &Holder| {
                 (holder.is_of_front_end() || is_ours(holder, &cluster.defaults))
-                    && gone.contains(holder.plan_uid.as_str())
+                    && gone.contains(&*holder.plan_uid)
             };
             let of_object = ledger.holders.iter().any(|holder| cluster.is_over(name, holder));
             if of_object || gone.iter().any(|uid| cluster.has_known_plan(uid)) {

@@ -162,7 +162,7 @@ fn chain_of_holders(snapshot: &Snapshot, object: &Maintenance, explanation: &mut
     let ledger = snapshot.node(node).and_then(|known| known.facts.ledger.as_ref());
     let holders = ledger.iter().flat_map(|ledger| &ledger.holders);
     let others: Vec<_> = holders
-        .filter(|holder| holder.plan_uid != object.uid())
+        .filter(|holder| *holder.plan_uid != *object.uid())
         .map(|holder| {
             if holder.is_of_front_end() {
                 holder.plan.clone()

@@ -89,7 +89,7 @@ fn of_nodes(ctx: &TestContext) -> Vec<Attack> {
         namespace: ctx.namespace().to_owned(),
         controller: "system-upgrade-controller".to_owned(),
         plan: format!("none{number}"),
-        plan_uid: format!("00000000-0000-0000-0000-{number:012}"),
+        plan_uid: format!("00000000-0000-0000-0000-{number:012}").into(),
         cancelled: false,
         completed: false,
         evicted: Vec::new(),

@@ -75,7 +75,7 @@ async fn a_node_is_released_with_its_label_in_one_patch(on: Backend) {
             panic!("{held:?}")
         };
         assert_eq!(holder.namespace, harness.ctx.namespace());
-        assert_eq!(holder.plan_uid, plan.uid().unwrap());
+        assert_eq!(holder.plan_uid, plan.uid().unwrap().into());
         assert_eq!(holder.controller, crate::testenv::controller::NAME);
 
         harness.release("one").await;

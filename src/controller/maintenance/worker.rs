@@ -379,12 +379,12 @@ impl Worker {
                 namespace: String::new(),
                 controller: object.group.name().to_owned(),
                 plan: object.title(),
-                plan_uid: object.uid().to_owned(),
+                plan_uid: object.uid().into(),
                 cancelled: false,
                 completed: false,
                 evicted: Vec::new(),
             },
-            node_uid: node.uid.to_string(),
+            node_uid: node.uid.clone(),
             pod: None,
             notes_workloads: false,
             marks,
@@ -434,7 +434,7 @@ fn has_finalizer(object: &Maintenance) -> bool {
 /// Whether the object is in the ledger of the node.
 fn holds(node: &NodeFacts, uid: &str) -> bool {
     let mut holders = node.ledger.iter().flat_map(|ledger| &ledger.holders);
-    holders.any(|holder| holder.plan_uid == uid)
+    holders.any(|holder| *holder.plan_uid == *uid)
 }
 
 fn which(node: &str) -> NodeSelection {

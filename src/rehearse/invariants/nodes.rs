@@ -160,7 +160,7 @@ impl Invariants {
                 .plans
                 .get(&**name)
                 .and_then(|plan| plan.object.metadata.uid.as_deref());
-            if plan != Some(record.plan_uid.as_str()) {
+            if plan != Some(&*record.plan_uid) {
                 continue; // left by a previous Plan
             }
             let label = |facts: &NodeFacts| {
@@ -229,7 +229,7 @@ impl Invariants {
             invariant!(left, "{name} is done, and has not rebooted: {done:?}");
             for job in self.jobs.values() {
                 if *job.hash == *value && *job.plan == *plan && job.node == new.name {
-                    self.recorded_on_node.insert(job.uid.to_string());
+                    self.recorded_on_node.insert(job.uid.clone());
                 }
             }
         }
@@ -243,7 +243,7 @@ impl Invariants {
             .values()
             .filter(|record| record.phase == Phase::Failed)
         {
-            let place = (record.plan_uid.as_str().into(), record.node_uid.as_str().into());
+            let place = (record.plan_uid.clone(), record.node_uid.clone());
             let counts = new.records.values().any(|known| known.job_uid == record.job_uid);
             if let Some(run) = self.runs.get_mut(&place).filter(|run| !counts && run.edited) {
                 run.again = true;
@@ -253,14 +253,14 @@ impl Invariants {
     }
 
     fn check_recorded(&mut self, name: &str, record: &Record) -> Checked {
-        let place = (record.plan_uid.as_str().into(), record.node_uid.as_str().into());
+        let place = (record.plan_uid.clone(), record.node_uid.clone());
         if record.phase == Phase::Retry
             && let Some(run) = self.runs.get_mut(&place)
         {
             run.again = true;
         }
         if record.phase == Phase::Upgraded {
-            let done = (place, record.hash.as_str().into());
+            let done = (place, record.hash.clone());
             invariant!(
                 self.succeeded.contains(&done),
                 "{name} is upgraded without a Job: {record:?}"

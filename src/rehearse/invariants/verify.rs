@@ -60,7 +60,7 @@ impl Invariants {
             );
             let holds = |node: &NodeFacts| {
                 let mut holders = node.ledger.iter().flat_map(|ledger| &ledger.holders);
-                holders.any(|holder| *holder.plan_uid == record.plan_uid)
+                holders.any(|holder| holder.plan_uid == record.plan_uid)
             };
             // A failed node is released as soon as that is decided.
             let releases = known.is_some_and(|plan| plan.object.spec.uncordons_failed());

@@ -6,7 +6,7 @@ use super::{NodeDecision, NodeReconciler, NodeState, Start, patch, record_key};
 use crate::api::{NodePhase, NodeProgress, Reason, annotation, names};
 use crate::job::{POD_FAILURE_POLICY, render};
 use crate::rollout::event::Event;
-use crate::rollout::facts::{JobFacts, JobName, JobOutcome, NodeFacts};
+use crate::rollout::facts::{JobFacts, JobOutcome, NodeFacts};
 use crate::rollout::failure;
 use crate::rollout::record::{Phase, Record};
 use crate::rollout::release::release;
@@ -127,15 +127,15 @@ impl NodeReconciler<'_> {
     pub(super) fn failure_record(&self, node: &NodeFacts, job: &JobFacts, at: Timestamp) -> Record {
         Record {
             namespace: self.cluster.defaults.namespace.clone(),
-            plan_uid: self.plan.facts.uid.to_string(),
-            node_uid: node.uid.to_string(),
-            hash: job.hash.to_string(),
+            plan_uid: self.plan.facts.uid.clone(),
+            node_uid: node.uid.clone(),
+            hash: job.hash.clone(),
             version: job.version.to_string(),
             phase: Phase::Failed,
             attempt: job.attempt,
             retries: self.record(node).map_or(0, |known| known.retries_at(&job.hash)),
-            job_uid: job.uid.to_string(),
-            job: job.name.to_string(),
+            job_uid: job.uid.clone(),
+            job: job.name.clone(),
             inputs: job
                 .inputs
                 .as_deref()
@@ -278,7 +278,7 @@ pub(super) fn failed_state(node: &NodeFacts, record: &Record) -> NodeState {
     let mut state = NodeState::new(node, NodePhase::Failed);
     state.failed = true;
     state.since = Some(record.at);
-    state.job = Some(record.job.as_str().into()).filter(|job: &JobName| !job.is_empty());
+    state.job = Some(record.job.clone()).filter(|job| !job.is_empty());
     state.attempt = Some(record.attempt);
     state.reason.clone_from(&record.reason);
     state.message.clone_from(&record.message);

@@ -38,15 +38,15 @@ impl NodeReconciler<'_> {
             .get_joined(names::LABEL_PLAN_PREFIX, &self.plan.facts.name);
         let record = self
             .record(node)
-            .filter(|r| *r.job_uid == *success.job_uid && r.phase == Phase::Upgraded);
+            .filter(|r| r.job_uid == success.job_uid && r.phase == Phase::Upgraded);
         if let Some(known) = self.record(node).filter(|r| r.phase == Phase::Recovering)
-            && *known.job_uid == *success.job_uid
+            && known.job_uid == success.job_uid
         {
             return self
                 .recover(node, known)
                 .and(job.map(|job| self.mark_done(node, job)));
         }
-        if labelled == Some(success.hash) && record.is_none() {
+        if labelled == Some(&*success.hash) && record.is_none() {
             // The patch below was made, or system-upgrade-controller did the same.
             return NodeDecision::Cleanup(job.map(|job| self.mark_done(node, job)).into_iter().collect());
         }
@@ -103,7 +103,7 @@ impl NodeReconciler<'_> {
         }
         let mut state = NodeState::new(node, NodePhase::Settling);
         state.since = Some(success.at);
-        state.job = Some(success.job.into());
+        state.job = Some(success.job.clone());
         state.attempt = Some(success.attempt);
         // A success in the future was seen before the clock was set back: without a delay there is nothing to wait for.
         let is_due = due <= self.now || self.plan.delay.is_zero();
@@ -131,11 +131,9 @@ impl NodeReconciler<'_> {
                 };
                 let key = record_key(&self.plan.facts.name);
                 change.annotations.insert(key, Some(record.to_text()));
+                // The record shows that the label was there.
+                change.annotations.remove(names::ANNOTATION_LABELLED_JOBS);
                 return NodeDecision::slot(state.with_step(patch(node, change, vec![done])));
-            }
-            let label = format!("{}{}", names::LABEL_PLAN_PREFIX, self.plan.facts.name);
-            if change.labels.contains_key(&label) {
-                labelled::note(self.cluster, node, success.job_uid, &mut change);
             }
             return match job {
                 // A disabled node gets no label.
@@ -207,7 +205,7 @@ impl NodeReconciler<'_> {
             workloads: self.evicted(node, None),
             retries: self
                 .record(node)
-                .map_or(0, |known| known.retries_at(success.hash)),
+                .map_or(0, |known| known.retries_at(&success.hash)),
             ..success.record(&self.cluster.defaults.namespace, &self.plan.facts.uid, &node.uid)
         }
     }
@@ -223,7 +221,7 @@ impl NodeReconciler<'_> {
 
     fn complete_event(&self, node: &NodeFacts, success: &Success<'_>) -> Event {
         let text = format!("Job completed on Node {}", node.name);
-        self.job_event(Reason::JobComplete, text, success.job_uid)
+        self.job_event(Reason::JobComplete, text, &success.job_uid)
     }
 
     fn waiting_event(&self, node: &NodeFacts, success: &Success<'_>) -> Event {
@@ -232,7 +230,7 @@ impl NodeReconciler<'_> {
             "Job completed on Node {}, waiting {delay} PostCompleteDelay",
             node.name
         );
-        self.job_event(Reason::JobCompleteWaiting, text, success.job_uid)
+        self.job_event(Reason::JobCompleteWaiting, text, &success.job_uid)
     }
 
     /// Marks a node as done that needs no Job, unless it has changed.
@@ -260,12 +258,12 @@ impl NodeReconciler<'_> {
         for (key, value) in self.plan.spec().post_complete_labels.iter().flatten() {
             change
                 .labels
-                .insert(key.clone(), Some(expand(value, success.version, success.hash)));
+                .insert(key.clone(), Some(expand(value, success.version, &success.hash)));
         }
         if node.labels.get(&label) == Some(names::LABEL_VALUE_DISABLED) {
             change.labels.remove(&label);
         } else {
-            change.labels.insert(label, Some(success.hash.to_owned()));
+            change.labels.insert(label, Some(success.hash.to_string()));
         }
         change
             .labels
@@ -275,6 +273,7 @@ impl NodeReconciler<'_> {
         if node.records.contains_key(plan) {
             change.annotations.insert(record_key(plan), None);
         }
+        labelled::note(self.cluster, node, plan, &success.job_uid, &mut change);
         change
     }
 }

@@ -9,7 +9,7 @@ use super::{NodeDecision, NodeReconciler, NodeState, Start};
 use crate::api::{NodeProgress, Reason};
 use crate::job::name::job_name;
 use crate::rollout::blocker::Blocker;
-use crate::rollout::facts::{Hash, NodeFacts, SentinelResult};
+use crate::rollout::facts::{Hash, JobUid, NodeFacts, SentinelResult};
 use crate::rollout::record::{Reboot, Record};
 
 impl NodeReconciler<'_> {
@@ -181,13 +181,13 @@ impl NodeReconciler<'_> {
     ) -> Record {
         let first = job_name(&self.plan.facts.name, &node.name, hash);
         let success = Success {
-            hash,
+            hash: hash.clone(),
             version: self.plan.resolved.as_ref().map_or("", |r| &*r.version),
             at: self.now,
             started: None,
             attempt,
-            job: stored_entry.job.as_deref().unwrap_or(&first),
-            job_uid: "",
+            job: stored_entry.job.as_deref().unwrap_or(&first).into(),
+            job_uid: JobUid::default(),
             inputs: Some(&self.plan.inputs),
             uncordon: false,
         };

@@ -112,7 +112,7 @@ impl NodeReconciler<'_> {
             }
             _ => format!("Job completed on Node {}, which is rebooted", node.name),
         };
-        let event = self.job_event(Reason::JobCompleteReboot, text, success.job_uid);
+        let event = self.job_event(Reason::JobCompleteReboot, text, &success.job_uid);
         NodeDecision::slot(state.with_step(self.patch_record(node, &record, vec![event])))
     }
 
@@ -184,7 +184,7 @@ impl NodeReconciler<'_> {
         let active = self.plan.facts.status().active.as_deref()?;
         let stored_entry = active.iter().find(|stored_entry| {
             stored_entry.uid.as_deref() == Some(&*node.uid)
-                && stored_entry.job.as_deref() == Some(record.job.as_str())
+                && stored_entry.job.as_deref() == Some(&*record.job)
                 && stored_entry.attempt == Some(record.attempt)
         })?;
         let reason = [Reason::RebootPod, Reason::PodWaiting, Reason::NameTaken]
@@ -454,7 +454,7 @@ pub(super) const ASKING_NODE: &str =
 pub(super) fn awaiting_report(node: &NodeFacts, success: &Success<'_>, until: Timestamp) -> NodeState {
     let mut state = NodeState::new(node, NodePhase::Finishing);
     state.since = Some(success.at);
-    state.job = Some(success.job.into());
+    state.job = Some(success.job.clone());
     state.attempt = Some(success.attempt);
     state.requeue_at = Some(until);
     state
@@ -464,7 +464,7 @@ pub(super) fn awaiting_report(node: &NodeFacts, success: &Success<'_>, until: Ti
 fn rebooting_state(node: &NodeFacts, record: &Record) -> NodeState {
     let mut state = NodeState::new(node, NodePhase::Rebooting);
     state.since = Some(record.reboot.as_ref().map_or(record.at, |reboot| reboot.since));
-    state.job = Some(record.job.as_str().into());
+    state.job = Some(record.job.clone());
     state.attempt = Some(record.attempt);
     state
 }

@@ -55,7 +55,7 @@ impl NodeReconciler<'_> {
         let since = record.settling.unwrap_or(record.at);
         let mut state = NodeState::new(node, NodePhase::Settling);
         state.since = Some(since);
-        state.job = Some(record.job.as_str().into());
+        state.job = Some(record.job.clone());
         state.attempt = Some(record.attempt);
         let (mut broken, mut again) = (Vec::new(), Vec::new());
         for workload in &record.workloads {

@@ -28,7 +28,7 @@ impl NodeReconciler<'_> {
         }
         let mut state = NodeState::new(node, NodePhase::Verifying);
         state.since = Some(known.map_or(self.now, |known| known.since));
-        state.job = Some(success.job.into());
+        state.job = Some(success.job.clone());
         state.attempt = Some(success.attempt);
         let (Some(record), Some(_)) = (record, known) else {
             // Before anything else: the success must not be lost with its Job while another one runs.
@@ -116,17 +116,17 @@ impl NodeReconciler<'_> {
             plan: self.plan.facts.name.clone(),
             node: node.name.clone(),
             job: name,
-            hash: success.hash.into(),
+            hash: success.hash.clone(),
             version: success.version.into(),
             attempt: success.attempt,
-            upgrade_job: upgrade_id(success.job_uid, success.hash, success.attempt).into(),
+            upgrade_job: upgrade_id(&success.job_uid, &success.hash, success.attempt).into(),
         })
     }
 
     fn await_verify_job(&self, success: &Success<'_>, mut state: NodeState, job: &JobFacts) -> NodeState {
         // An edit replaces it, so that a mistake in `verify` need not wait for the deadline. It changes nothing on the node, so
         // it may be replaced at any time.
-        let is_current = self.hash().is_some_and(|hash| **hash == *success.hash);
+        let is_current = self.hash().is_some_and(|hash| *hash == success.hash);
         let inputs = job.inputs.as_ref();
         if is_current && !self.is_spec_unknown() && inputs.is_some_and(|inputs| *inputs != self.plan.inputs) {
             return state.with_step(delete(job, "the Plan has been edited"));

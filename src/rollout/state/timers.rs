@@ -17,12 +17,12 @@ enum Timer {
     Ready {
         node: NodeName,
         boot_id: BootId,
-        job_uid: String,
+        job_uid: JobUid,
     },
     /// A node has this record, and may need a reboot.
     Record {
         node: NodeName,
-        job_uid: String,
+        job_uid: JobUid,
         boot_id: Option<String>,
     },
     /// A Job with a sentinel has succeeded.

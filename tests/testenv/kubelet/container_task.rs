@@ -75,7 +75,7 @@ async fn cordon(act: &ContainerTask) -> Result<(), String> {
         namespace: env(names::ENV_PLAN_NAMESPACE),
         controller: env(names::ENV_CONTROLLER_NAME),
         plan: env(names::ENV_PLAN_NAME),
-        plan_uid: env(names::ENV_PLAN_UID),
+        plan_uid: env(names::ENV_PLAN_UID).into(),
         cancelled: false,
         completed: true,
         evicted: Vec::new(),

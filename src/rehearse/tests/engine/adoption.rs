@@ -173,7 +173,7 @@ fn a_failed_job_is_recorded_and_not_run_again_before_someone_says_so() {
     let name = left.job(None, "a", &hash, &failed);
     let mut scenario = left.take_over();
     assert_eq!(scenario.complete("p").1, "JobFailed");
-    assert_eq!(scenario.record("a", "p").job, name);
+    assert_eq!(scenario.record("a", "p").job, name.as_str().into());
     assert!(scenario.job_for("a").recorded);
     scenario.delete(Kind::Job, &name);
     scenario.restart();

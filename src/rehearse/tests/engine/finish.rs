@@ -353,7 +353,7 @@ fn the_last_holder_releases_the_node_and_holders_of_other_controllers_stay() {
                 namespace: namespace.to_owned(),
                 controller: controller.to_owned(),
                 plan: "gone".to_owned(),
-                plan_uid: "plan-x".to_owned(),
+                plan_uid: "plan-x".into(),
                 ..ledger.holders[0].clone()
             };
             ledger.holders.insert(0, other);

@@ -138,7 +138,7 @@ fn ledger(plan: &str, uid: &str) -> String {
         namespace: NAMESPACE.to_owned(),
         controller: "system-upgrade-controller".to_owned(),
         plan: plan.to_owned(),
-        plan_uid: uid.to_owned(),
+        plan_uid: uid.into(),
         cancelled: false,
         completed: false,
         evicted: Vec::new(),

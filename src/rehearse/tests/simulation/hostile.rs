@@ -175,7 +175,7 @@ impl Users {
             controller: "system-upgrade-controller".to_owned(),
             plan: "agent".to_owned(),
             // Not that of the records, which may be there before the first note.
-            plan_uid: "never-existed".to_owned(),
+            plan_uid: "never-existed".into(),
             cancelled: false,
             completed: false,
             evicted: Vec::new(),

@@ -1,21 +1,35 @@
 //! Names and UIDs. Each kind has its own type, so that the compiler finds a name that is passed for a UID.
 
-use std::borrow::Borrow;
+use std::borrow::{Borrow, Cow};
 use std::fmt;
 use std::ops::Deref;
+use std::sync::Arc;
 
-use super::Text;
+use serde::{Deserialize, Serialize};
+
+use super::text::shorten;
+
+/// A name, UID or label, shared between the facts that mention it.
+pub type Text = Arc<str>;
 
 macro_rules! ids {
     ($($(#[$meta:meta])* $name:ident;)*) => {$(
         $(#[$meta])*
-        #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(from = "String", into = "String")]
         pub struct $name(Text);
 
         impl $name {
             /// The shared text, for maps whose keys are identifiers of any kind.
             pub fn text(&self) -> &Text {
                 &self.0
+            }
+
+            /// Shortens a text that anyone may have written.
+            pub fn shorten(&mut self, limit: usize) {
+                if let Cow::Owned(short) = shorten(&self.0, limit) {
+                    self.0 = short.into();
+                }
             }
         }
 
@@ -55,6 +69,12 @@ macro_rules! ids {
         impl From<String> for $name {
             fn from(text: String) -> Self {
                 Self(text.into())
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(id: $name) -> Self {
+                id.0.as_ref().to_owned()
             }
         }
 
