@@ -1,4 +1,4 @@
-//! `spec.window` on a running controller: it waits, reports when the window opens, and starts then.
+//! `spec.window` and `spec.notBefore` on a running controller: it waits, reports for what, and starts then.
 
 use std::time::Duration;
 
@@ -16,10 +16,47 @@ use crate::testenv::wait::{self, SOON};
 scenarios! {
     both {
         a_plan_waits_until_its_window_opens_and_then_begins,
+        a_plan_begins_at_not_before_and_not_earlier,
     }
 }
 
 const WAITING: &str = "False/Waiting/current time is not within configured window";
+
+async fn a_plan_begins_at_not_before_and_not_earlier(on: Backend) {
+    let ctx = on.context().await;
+    let nodes = ctx.manual_kubelet(["one"]).await;
+    let _controller = ctx.start_and_warm_up().await;
+    let history = History::of(&ctx, "later").await;
+    let later = |after: SignedDuration| Timestamp::from_second((ctx.now() + after).as_second()).unwrap();
+    let plan = |from: Timestamp| {
+        let spec = json!({
+            "concurrency": 1, "version": "v1", "nodeSelector": {}, "upgrade": { "image": "x" },
+            "notBefore": from.to_string(),
+        });
+        json!({
+            "apiVersion": "upgrade.cattle.io/v1", "kind": "Plan", "metadata": { "name": "later" }, "spec": spec,
+        })
+    };
+    let from = later(SignedDuration::from_hours(1));
+    ctx.try_apply(plan(from)).await.unwrap();
+    let waiting = format!("False/NotBefore/no node starts before spec.notBefore, {from}");
+    history
+        .until("it waits", SOON, |plan| says(plan, "Complete") == waiting)
+        .await;
+
+    let from = later(SignedDuration::from_secs(5));
+    ctx.try_apply(plan(from)).await.unwrap();
+    let node = nodes.name("one");
+    // No event on the cluster wakes the controller.
+    history
+        .until("it has begun", SOON, |plan| status(plan).applying.is_some())
+        .await;
+    nodes.succeed("later", &node).await;
+    ctx.plan_complete("later", SOON).await;
+    let jobs = ctx.requests().await.jobs_created();
+    let jobs: Vec<_> = jobs.iter().filter(|job| job.plan == "later").collect();
+    assert!(matches!(jobs[..], [job] if job.at >= from), "{jobs:?}, {from}");
+}
 
 /// A daily window of an hour, which opens after `after`. `from` is its first second.
 struct Window {

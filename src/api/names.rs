@@ -74,7 +74,7 @@ pub const ANNOTATION_REBOOT: &str = "refit.rs/reboot";
 pub const ANNOTATION_VERIFY: &str = "refit.rs/verify";
 /// Annotation of a Job that verifies a node: UID of the Job that has upgraded it.
 pub const ANNOTATION_VERIFIES: &str = "refit.rs/verifies";
-/// Node annotation: the Jobs for whose success refit labelled the node, `<namespace>/<UID>`, separated by commas.
+/// Node annotation: the Jobs for whose success refit labelled the node, `<namespace>/<Plan>/<UID of the Job>`, separated by commas.
 pub const ANNOTATION_LABELLED_JOBS: &str = "refit.rs/labelled-jobs";
 /// Annotation of a reboot Pod: the boot that it must end.
 pub const ANNOTATION_BOOT_ID: &str = "refit.rs/boot-id";

@@ -46,7 +46,7 @@ pub(super) fn run(flags: Flags) -> anyhow::Result<ExitCode> {
         .context("the runtime cannot be started")?;
     let ended = runtime.block_on(async {
         let shutdown = shutdown().context("signals cannot be handled")?;
-        Ok::<_, anyhow::Error>(controller::run(settings, Clock::system(), shutdown).await)
+        Ok::<_, anyhow::Error>(Box::pin(controller::run(settings, Clock::system(), shutdown)).await)
     })?;
     // A name resolution that hangs on its thread would delay the exit.
     runtime.shutdown_background();

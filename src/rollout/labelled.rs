@@ -2,38 +2,58 @@
 //! the label writes it too. If the controller dies before status, or the Job, says that the result is recorded, and someone
 //! removes the label meanwhile to have the node upgraded again, its successor sees that this Job has had its label.
 //!
-//! An entry is `<namespace>/<UID of the Job>`. Controllers of several namespaces share a Node, and each leaves the entries of
-//! the others alone.
+//! An entry is `<namespace>/<Plan>/<UID of the Job>`. Controllers of several namespaces share a Node, and each leaves the
+//! entries of the others alone.
 
-use super::facts::{JobUid, NodeFacts, PlanName};
+use std::collections::BTreeSet;
+
+use super::facts::{JobUid, NodeFacts, NodeName, PlanName};
 use super::state::ClusterState;
 use super::step::{NodeChange, Step};
 use crate::api::names::{ANNOTATION_LABELLED_JOBS, LABEL_PLAN_PREFIX};
 
 /// Maximum number of nodes from which entries are removed per decision: more than can be in flight at once.
 const NODES: usize = 32;
-/// Maximum number of entries of other namespaces that are kept.
-const OTHERS: usize = 8;
+/// Maximum number of entries of a Node, because an annotation has a limited size.
+const ENTRIES: usize = 16;
 
-impl NodeFacts {
-    /// Whether the node got its label for the success of this Job, even if the label has been removed since.
-    pub(super) fn was_labelled_for(&self, job: &JobUid) -> bool {
-        self.entries().any(|(_, uid)| uid == &**job)
+#[derive(Clone, Copy)]
+struct Entry<'a> {
+    namespace: &'a str,
+    plan: &'a str,
+    job: &'a str,
+}
+
+impl<'a> Entry<'a> {
+    fn parse(text: &'a str) -> Option<Self> {
+        let (namespace, rest) = text.split_once('/')?;
+        let (plan, job) = rest.split_once('/')?;
+        Some(Self { namespace, plan, job })
     }
 
-    fn entries(&self) -> impl Iterator<Item = (&str, &str)> {
-        let entries = self.labelled_jobs.iter().flat_map(|text| text.split(','));
-        entries.filter_map(|entry| entry.split_once('/'))
-    }
-
-    fn entries_of_others(&self, namespace: &str) -> impl Iterator<Item = String> {
-        let others = self.entries().filter(move |(other, _)| *other != namespace);
-        others.take(OTHERS).map(|entry| text(entry.0, entry.1))
+    fn text(self) -> String {
+        format!("{}/{}/{}", self.namespace, self.plan, self.job)
     }
 }
 
-fn text(namespace: &str, uid: &str) -> String {
-    format!("{namespace}/{uid}")
+impl NodeFacts {
+    fn labelled_entries(&self) -> impl Iterator<Item = Entry<'_>> {
+        let entries = self.labelled_jobs.iter().flat_map(|text| text.split(','));
+        entries.filter_map(Entry::parse).take(ENTRIES)
+    }
+
+    /// The Plans of this namespace for which the node has entries.
+    pub(super) fn labelled_for<'a>(&'a self, namespace: &'a str) -> impl Iterator<Item = &'a str> {
+        let ours = self
+            .labelled_entries()
+            .filter(move |it| it.namespace == namespace);
+        ours.map(|it| it.plan)
+    }
+
+    /// Whether the node got its label for the success of this Job, even if the label has been removed since.
+    pub(super) fn was_labelled_for(&self, job: &JobUid) -> bool {
+        self.labelled_entries().any(|it| *it.job == **job)
+    }
 }
 
 /// Adds the Job, if there is one, to the patch that labels its node.
@@ -48,33 +68,34 @@ pub(super) fn note(
         return;
     }
     let namespace = &*cluster.defaults.namespace;
-    // Those of other Plans, whose Jobs do not say yet that they are recorded.
-    let open = cluster.all_jobs_on(&node.name).filter(|it| !it.recorded);
-    let open = open.filter(|it| node.was_labelled_for(&it.uid) && it.uid != *job);
-    let entries = open.map(|it| text(namespace, &it.uid));
-    let entries = entries.chain([text(namespace, job)]);
-    let entries: Vec<_> = entries.chain(node.entries_of_others(namespace)).collect();
+    // Jobs of other Plans that do not say yet that they are recorded.
+    let open: BTreeSet<&str> = cluster
+        .all_jobs_on(&node.name)
+        .filter(|it| !it.recorded && it.uid != *job)
+        .map(|it| &*it.uid)
+        .collect();
+    let stays = |it: &Entry<'_>| it.namespace != namespace || open.contains(it.job);
+    let new = Entry { namespace, plan, job };
+    let entries = [new].into_iter().chain(node.labelled_entries().filter(stays));
+    let entries: Vec<_> = entries.take(ENTRIES).map(Entry::text).collect();
     change
         .annotations
         .insert(ANNOTATION_LABELLED_JOBS.to_owned(), Some(entries.join(",")));
 }
 
-/// Removes the entries of this namespace once it has no Plan left, a few nodes at a time, so that no more than labels remains of
-/// a refit that is uninstalled. Nothing waits for it.
+/// Removes the entries of Plans that are deleted, a few nodes at a time, so that nothing but labels remains of them. Nothing
+/// waits for it.
 pub(super) fn cleanup(cluster: &ClusterState) -> Vec<Step> {
-    if !cluster.plans.is_empty() {
-        return Vec::new();
-    }
+    let gone = cluster.labelled_on.iter();
+    let gone = gone.filter(|(plan, _)| !cluster.plans.contains_key(*plan));
+    let nodes: BTreeSet<&NodeName> = gone.flat_map(|(_, nodes)| nodes).take(NODES).collect();
     let namespace = &*cluster.defaults.namespace;
-    let is_ours = |node: &NodeFacts| node.entries().any(|(other, _)| other == namespace);
-    let nodes = cluster
-        .nodes
-        .iter()
-        .map(|(_, node)| node)
-        .filter(|node| is_ours(node));
+    let stays = |it: &Entry<'_>| it.namespace != namespace || cluster.plans.contains_key(it.plan);
+    let nodes = nodes.into_iter().filter(|name| !cluster.is_unreadable(name));
+    let nodes = nodes.filter_map(|name| cluster.nodes.get(name));
     let step = |node: &NodeFacts| {
-        let others: Vec<_> = node.entries_of_others(namespace).collect();
-        let left = (!others.is_empty()).then(|| others.join(","));
+        let left: Vec<_> = node.labelled_entries().filter(stays).map(Entry::text).collect();
+        let left = (!left.is_empty()).then(|| left.join(","));
         Step::PatchNode {
             node: node.name.clone(),
             uid: node.uid.clone(),
@@ -87,5 +108,5 @@ pub(super) fn cleanup(cluster: &ClusterState) -> Vec<Step> {
             events: Vec::new(),
         }
     };
-    nodes.take(NODES).map(step).collect()
+    nodes.map(step).collect()
 }

@@ -122,6 +122,8 @@ pub struct ClusterState {
     /// Pods that are bound and have not ended, by node name.
     live_pods_on: Index<NodeName, Text>,
     pub(super) recorded_on: Index<PlanName, NodeName>,
+    /// Nodes whose annotation `refit.rs/labelled-jobs` names the Plan.
+    pub(super) labelled_on: Index<PlanName, NodeName>,
     pub(super) ledgers: BTreeSet<NodeName>,
     /// Nodes with a taint that says that a Plan of this namespace is still to upgrade them.
     pub(super) pending: BTreeSet<NodeName>,
@@ -246,6 +248,7 @@ impl ClusterState {
             pods_of: Index::default(),
             live_pods_on: Index::default(),
             recorded_on: Index::default(),
+            labelled_on: Index::default(),
             ledgers: BTreeSet::new(),
             pending: BTreeSet::new(),
             known_plans: None,

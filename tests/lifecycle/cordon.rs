@@ -82,6 +82,8 @@ async fn a_node_is_released_with_its_label_in_one_patch(on: Backend) {
         let plan_hash = harness.complete("once").await;
         let node = released(&harness).await;
         assert_eq!(done(&node, "once"), Some(plan_hash.clone()));
+        let job = &harness.made().await[0];
+        let labelled = format!("{}/once/{}", harness.ctx.namespace(), job.uid);
         let patches = patches(&harness, "one").await;
         let [patch] = &patches[..] else {
             panic!("{patches:#?}")
@@ -91,7 +93,7 @@ async fn a_node_is_released_with_its_label_in_one_patch(on: Backend) {
         assert_eq!(patch.sent["metadata"]["labels"]["example.com/at"], "v1");
         assert_eq!(
             patch.sent["metadata"]["annotations"],
-            json!({ "refit.rs/cordon": null })
+            json!({ "refit.rs/cordon": null, "refit.rs/labelled-jobs": labelled })
         );
         assert_eq!(patch.sent["spec"], json!({ "unschedulable": null }));
         assert_eq!(patch.sent["metadata"]["uid"], node.uid().unwrap());

@@ -21,6 +21,9 @@ impl ClusterState {
             for plan in new.records.keys() {
                 self.recorded_on.add(plan, &name);
             }
+            for plan in new.labelled_for(&self.defaults.namespace) {
+                self.labelled_on.add(&plan.into(), &name);
+            }
             if new.ledger.is_some() {
                 self.ledgers.insert(name.clone());
             }
@@ -68,6 +71,9 @@ impl ClusterState {
         self.nodes_by_hostname.drop(&old.hostname().into(), &old.name);
         for plan in old.records.keys() {
             self.recorded_on.drop(plan, &old.name);
+        }
+        for plan in old.labelled_for(&self.defaults.namespace) {
+            self.labelled_on.drop(&plan.into(), &old.name);
         }
         self.ledgers.remove(&old.name);
         self.pending.remove(&old.name);
