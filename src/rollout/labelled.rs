@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use super::facts::{JobUid, NodeFacts, NodeName, PlanName};
 use super::state::ClusterState;
-use super::step::{NodeChange, Step};
+use super::step::{NodeChange, Step, patch};
 use crate::api::names::{ANNOTATION_LABELLED_JOBS, LABEL_PLAN_PREFIX};
 
 /// Maximum number of nodes from which entries are removed per decision: more than can be in flight at once.
@@ -96,17 +96,13 @@ pub(super) fn cleanup(cluster: &ClusterState) -> Vec<Step> {
     let step = |node: &NodeFacts| {
         let left: Vec<_> = node.labelled_entries().filter(stays).map(Entry::text).collect();
         let left = (!left.is_empty()).then(|| left.join(","));
-        Step::PatchNode {
-            node: node.name.clone(),
-            uid: node.uid.clone(),
-            change: NodeChange {
-                annotations: [(ANNOTATION_LABELLED_JOBS.to_owned(), left)].into(),
-                // The list is written as a whole.
-                exact: true,
-                ..NodeChange::default()
-            },
-            events: Vec::new(),
-        }
+        let change = NodeChange {
+            annotations: [(ANNOTATION_LABELLED_JOBS.to_owned(), left)].into(),
+            // The list is written as a whole.
+            exact: true,
+            ..NodeChange::default()
+        };
+        patch(node, change, Vec::new())
     };
     nodes.map(step).collect()
 }

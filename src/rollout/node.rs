@@ -28,7 +28,7 @@ use super::facts::{Hash, JobFacts, JobOutcome, NodeFacts, NodeName, PodFacts, Po
 use super::plan::PlanState;
 use super::record::Record;
 use super::state::ClusterState;
-use super::step::{NodeChange, Step};
+use super::step::{NodeChange, Step, patch};
 use super::targets::TargetState;
 use crate::api::text::{MAX_MESSAGE, shorten};
 use crate::api::{NodePhase, NodeProgress, Reason, names};
@@ -335,15 +335,6 @@ fn delete(job: &JobFacts, why: &'static str) -> Step {
         uid: job.uid.clone(),
         only_unbound: false,
         why,
-    }
-}
-
-fn patch(node: &NodeFacts, change: NodeChange, events: Vec<Event>) -> Step {
-    Step::PatchNode {
-        node: node.name.clone(),
-        uid: node.uid.clone(),
-        change,
-        events,
     }
 }
 

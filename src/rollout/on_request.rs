@@ -10,7 +10,7 @@ use super::node::NodeState;
 use super::plan::PlanState;
 use super::record::{Phase, Record};
 use super::state::ClusterState;
-use super::step::{NodeChange, Step};
+use super::step::{NodeChange, Step, patch};
 use crate::api::{PlanSpec, Reason, names};
 
 /// How a Plan on request sees its nodes.
@@ -95,12 +95,7 @@ pub(super) fn remove_labels<'a>(
         };
         let label = format!("{}{name}", names::LABEL_PLAN_PREFIX);
         change.labels.insert(label, None);
-        Step::PatchNode {
-            node: node.name.clone(),
-            uid: node.uid.clone(),
-            change,
-            events: Vec::new(),
-        }
+        patch(node, change, Vec::new())
     })
 }
 

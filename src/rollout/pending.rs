@@ -9,7 +9,7 @@ use super::facts::{NodeFacts, NodeName, PlanName, Taint};
 use super::plan::PlanState;
 use super::start::NodeStates;
 use super::state::ClusterState;
-use super::step::{NodeChange, Step};
+use super::step::{NodeChange, Step, patch};
 use crate::api::names::TAINT_PENDING_PREFIX;
 
 /// Number of nodes whose taints change per decision: more than can be in flight at once.
@@ -118,17 +118,13 @@ fn change<'a>(
         return None;
     }
     taints.extend(missing);
-    Some(Step::PatchNode {
-        node: node.name.clone(),
-        uid: node.uid.clone(),
-        change: NodeChange {
-            taints: Some(taints),
-            // The list is written as a whole.
-            exact: true,
-            ..NodeChange::default()
-        },
-        events: Vec::new(),
-    })
+    let change = NodeChange {
+        taints: Some(taints),
+        // The list is written as a whole.
+        exact: true,
+        ..NodeChange::default()
+    };
+    Some(patch(node, change, Vec::new()))
 }
 
 impl Taint {

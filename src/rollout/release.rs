@@ -10,7 +10,7 @@ use super::node::{NodeState, record_key};
 use super::plan::PlanState;
 use super::record::Phase;
 use super::state::{ClusterState, Defaults};
-use super::step::{NodeChange, Step};
+use super::step::{NodeChange, Step, patch};
 use crate::api::text::{MAX_NAME, shorten};
 use crate::api::{Holder, MarkForm, NodeMark, Reason, names};
 
@@ -224,15 +224,6 @@ pub(super) fn drop_record(node: &NodeFacts, plan: &str) -> Step {
     let mut change = NodeChange::default();
     change.annotations.insert(record_key(plan), None);
     patch(node, change, Vec::new())
-}
-
-fn patch(node: &NodeFacts, change: NodeChange, events: Vec<Event>) -> Step {
-    Step::PatchNode {
-        node: node.name.clone(),
-        uid: node.uid.clone(),
-        change,
-        events,
-    }
 }
 
 fn has_reason(

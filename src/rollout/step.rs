@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::event::Event;
-use super::facts::{BootId, Hash, JobName, JobUid, NodeName, NodeUid, PlanName, PodUid, Taint, Text};
+use super::facts::{
+    BootId, Hash, JobName, JobUid, NodeFacts, NodeName, NodeUid, PlanName, PodUid, Taint, Text,
+};
 use crate::api::{Check, PlanStatus, PodBlocker};
 use crate::channel::ChannelRef;
 
@@ -233,6 +235,16 @@ pub enum Query {
         generation: i64,
         blockers: Arc<[PodBlocker]>,
     },
+}
+
+/// The step that changes a Node, as long as it is the same machine.
+pub(super) fn patch(node: &NodeFacts, change: NodeChange, events: Vec<Event>) -> Step {
+    Step::PatchNode {
+        node: node.name.clone(),
+        uid: node.uid.clone(),
+        change,
+        events,
+    }
 }
 
 /// The queue of a step. Each has its own limit of requests in flight.
