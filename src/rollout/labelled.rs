@@ -88,11 +88,12 @@ pub(super) fn note(
 pub(super) fn cleanup(cluster: &ClusterState) -> Vec<Step> {
     let gone = cluster.labelled_on.iter();
     let gone = gone.filter(|(plan, _)| !cluster.plans.contains_key(*plan));
-    let nodes: BTreeSet<&NodeName> = gone.flat_map(|(_, nodes)| nodes).take(NODES).collect();
+    let nodes = gone.flat_map(|(_, nodes)| nodes);
+    let nodes = nodes.filter(|name| !cluster.is_unreadable(name));
+    let nodes: BTreeSet<&NodeName> = nodes.take(NODES).collect();
     let namespace = &*cluster.defaults.namespace;
     let stays = |it: &Entry<'_>| it.namespace != namespace || cluster.plans.contains_key(it.plan);
-    let nodes = nodes.into_iter().filter(|name| !cluster.is_unreadable(name));
-    let nodes = nodes.filter_map(|name| cluster.nodes.get(name));
+    let nodes = nodes.into_iter().filter_map(|name| cluster.nodes.get(name));
     let step = |node: &NodeFacts| {
         let left: Vec<_> = node.labelled_entries().filter(stays).map(Entry::text).collect();
         let left = (!left.is_empty()).then(|| left.join(","));
@@ -105,4 +106,27 @@ pub(super) fn cleanup(cluster: &ClusterState) -> Vec<Step> {
         patch(node, change, Vec::new())
     };
     nodes.map(step).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ENTRIES;
+    use crate::rollout::tests::build::node;
+
+    #[test]
+    fn of_an_annotation_that_anybody_wrote_no_more_entries_are_read_than_refit_writes() {
+        let mut node = node("a", "a-uid");
+        let entries = (0..ENTRIES + 4).map(|number| format!("ours/plan-{number}/uid-{number}"));
+        let text: Vec<_> = ["", "ours", "ours/plan"]
+            .map(str::to_owned)
+            .into_iter()
+            .chain(entries)
+            .collect();
+        node.labelled_jobs = Some(text.join(",").into());
+        assert_eq!(node.labelled_for("ours").count(), ENTRIES);
+        assert_eq!(node.labelled_for("others").count(), 0);
+        assert!(node.was_labelled_for(&"uid-0".into()));
+        assert!(!node.was_labelled_for(&format!("uid-{ENTRIES}").as_str().into()));
+        assert!(!node.was_labelled_for(&"".into()));
+    }
 }

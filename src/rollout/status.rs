@@ -1,5 +1,5 @@
 //! What a Plan says of itself: conditions, counts, nodes and the events that go with a change. Starts, results and
-//! conditions are written within 30 ms; mere progress is written with them, or waits for two seconds.
+//! conditions are written at once, or 30 ms after the status before; mere progress is written with them, or waits for two seconds.
 
 mod events;
 mod history;

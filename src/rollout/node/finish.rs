@@ -131,8 +131,6 @@ impl NodeReconciler<'_> {
                 };
                 let key = record_key(&self.plan.facts.name);
                 change.annotations.insert(key, Some(record.to_text()));
-                // The record shows that the label was there.
-                change.annotations.remove(names::ANNOTATION_LABELLED_JOBS);
                 return NodeDecision::slot(state.with_step(patch(node, change, vec![done])));
             }
             return match job {
