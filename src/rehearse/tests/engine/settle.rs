@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::scenario::Scenario;
+use crate::api::names::ANNOTATION_RECORDED;
 use crate::api::{DrainSpec, Plan, SettleSpec};
 use crate::rehearse::Kind;
 use crate::rehearse::json::json;
@@ -210,6 +211,23 @@ fn a_node_is_released_first_and_keeps_its_slot_until_its_workloads_are_whole_und
     scenario.roll_out();
     scenario.assert_over();
     assert_eq!(scenario.events_of("JobComplete").len(), 2);
+}
+
+#[test]
+fn after_a_crash_a_removed_label_has_a_node_upgraded_again_whose_workloads_were_waited_for() {
+    let (mut scenario, first) = drained();
+    be_whole(&mut scenario, true);
+    scenario.pass_secs(12);
+    let job = scenario.job_for(&first);
+    assert!(job.recorded);
+    scenario.stop();
+    // As if the controller had died before it wrote that.
+    scenario.annotate(Kind::Job, &job.name, ANNOTATION_RECORDED, None);
+    scenario.set_done_label(&first, "p", None);
+    scenario.restart();
+    scenario.roll_out();
+    scenario.assert_over();
+    assert_ne!(scenario.job_for(&first).uid, job.uid, "labelled without a run");
 }
 
 #[test]
