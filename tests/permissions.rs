@@ -8,7 +8,7 @@ mod secrets;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::core::v1::{ConfigMap, Node};
 use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule, Role};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, DeleteParams, Patch, PatchParams};
@@ -231,10 +231,17 @@ async fn unregister(ctx: &TestContext) -> Api<CustomResourceDefinition> {
 #[tokio::test]
 async fn under_system_upgrade_controllers_own_roles_and_configuration_nothing_is_refused() {
     let ctx = TestContext::alone_with(Manifests::Suc).await;
+    // These roles do not cover the ConfigMap refit, so it has no effect.
+    let maps = Api::<ConfigMap>::namespaced(ctx.client.clone(), ctx.namespace());
+    let map = json!({ "metadata": { "name": "refit", "namespace": ctx.namespace() }, "data": { "freeze": "audit" } });
+    create::<ConfigMap>(&maps, map).await;
     let rollout = RollOut::prepare(ctx, SHAPE).await;
     unregister(&rollout.ctx).await;
     let controller = rollout.controller().env(BACKOFF_LIMIT, "0").start();
     controller.logs("watching", SOON).await;
+    controller
+        .logs("may not list and watch the ConfigMap refit", SOON)
+        .await;
     whole_roll_out(&rollout).await;
     assert_eq!(controller.terminate().await.code(), Some(0));
     assert_eq!(refused(&rollout.ctx.controller_requests().await), [""; 0]);
