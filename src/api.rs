@@ -37,7 +37,7 @@ pub mod wave;
 pub mod window;
 
 pub use access::ApiAccess;
-pub use check::{BadCheck, Check, CheckAnswer, CheckSpec, HttpCheck, PrometheusCheck, Question};
+pub use check::{BadCheck, Check, CheckAnswer, CheckRequest, CheckSpec, HttpCheck, PrometheusCheck};
 pub use drain::{DrainNote, DrainWait, NodeDrain};
 pub use failure::{FailurePolicy, FailureSpec};
 pub use ledger::{Cancelled, Holder, Ledger};

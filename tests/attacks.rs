@@ -24,7 +24,7 @@ use crate::testenv::kubelet::{FakeKubelet, NodeSet};
 use crate::testenv::plan::{plan, status};
 use crate::testenv::terminal;
 use crate::testenv::wait::{self, SOON};
-use list::{Attack, Named, attacks};
+use list::{Attack, ReportedIn, attacks};
 
 const HEALTHY: &str = "healthy";
 /// A Plan for one node, which shows that a controller works.
@@ -191,18 +191,18 @@ impl Scene {
     async fn is_named(&self, attack: &Attack) {
         let what = format!("{}: {:?}", attack.what, attack.named);
         wait::eventually(&what, SOON, async || match &attack.named {
-            Named::OnPlan(name, text) => {
+            ReportedIn::OnPlan(name, text) => {
                 let plan = self.ctx.plans().get(name).await.unwrap();
                 let status = serde_json::to_string(&status(&plan)).unwrap();
                 status.contains(text).then_some(()).ok_or(status)
             }
-            Named::Event(name, reason) => {
+            ReportedIn::Event(name, reason) => {
                 let of_it = format!("involvedObject.name={name},reason={reason}");
                 let events = Api::<Event>::all(self.ctx.client.clone());
                 let found = events.list(&ListParams::default().fields(&of_it)).await.unwrap();
                 (!found.items.is_empty()).then_some(()).ok_or(of_it)
             }
-            Named::Harmless => Ok(()),
+            ReportedIn::Harmless => Ok(()),
         })
         .await;
     }

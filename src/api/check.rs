@@ -96,7 +96,7 @@ pub struct HttpCheck {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Check {
     pub name: String,
-    pub question: Question,
+    pub request: CheckRequest,
     /// Name of the Secret with the credentials.
     pub secret: Option<String>,
     /// Name of the Secret with certificate authorities.
@@ -109,7 +109,7 @@ pub struct Check {
 
 /// `spec.checks[].prometheus` or `spec.checks[].http`, with a valid URL and valid limits.
 #[derive(Clone, PartialEq)]
-pub enum Question {
+pub enum CheckRequest {
     Prometheus {
         url: Url,
         query: String,
@@ -122,7 +122,7 @@ pub enum Question {
     },
 }
 
-impl std::fmt::Debug for Question {
+impl std::fmt::Debug for CheckRequest {
     /// The log shows it, and a URL may have credentials.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
@@ -157,9 +157,9 @@ pub enum BadCheck {
         name: String,
     },
     #[error("spec.checks[{0}] has prometheus and http: it must have one of them")]
-    TwoQuestions(usize),
+    TwoRequests(usize),
     #[error("spec.checks[{0}] asks nothing: it must have prometheus or http")]
-    NoQuestion(usize),
+    NoRequest(usize),
     #[error("{field} is not a URL such as {example}")]
     Url { field: String, example: &'static str },
     #[error("{field} has credentials: put them into a secret, and name it in secretRef")]
@@ -208,16 +208,16 @@ impl CheckSpec {
             let name = self.name.clone();
             return Err(BadCheck::Name { index, name });
         }
-        let question = match (&self.prometheus, &self.http) {
-            (Some(_), Some(_)) => return Err(BadCheck::TwoQuestions(index)),
-            (None, None) => return Err(BadCheck::NoQuestion(index)),
+        let request = match (&self.prometheus, &self.http) {
+            (Some(_), Some(_)) => return Err(BadCheck::TwoRequests(index)),
+            (None, None) => return Err(BadCheck::NoRequest(index)),
             (Some(prometheus), None) => prometheus.read(index)?,
             (None, Some(http)) => http.read(index)?,
         };
         let secret = secret(index, "secretRef", self.secret_ref.as_ref())?;
-        let (url, field) = match &question {
-            Question::Prometheus { url, .. } => (url, "prometheus.url"),
-            Question::Http { url, .. } => (url, "http.url"),
+        let (url, field) = match &request {
+            CheckRequest::Prometheus { url, .. } => (url, "prometheus.url"),
+            CheckRequest::Http { url, .. } => (url, "http.url"),
         };
         if secret.is_some() && url.scheme() == "http" && !is_loopback(url) {
             return Err(BadCheck::PlainHttp { index, field });
@@ -233,7 +233,7 @@ impl CheckSpec {
                 .ok()
                 .filter(|passes| (1..=MAX_PASSES).contains(&i64::from(*passes)))
                 .ok_or(BadCheck::Passes { index, value: passes })?,
-            question,
+            request,
         })
     }
 
@@ -255,7 +255,7 @@ impl CheckSpec {
 }
 
 impl PrometheusCheck {
-    fn read(&self, index: usize) -> Result<Question, BadCheck> {
+    fn read(&self, index: usize) -> Result<CheckRequest, BadCheck> {
         let field = || format!("spec.checks[{index}].prometheus.url");
         let url = url(&self.url, field, "http://prometheus.monitoring:9090")?;
         if url.query().is_some() || url.fragment().is_some() || url.path().ends_with("/api/v1/query") {
@@ -274,7 +274,7 @@ impl PrometheusCheck {
             (Some(min), Some(max)) if min > max => return Err(BadCheck::NoRange(index)),
             _ => {}
         }
-        Ok(Question::Prometheus {
+        Ok(CheckRequest::Prometheus {
             url,
             query: self.query.clone(),
             min: self.min,
@@ -284,7 +284,7 @@ impl PrometheusCheck {
 }
 
 impl HttpCheck {
-    fn read(&self, index: usize) -> Result<Question, BadCheck> {
+    fn read(&self, index: usize) -> Result<CheckRequest, BadCheck> {
         let field = || format!("spec.checks[{index}].http.url");
         let url = url(&self.url, field, "https://shop.example.com/healthz")?;
         if let Some(text) = &self.contains {
@@ -293,7 +293,7 @@ impl HttpCheck {
             }
             within_length(text, || format!("spec.checks[{index}].http.contains"))?;
         }
-        Ok(Question::Http {
+        Ok(CheckRequest::Http {
             url,
             contains: self.contains.clone(),
         })
@@ -397,16 +397,16 @@ mod tests {
     use super::*;
 
     fn prometheus(change: impl FnOnce(&mut PrometheusCheck)) -> CheckSpec {
-        let mut question = PrometheusCheck {
+        let mut request = PrometheusCheck {
             url: "http://prometheus.monitoring:9090".to_owned(),
             query: "vector(0)".to_owned(),
             min: None,
             max: Some(0.0),
         };
-        change(&mut question);
+        change(&mut request);
         CheckSpec {
             name: "errors".to_owned(),
-            prometheus: Some(question),
+            prometheus: Some(request),
             ..CheckSpec::default()
         }
     }

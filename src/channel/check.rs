@@ -14,7 +14,7 @@ use super::access::Access;
 use super::error::ChannelError;
 use super::transport::{Auth, HttpTransport, is_redirect, status_line};
 use crate::api::text::shorten;
-use crate::api::{Check, CheckAnswer, Question};
+use crate::api::{Check, CheckAnswer, CheckRequest};
 
 /// Maximum size of a response of Prometheus.
 const MAX_RESPONSE: usize = 256 << 10;
@@ -27,8 +27,8 @@ const MAX_ERROR: usize = 200;
 
 pub(super) async fn ask(transport: &HttpTransport, check: &Check, access: &Access) -> CheckAnswer {
     let asking = async {
-        match &check.question {
-            Question::Prometheus { url, query, min, max } => {
+        match &check.request {
+            CheckRequest::Prometheus { url, query, min, max } => {
                 prometheus(
                     transport,
                     check,
@@ -39,7 +39,7 @@ pub(super) async fn ask(transport: &HttpTransport, check: &Check, access: &Acces
                 )
                 .await
             }
-            Question::Http { url, contains } => http(transport, access, url, contains.as_deref()).await,
+            CheckRequest::Http { url, contains } => http(transport, access, url, contains.as_deref()).await,
         }
     };
     let timeout = check.timeout;

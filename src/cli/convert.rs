@@ -54,7 +54,7 @@ pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
     for source in &sources {
         for object in objects(&source.stream.documents) {
             let written = object.written();
-            let line = source.place(object.node.offset()).line;
+            let line = source.position(object.node.offset()).line;
             let from = format!("{} {} ({}:{line})", object.kind, object.title(), source.name);
             match convert(&written, &flags.namespace) {
                 None => {}

@@ -343,7 +343,7 @@ fn unreadable_plans(sources: &[Source], found: &[Vec<PlanInFile>], report: &mut 
         let Some(error) = errors.first().filter(|_| source.text.contains(GROUP)) else {
             continue;
         };
-        let line = source.place(error.offset).line;
+        let line = source.position(error.offset).line;
         if source.is_template() && plans.is_empty() {
             report.notes.push(format!(
                 "{}:{line}: skipped, a template; pin the version in the values of the template",

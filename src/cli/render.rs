@@ -209,7 +209,7 @@ pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
             output::error(format_args!(
                 "{}:{}: Plan {}: {why}, or give one with --version",
                 source.name,
-                source.place(object.node.offset()).line,
+                source.position(object.node.offset()).line,
                 object.title()
             ));
             failed = true;
@@ -250,7 +250,7 @@ pub(super) fn all_are_read(sources: &[Source]) -> bool {
     let mut is_read = true;
     for (source, error) in errors {
         is_read = false;
-        let line = source.place(error.offset).line;
+        let line = source.position(error.offset).line;
         let remedy = source.render_first();
         output::error(format_args!(
             "{}:{line}: this is not YAML: {error}{remedy}",
@@ -263,7 +263,7 @@ pub(super) fn all_are_read(sources: &[Source]) -> bool {
 fn print_finding(found: &Finding) {
     output::error(format_args!(
         "{}:{}:{}: {} [{}]",
-        found.file, found.place.line, found.place.column, found.message, found.rule
+        found.file, found.position.line, found.position.column, found.message, found.rule
     ));
 }
 

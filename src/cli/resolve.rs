@@ -216,7 +216,7 @@ fn amended(mut policy: Policy, flags: &Flags) -> Policy {
 fn add_targets_of_plans(flags: &Flags, source: &Source, targets: &mut Vec<Target>) -> bool {
     let mut fine = true;
     if let Some(error) = source.stream.errors.first() {
-        let line = source.place(error.offset).line;
+        let line = source.position(error.offset).line;
         let remedy = source.render_first();
         output::error(format_args!(
             "{}:{line}: this is not YAML: {error}{remedy}",
@@ -232,7 +232,7 @@ fn add_targets_of_plans(flags: &Flags, source: &Source, targets: &mut Vec<Target
         if !is_chosen(&flags.plan, name, &object.title()) {
             continue;
         }
-        let line = source.place(object.node.offset()).line;
+        let line = source.position(object.node.offset()).line;
         let title = format!("{}:{line}: Plan {}", source.name, object.title());
         if let Some(why) = wrong_version(source, object) {
             output::error(format_args!("{title}: {why}"));
@@ -245,7 +245,7 @@ fn add_targets_of_plans(flags: &Flags, source: &Source, targets: &mut Vec<Target
             output::error(format_args!(
                 "{}:{}: Plan {}: {}",
                 source.name,
-                found.place.line,
+                found.position.line,
                 object.title(),
                 found.message
             ));

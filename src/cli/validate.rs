@@ -216,7 +216,7 @@ fn ask(flags: &Flags, sources: &[Source], report: &mut Report) -> anyhow::Result
     let order = |found: &Finding| sources.iter().position(|source| source.name == found.file);
     report
         .findings
-        .sort_by_key(|found| (order(found), found.place, found.rule));
+        .sort_by_key(|found| (order(found), found.position, found.rule));
     Ok(())
 }
 
@@ -243,14 +243,14 @@ fn rules() -> String {
 fn as_text(found: &Finding) -> String {
     let Finding {
         file,
-        place,
+        position,
         rule,
         severity,
         message,
         hint,
         ..
     } = found;
-    let (line, column, severity) = (place.line, place.column, severity.word());
+    let (line, column, severity) = (position.line, position.column, severity.word());
     let (file, message) = (output::one_line(file), output::one_line(message));
     let hint = hint
         .as_ref()
@@ -265,8 +265,8 @@ fn as_json(report: &Report, files: usize) -> String {
         .map(|found| {
             json!({
                 "file": found.file,
-                "line": found.place.line,
-                "column": found.place.column,
+                "line": found.position.line,
+                "column": found.position.column,
                 "severity": found.severity,
                 "rule": found.rule.name(),
                 "plan": found.plan,
@@ -307,8 +307,8 @@ fn as_annotation(found: &Finding) -> String {
         "::{command} file={},line={},col={},title={}::{}\n",
         // GitHub expects paths relative to the repository.
         property(found.file.trim_start_matches("./")),
-        found.place.line,
-        found.place.column,
+        found.position.line,
+        found.position.column,
         property(&format!("refit: {}", found.rule)),
         data(&format!("{}{hint}", found.message)),
     )
@@ -352,12 +352,12 @@ fn summary(report: &Report, files: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gitops::place::Place;
+    use crate::gitops::position::Position;
 
     fn finding() -> Finding {
         Finding {
             file: "a,b:c.yaml".to_owned(),
-            place: Place { line: 3, column: 5 },
+            position: Position { line: 3, column: 5 },
             rule: Rule::WrongType,
             severity: Severity::Error,
             plan: None,

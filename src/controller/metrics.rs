@@ -29,7 +29,7 @@ use crate::kube::Leadership;
 use crate::kube::client::{Outcome, RequestCounts};
 use crate::rollout;
 use histogram::{DECISION_BOUNDS, Histogram};
-use reporter::Question;
+use reporter::ReporterRequest;
 pub use reporter::{LoopFigures, Reporter, Scrape};
 pub(super) use sample::CONTENT_TYPE;
 use sample::Sample;
@@ -111,7 +111,7 @@ struct Counters {
 }
 
 struct LeaderLink {
-    requests: mpsc::Sender<Question>,
+    requests: mpsc::Sender<ReporterRequest>,
     listed: watch::Receiver<BTreeSet<rollout::Kind>>,
 }
 
@@ -243,19 +243,19 @@ impl Metrics {
 
     async fn samples(&self) -> Samples {
         let mut samples = self.own_samples();
-        samples.extend(self.ask(Question::Samples).await.unwrap_or_default());
+        samples.extend(self.ask(ReporterRequest::Samples).await.unwrap_or_default());
         samples
     }
 
     /// Asks the loop. `None` if this process does not lead, or its loop computes; the metrics of the process show that.
-    async fn ask<T>(&self, question: impl FnOnce(oneshot::Sender<T>) -> Question) -> Option<T> {
+    async fn ask<T>(&self, request: impl FnOnce(oneshot::Sender<T>) -> ReporterRequest) -> Option<T> {
         if !self.is_leader() {
             return None;
         }
         let engine = self.counters().leader.as_ref()?.requests.clone();
         let (reply, answer) = oneshot::channel();
         let asked = async {
-            engine.send(question(reply)).await.ok()?;
+            engine.send(request(reply)).await.ok()?;
             answer.await.ok()
         };
         tokio::time::timeout(LOOP_PATIENCE, asked).await.ok().flatten()
@@ -283,7 +283,7 @@ impl Metrics {
         {
             return Ok(Arc::clone(live));
         }
-        let live = self.ask(Question::RollOuts).await;
+        let live = self.ask(ReporterRequest::RollOuts).await;
         let live = Arc::new(live.ok_or("the controller is busy, or has just begun to lead")?);
         *last = Some((Instant::now(), Arc::clone(&live)));
         Ok(live)

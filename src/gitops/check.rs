@@ -117,10 +117,10 @@ pub fn check(sources: &[Source], options: &Options) -> Report {
         found_in[index].extend(subject.finish());
     }
     for mut found in found_in {
-        found.sort_by_key(|found| (found.place, found.rule));
+        found.sort_by_key(|found| (found.position, found.rule));
         // A Plan in an anchor is reported once, however many aliases refer to it.
         found.dedup_by(|a, b| {
-            (a.place, a.rule, &a.field, &a.message) == (b.place, b.rule, &b.field, &b.message)
+            (a.position, a.rule, &a.field, &a.message) == (b.position, b.rule, &b.field, &b.message)
         });
         report.findings.append(&mut found);
     }
@@ -249,7 +249,7 @@ fn check_readable(source: &Source, options: &Options, found: &mut Vec<Finding>) 
         };
         found.push(Finding {
             file: source.name.clone(),
-            place: source.place(error.offset),
+            position: source.position(error.offset),
             rule: Rule::YamlSyntax,
             severity,
             plan: None,
@@ -284,7 +284,7 @@ fn check_lists(source: &Source, options: &Options, found: &mut Vec<Finding>) {
         };
         found.push(Finding {
             file: source.name.clone(),
-            place: source.place(document.offset()),
+            position: source.position(document.offset()),
             rule: Rule::NotAPlan,
             severity,
             plan: None,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::Rule;
-use super::place::Place;
+use super::position::Position;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -32,7 +32,7 @@ impl Severity {
 pub struct Finding {
     /// The file, as it was given.
     pub file: String,
-    pub place: Place,
+    pub position: Position,
     pub rule: Rule,
     pub severity: Severity,
     /// Namespace and name of the Plan.

@@ -109,7 +109,7 @@ fn plan_in_file(source: &Source, object: &Object<'_>) -> PlanInFile {
         path: object.path.clone(),
         title: object.title(),
         name: object.metadata("name").unwrap_or_default().to_owned(),
-        line: source.place(place.offset()).line,
+        line: source.position(place.offset()).line,
         channel_placeholder: written::channel_placeholder(source, spec),
         is_guarded_by_sops: is_guarded_by_sops(source),
         policy: field("versionPolicy").map_or_else(|| Ok(Policy::default()), policy_of),

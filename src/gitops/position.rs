@@ -2,7 +2,7 @@
 
 /// A location for people: both count from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub struct Place {
+pub struct Position {
     pub line: usize,
     /// Counted in characters, without a byte order mark.
     pub column: usize,
@@ -28,11 +28,11 @@ impl Lines {
         }
     }
 
-    pub fn place(&self, text: &str, offset: usize) -> Place {
+    pub fn position(&self, text: &str, offset: usize) -> Position {
         let line = self.starts.partition_point(|start| *start <= offset);
         let start = self.starts.get(line - 1).copied().unwrap_or_default();
         let before = text.get(start..offset).unwrap_or_default();
-        Place {
+        Position {
             line,
             column: 1 + before.trim_start_matches('\u{feff}').chars().count(),
         }
@@ -50,27 +50,27 @@ impl Lines {
 mod tests {
     use super::*;
 
-    fn place(text: &str, at: &str) -> (usize, usize) {
-        let place = Lines::new(text).place(text, text.find(at).unwrap());
-        (place.line, place.column)
+    fn position(text: &str, at: &str) -> (usize, usize) {
+        let position = Lines::new(text).position(text, text.find(at).unwrap());
+        (position.line, position.column)
     }
 
     #[test]
     fn lines_end_as_in_yaml_and_columns_are_characters() {
         for newline in ["\n", "\r\n", "\r"] {
             let text = format!("\u{feff}a: 1{newline}{newline}ä: b");
-            assert_eq!(place(&text, "a"), (1, 1), "{newline:?}");
-            assert_eq!(place(&text, "1"), (1, 4), "{newline:?}");
-            assert_eq!(place(&text, "b"), (3, 4), "{newline:?}");
+            assert_eq!(position(&text, "a"), (1, 1), "{newline:?}");
+            assert_eq!(position(&text, "1"), (1, 4), "{newline:?}");
+            assert_eq!(position(&text, "b"), (3, 4), "{newline:?}");
         }
     }
 
     #[test]
     fn the_end_of_the_text_has_a_place_and_a_line() {
         let (text, lines) = ("a\nb", Lines::new("a\nb"));
-        assert_eq!(lines.place(text, 3), Place { line: 2, column: 2 });
+        assert_eq!(lines.position(text, 3), Position { line: 2, column: 2 });
         assert_eq!(lines.line_of(text, 3), 2..3);
         assert_eq!(lines.line_of(text, 0), 0..2);
-        assert_eq!(Lines::new("").place("", 0), Place { line: 1, column: 1 });
+        assert_eq!(Lines::new("").position("", 0), Position { line: 1, column: 1 });
     }
 }

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use super::objects::FrontEnd;
-use super::place::{Lines, Place};
 use super::placeholder::is_whole_placeholder;
+use super::position::{Lines, Position};
 use super::yaml::{self, Stream, SyntaxError};
 use crate::api::names::GROUP;
 
@@ -70,8 +70,8 @@ impl Source {
         Self::new(self.name.clone(), self.path.as_deref(), text)
     }
 
-    pub fn place(&self, offset: usize) -> Place {
-        self.lines.place(&self.text, offset)
+    pub fn position(&self, offset: usize) -> Position {
+        self.lines.position(&self.text, offset)
     }
 
     /// Byte range of the line around an offset, with its line break.

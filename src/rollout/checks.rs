@@ -14,7 +14,7 @@ use super::step::{Query, Step};
 use crate::api::text::{MAX_MESSAGE, shorten};
 use crate::api::{Check, CheckAnswer, CheckPhase, CheckStatus, PlanSpec, PlanStatus};
 
-/// Minimum time between two questions.
+/// Minimum time between two requests.
 const MIN_PAUSE: SignedDuration = SignedDuration::from_secs(1);
 
 /// The checks of a Plan.
@@ -23,7 +23,7 @@ pub(super) struct Checks {
     all: Vec<CheckState>,
     /// What has been done in the roll-out when the last answers were given.
     progress: Option<Progress>,
-    /// Only answers to later questions count.
+    /// Only answers to later requests count.
     from: Timestamp,
 }
 
@@ -51,7 +51,7 @@ struct CheckState {
     check: Check,
     /// Number of consecutive passes.
     streak: u32,
-    /// When the last answered question was asked.
+    /// When the last answered request was sent.
     asked: Option<Timestamp>,
     answer: Option<CheckAnswer>,
     /// When the last answer became good, or ceased to be.
@@ -192,7 +192,7 @@ impl Checks {
         }
     }
 
-    /// Applies the answer to a question.
+    /// Applies the answer to a request.
     pub(super) fn apply(&mut self, check: &Check, asked: Timestamp, answer: CheckAnswer, now: Timestamp) {
         let from = self.from;
         // The check may have been edited since.
@@ -215,7 +215,7 @@ impl Checks {
     pub(super) fn ask(&self, plan: &PlanName, now: Timestamp, decision: &mut Decision) {
         for state in &self.all {
             let due = state.due(self.from);
-            // A question in the future was asked before the clock was set back.
+            // A request in the future was sent before the clock was set back.
             if due <= now || state.asked.is_some_and(|asked| asked > now) {
                 decision.steps.push(Step::Query(Query::Check {
                     plan: plan.clone(),

@@ -97,7 +97,7 @@ async fn measure(count: usize, plans: usize) {
     .await;
     let to_list = started.elapsed().as_secs_f64();
     let to_list_cpu = controller.cpu_time().unwrap_or_default().as_secs_f64();
-    let at_rest = mebibytes(controller.memory_now());
+    let idle_memory = mebibytes(controller.memory_now());
     let address = controller.metrics_address().await;
     let (before, cpu) = (metrics(address).await, controller.cpu_time().unwrap_or_default());
     for slice in 0..plans {
@@ -130,7 +130,7 @@ async fn measure(count: usize, plans: usize) {
     let plan = ctx.plans().get(&format!("{PLAN}-0")).await.expect("the Plan");
     let bytes = serde_json::to_vec(&plan.status).expect("a status").len();
     terminal::say(&format!(
-        "sizes: | {count} | {plans} | {to_list:.1} s | {to_list_cpu:.2} s | {at_rest:.0} MiB | {:.0} MiB | {:.1} ms | {requests:.1} | {decision:.2} ms | {:.1} kB |",
+        "sizes: | {count} | {plans} | {to_list:.1} s | {to_list_cpu:.2} s | {idle_memory:.0} MiB | {:.0} MiB | {:.1} ms | {requests:.1} | {decision:.2} ms | {:.1} kB |",
         mebibytes(controller.peak_memory()),
         cpu * 1e3 / done as f64,
         bytes as f64 / 1e3,

@@ -56,7 +56,7 @@ fn every_mistake_of_the_broken_plans_is_found_at_its_line_and_nothing_else() {
         let found = report
             .findings
             .iter()
-            .map(|found| (found.place.line, found.rule.name().to_owned()))
+            .map(|found| (found.position.line, found.rule.name().to_owned()))
             .collect();
         let (found, expected) = (numbered(found), expected(text));
         for (line, rule) in expected.difference(&found) {
@@ -66,7 +66,7 @@ fn every_mistake_of_the_broken_plans_is_found_at_its_line_and_nothing_else() {
             let what = report
                 .findings
                 .iter()
-                .find(|f| f.place.line == *line && rule.starts_with(f.rule.name()));
+                .find(|f| f.position.line == *line && rule.starts_with(f.rule.name()));
             wrong.push(format!(
                 "{name}:{line}: {rule} is found: {}",
                 what.map_or("", |f| &f.message)
@@ -83,9 +83,9 @@ fn every_mistake_of_the_broken_plans_is_found_at_its_line_and_nothing_else() {
 fn every_finding_has_a_column_within_its_line_and_says_something() {
     for (name, text) in files("broken") {
         for found in check(&[source(&name, &text)], &Options::default()).findings {
-            let line = text.lines().nth(found.place.line - 1).unwrap();
+            let line = text.lines().nth(found.position.line - 1).unwrap();
             assert!(
-                found.place.column <= line.chars().count() + 1,
+                found.position.column <= line.chars().count() + 1,
                 "{name}: {found:?}"
             );
             assert!(
@@ -97,7 +97,7 @@ fn every_finding_has_a_column_within_its_line_and_says_something() {
                 "{name}: {found:?}"
             );
             if found.severity == Severity::Error {
-                let here: String = line.chars().skip(found.place.column - 1).take(1).collect();
+                let here: String = line.chars().skip(found.position.column - 1).take(1).collect();
                 assert_ne!(here, " ", "{name}: {found:?}");
             }
         }

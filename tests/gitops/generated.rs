@@ -529,7 +529,7 @@ proptest! {
     fn damaged_files_are_validated_and_pinned_files_can_be_parsed(text in damaged()) {
         let source = source("damaged.yaml", &text);
         for found in check(std::slice::from_ref(&source), &Options::default()).findings {
-            let line = text.split('\n').nth(found.place.line - 1);
+            let line = text.split('\n').nth(found.position.line - 1);
             // With CR alone as line break there are more lines than LFs.
             prop_assert!(line.is_some() || text.contains('\r'), "{found:?}");
         }

@@ -24,7 +24,7 @@ const SIDE_BY_SIDE: usize = 4;
 
 /// A role of the controller.
 #[derive(Clone, Copy, Debug)]
-enum Place {
+enum RoleKind {
     Cluster,
     Namespace,
     /// For events about Nodes.
@@ -33,13 +33,13 @@ enum Place {
 
 /// Where refit names what is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Named {
+enum ReportedIn {
     Plan,
     Event,
     Log,
 }
 
-impl Place {
+impl RoleKind {
     async fn read(self, ctx: &TestContext) -> Vec<PolicyRule> {
         let rules = match self {
             Self::Cluster => Self::clusters(ctx)
@@ -88,16 +88,16 @@ impl Place {
 /// One rule of a role.
 #[derive(Clone, Debug)]
 struct Removed {
-    place: Place,
+    role: RoleKind,
     number: usize,
     rule: PolicyRule,
 }
 
 impl Display for Removed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let place = self.place;
+        let role = self.role;
         let resources = self.rule.resources.as_deref().unwrap_or_default().join(",");
-        write!(f, "{place:?}: {} {resources}", self.rule.verbs.join(","))
+        write!(f, "{role:?}: {} {resources}", self.rule.verbs.join(","))
     }
 }
 
@@ -123,14 +123,14 @@ impl Removed {
     /// Whether it is needed at the start of the controller, which names it when there is no Plan yet.
     fn is_for_the_start(&self) -> bool {
         let has = |kind: &str| self.rule.resources.iter().flatten().any(|it| it == kind);
-        matches!(self.place, Place::Default)
+        matches!(self.role, RoleKind::Default)
             || has("namespaces")
             || has("leases")
             || has("configmaps")
             || has("customresourcedefinitions")
     }
 
-    async fn where_named(&self, rollout: &RollOut, controller: &Controller) -> Result<Named, String> {
+    async fn where_named(&self, rollout: &RollOut, controller: &Controller) -> Result<ReportedIn, String> {
         let ctx = &rollout.ctx;
         let plan = ctx.plans().get_opt(PLAN).await.expect("an answer");
         let conditions = ["Validated", "Complete"].map(|kind| {
@@ -138,7 +138,7 @@ impl Removed {
             condition.and_then(|it| it.message.clone()).unwrap_or_default()
         });
         if conditions.iter().any(|text| self.is_named_in(text)) {
-            return Ok(Named::Plan);
+            return Ok(ReportedIn::Plan);
         }
         let events = ctx.events_with(super::MISSING).await;
         if events
@@ -146,11 +146,11 @@ impl Removed {
             .filter_map(|it| it.message.as_deref())
             .any(|it| self.is_named_in(it))
         {
-            return Ok(Named::Event);
+            return Ok(ReportedIn::Event);
         }
         let log = controller.log();
         if self.is_named_in(&log) {
-            return Ok(Named::Log);
+            return Ok(ReportedIn::Log);
         }
         Err(format!(
             "{self} is named neither in {conditions:?} nor in an event nor in the log:\n{log}"
@@ -158,22 +158,22 @@ impl Removed {
     }
 
     /// Runs a controller without the rule, and a Plan that needs all of them.
-    async fn run(self) -> (Self, Named) {
+    async fn run(self) -> (Self, ReportedIn) {
         let mut rollout = RollOut::prepare(TestContext::with(Manifests::Base).await, SHAPE).await;
         rollout.rough = true;
         rollout.spec["reboot"] = json!({ "when": "Always" });
         rollout.spec["settle"] = json!({ "workloads": true });
         let ctx = &rollout.ctx;
-        let mut rules = self.place.read(ctx).await;
+        let mut rules = self.role.read(ctx).await;
         assert_eq!(rules[self.number].verbs, self.rule.verbs);
         rules.remove(self.number);
-        self.place.write(ctx, &rules).await;
+        self.role.write(ctx, &rules).await;
         let first = |list: &Option<Vec<String>>| list.iter().flatten().next().cloned().unwrap_or_default();
         let (group, resource) = (first(&self.rule.api_groups), first(&self.rule.resources));
         let name = first(&self.rule.resource_names);
-        let namespace = match self.place {
-            Place::Default => "default",
-            Place::Cluster | Place::Namespace => ctx.namespace(),
+        let namespace = match self.role {
+            RoleKind::Default => "default",
+            RoleKind::Cluster | RoleKind::Namespace => ctx.namespace(),
         };
         until_refused_for(ctx, namespace, &name, &self.rule.verbs[0], &group, &resource).await;
         let controller = rollout.controller().env(BACKOFF_LIMIT, "0").start();
@@ -183,7 +183,7 @@ impl Removed {
         let named = wait::eventually("what is missing is named", SOON, async || {
             let found = self.where_named(&rollout, &controller).await?;
             // The log is the first to know; a Plan that can say it does so next.
-            let may_come = found == Named::Log && self.is_of_plans();
+            let may_come = found == ReportedIn::Log && self.is_of_plans();
             if may_come {
                 let plan = ctx.plans().get_opt(PLAN).await.expect("an answer");
                 let status = plan.and_then(|plan| plan.status);
@@ -215,9 +215,9 @@ impl Removed {
 async fn each_rule_of_the_controller_s_roles_is_named_when_it_is_missing_and_before_a_node_is_cordoned() {
     let ctx = TestContext::with(Manifests::Base).await;
     let mut all = Vec::new();
-    for place in [Place::Cluster, Place::Namespace, Place::Default] {
-        let rules = place.read(&ctx).await.into_iter().enumerate();
-        all.extend(rules.map(|(number, rule)| Removed { place, number, rule }));
+    for role in [RoleKind::Cluster, RoleKind::Namespace, RoleKind::Default] {
+        let rules = role.read(&ctx).await.into_iter().enumerate();
+        all.extend(rules.map(|(number, rule)| Removed { role, number, rule }));
     }
     drop(ctx);
     assert!(all.len() >= 13, "{all:?}");

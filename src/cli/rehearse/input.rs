@@ -60,12 +60,12 @@ pub(super) fn read(sources: &[Source]) -> RehearsalInput {
     let mut names: BTreeMap<String, String> = BTreeMap::new();
     for source in sources {
         for error in &source.stream.errors {
-            let place = source.place(error.offset);
+            let position = source.position(error.offset);
             given.errors.push(format!(
                 "{}:{}:{}: this is not YAML: {error}{}",
                 source.name,
-                place.line,
-                place.column,
+                position.line,
+                position.column,
                 source.render_first()
             ));
         }
@@ -91,7 +91,7 @@ impl RehearsalInput {
             placeholders,
             assumed,
         } = read_plan(source, object);
-        let line = source.place(object.node.offset()).line;
+        let line = source.position(object.node.offset()).line;
         let place = format!("{}:{line}", source.name);
         if !refused.is_empty() {
             self.errors.extend(refused.iter().map(error));
@@ -136,10 +136,10 @@ impl RehearsalInput {
             let field = found.field.unwrap_or_default();
             let read = field.split('.').fold(&value, |value, key| &value[key]);
             if read.is_null() && !field.contains('[') && (has_limit || !limits(&field)) {
-                let (place, message) = (found.place, found.message);
+                let (position, message) = (found.position, found.message);
                 let note = format!(
                     "{}:{}:{}: left out, {message}",
-                    found.file, place.line, place.column
+                    found.file, position.line, position.column
                 );
                 self.notes.push(note);
             }
@@ -179,7 +179,7 @@ impl RehearsalInput {
             self.errors.extend(refused.iter().map(error));
             return;
         }
-        let line = source.place(object.node.offset()).line;
+        let line = source.position(object.node.offset()).line;
         match kind {
             FrontEnd::Op(_) => self.node_ops.push(InputOp {
                 place: format!("{}:{line}", source.name),
@@ -220,7 +220,7 @@ impl RehearsalInput {
 fn error(found: &Finding) -> String {
     format!(
         "{}:{}:{}: {} [{}]",
-        found.file, found.place.line, found.place.column, found.message, found.rule
+        found.file, found.position.line, found.position.column, found.message, found.rule
     )
 }
 

@@ -28,7 +28,7 @@ pub struct LoopFigures {
 }
 
 /// What the server asks the loop.
-pub(super) enum Question {
+pub(super) enum ReporterRequest {
     Samples(oneshot::Sender<Samples>),
     RollOuts(oneshot::Sender<Live>),
 }
@@ -36,7 +36,7 @@ pub(super) enum Question {
 /// Follows the decisions of a loop.
 pub struct Reporter {
     metrics: Option<Metrics>,
-    requests: mpsc::Receiver<Question>,
+    requests: mpsc::Receiver<ReporterRequest>,
     tracker: Tracker,
     /// Kept if the page is served, since the first decision.
     timeline: Option<Timeline>,
@@ -44,11 +44,11 @@ pub struct Reporter {
     reports: BTreeMap<PlanName, Report>,
 }
 
-/// A question that waits for the loop.
-pub struct Scrape(Question);
+/// A request that waits for the loop.
+pub struct Scrape(ReporterRequest);
 
 impl Reporter {
-    pub(super) fn new(metrics: Metrics, requests: mpsc::Receiver<Question>) -> Self {
+    pub(super) fn new(metrics: Metrics, requests: mpsc::Receiver<ReporterRequest>) -> Self {
         Self {
             metrics: Some(metrics),
             requests,
@@ -102,10 +102,10 @@ impl Reporter {
     pub fn answer(&mut self, scrape: Scrape, cluster: &ClusterState, figures: LoopFigures, now: Timestamp) {
         // The client may have given up.
         match scrape.0 {
-            Question::Samples(reply) => {
+            ReporterRequest::Samples(reply) => {
                 let _ = reply.send(self.samples(cluster, figures, now));
             }
-            Question::RollOuts(reply) => {
+            ReporterRequest::RollOuts(reply) => {
                 let timeline = self.timeline.get_or_insert_with(|| Timeline::new(now));
                 let _ = reply.send(timeline.live(cluster, &self.reports, now));
             }

@@ -423,8 +423,8 @@ fn check_hint(error: &BadCheck, text: &str) -> Option<String> {
             }
         }
         BadCheck::NameTwice { .. } => "choose another name".to_owned(),
-        BadCheck::TwoQuestions(_) => "write two checks".to_owned(),
-        BadCheck::NoQuestion(_) => "give it `prometheus` or `http`".to_owned(),
+        BadCheck::TwoRequests(_) => "write two checks".to_owned(),
+        BadCheck::NoRequest(_) => "give it `prometheus` or `http`".to_owned(),
         BadCheck::Url { .. } if !text.is_empty() && !text.contains("://") => {
             write(&format!("https://{text}"))
         }

@@ -80,6 +80,6 @@ pub fn refused(source: &Source, object: &Object<'_>, kind: FrontEnd) -> Vec<Find
     subject.check_front_end(kind, &options, &[], &mut Maintained::new());
     let mut found = subject.finish();
     found.retain(|found| found.severity == Severity::Error);
-    found.sort_by_key(|found| (found.place, found.rule));
+    found.sort_by_key(|found| (found.position, found.rule));
     found
 }

@@ -74,8 +74,8 @@ impl Subject<'_> {
         };
         let namespace = self.object.metadata("namespace").unwrap_or_default();
         let key = (namespace.to_owned(), name.to_owned());
-        let place = self.source.place(self.offset("metadata.name"));
-        let here = format!("{}:{}", self.source.name, place.line);
+        let position = self.source.position(self.offset("metadata.name"));
+        let here = format!("{}:{}", self.source.name, position.line);
         if let Some(first) = names.get(&key) {
             let message = format!("Plan {:?} is defined in {first} already", self.object.title());
             let hint = "rename one of them; otherwise the one that is applied last wins".to_owned();

@@ -47,7 +47,7 @@ pub fn read_plan(source: &Source, object: &Object<'_>) -> ReadPlan {
     subject.check_as_controller(&plan);
     let assumed = fill_metadata(&mut plan, &mut json);
     let mut found = subject.finish();
-    found.sort_by_key(|found| (found.place, found.rule));
+    found.sort_by_key(|found| (found.position, found.rule));
     let (refused, others): (Vec<_>, Vec<_>) = found
         .into_iter()
         .partition(|found| found.severity == Severity::Error);

@@ -121,7 +121,7 @@ impl<'a> Subject<'a> {
     ) -> Option<Finding> {
         Some(Finding {
             file: self.source.name.clone(),
-            place: self.source.place(offset),
+            position: self.source.position(offset),
             rule,
             severity: self.levels.of(rule)?,
             plan: Some(self.object.title()),

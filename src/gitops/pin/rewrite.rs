@@ -110,7 +110,7 @@ fn check_readable(source: &Source, requests: &[PinRequest]) -> Result<(), PinErr
     let failed = |offset: usize, kind: PinErrorKind| {
         Err(PinError {
             file: source.name.clone(),
-            line: source.place(offset).line,
+            line: source.position(offset).line,
             plan: None,
             kind: Box::new(kind),
         })

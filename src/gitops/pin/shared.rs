@@ -76,7 +76,7 @@ pub(super) fn refuse_shared(
             if is_definition {
                 definitions.push((document, user.path.clone(), change.value.clone()));
             } else {
-                let line = source.place(user.offset).line;
+                let line = source.position(user.offset).line;
                 let path = display(&user.path);
                 let why = format!(" (the anchor shares it with {path} in line {line})");
                 return Err(change.refused(source, why));

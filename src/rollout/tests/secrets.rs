@@ -96,7 +96,7 @@ enum Change {
         deleting: bool,
     },
     PlanDeleted(usize),
-    Seen(usize, u64),
+    Observed(usize, u64),
     Absent(usize, u64),
     Deleted(usize),
     Read(usize, u64),
@@ -112,7 +112,7 @@ fn changes() -> impl Strategy<Value = Vec<Change>> {
         3 => (plan.clone(), vec(secret.clone(), 0..4), proptest::bool::weighted(0.1))
             .prop_map(|(plan, secrets, deleting)| Change::Plan { plan, secrets, deleting }),
         1 => plan.prop_map(Change::PlanDeleted),
-        3 => (secret.clone(), version.clone()).prop_map(|(secret, version)| Change::Seen(secret, version)),
+        3 => (secret.clone(), version.clone()).prop_map(|(secret, version)| Change::Observed(secret, version)),
         1 => (secret.clone(), version.clone()).prop_map(|(secret, version)| Change::Absent(secret, version)),
         1 => secret.clone().prop_map(Change::Deleted),
         4 => (secret.clone(), version).prop_map(|(secret, version)| Change::Read(secret, version)),
@@ -149,7 +149,7 @@ proptest! {
                         cluster.apply(Observation::PlanDeleted(plan.as_str().into(), uid));
                     }
                 }
-                Change::Seen(secret, version) => drop(cluster.apply(Observation::Secret(version, name(secret)))),
+                Change::Observed(secret, version) => drop(cluster.apply(Observation::Secret(version, name(secret)))),
                 Change::Absent(secret, version) => {
                     cluster.apply(Observation::SecretAbsent(version, name(secret)));
                 }

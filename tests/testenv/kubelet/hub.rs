@@ -102,9 +102,9 @@ impl Hub {
             Command::Register { set, done } => self.register(set, done),
             Command::Leave { set, remove, done } => self.leave(set, remove, done),
             Command::Change { node, change, done } => self.change(&node, change, done),
-            Command::Ask { node, question } => {
+            Command::Read { node, read } => {
                 if let Some(node) = self.nodes.get(&node) {
-                    question(node);
+                    read(node);
                 }
             }
             Command::Acted { pod, started, exit } => {

@@ -38,9 +38,9 @@ pub(super) enum Command {
         change: NodeChange,
         done: oneshot::Sender<()>,
     },
-    Ask {
+    Read {
         node: String,
-        question: Box<dyn FnOnce(&Node) + Send>,
+        read: Box<dyn FnOnce(&Node) + Send>,
     },
     Acted {
         pod: String,
@@ -119,13 +119,13 @@ impl Remote {
     pub(super) async fn ask<T: Send + 'static>(
         &self,
         node: &str,
-        question: impl FnOnce(&Node) -> T + Send + 'static,
+        read: impl FnOnce(&Node) -> T + Send + 'static,
     ) -> T {
         let (sender, answer) = oneshot::channel();
-        let question = Box::new(move |node: &Node| drop(sender.send(question(node))));
-        self.send(Command::Ask {
+        let read = Box::new(move |node: &Node| drop(sender.send(read(node))));
+        self.send(Command::Read {
             node: node.to_owned(),
-            question,
+            read,
         });
         answer
             .await

@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 
 use super::images;
-use super::lan::Place;
+use super::lan::NodeAddresses;
 
 /// Scripts from `tests/testenv/scripts`.
 const SCRIPTS: [(&str, &str); 5] = [
@@ -27,7 +27,7 @@ const BOOT_SECONDS: &str = "0.5";
 pub(super) const NETWORK: &str = "cni/pods.conflist";
 
 /// Writes all files for `/opt/node`.
-pub(super) fn configure(dir: &Path, place: &Place, ctr: &Path) -> Result<()> {
+pub(super) fn configure(dir: &Path, addresses: &NodeAddresses, ctr: &Path) -> Result<()> {
     for (name, text) in SCRIPTS {
         let path = dir.join(name);
         fs::write(&path, text)?;
@@ -68,7 +68,7 @@ pub(super) fn configure(dir: &Path, place: &Place, ctr: &Path) -> Result<()> {
             "ipam": {
                 "type": "host-local",
                 "dataDir": "/run/cni",
-                "ranges": [[{ "subnet": place.pods }]],
+                "ranges": [[{ "subnet": addresses.pods }]],
                 "routes": [{ "dst": "0.0.0.0/0" }],
             },
         }],

@@ -35,7 +35,7 @@ pub struct Lan {
 
 /// The addresses of a node.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct NodeAddresses {
     pub number: u8,
     pub address: Ipv4Addr,
     /// Addresses of its pods.
@@ -73,10 +73,10 @@ impl Lan {
     }
 
     /// Addresses for another node.
-    pub fn place(&self) -> Result<Place> {
+    pub fn addresses(&self) -> Result<NodeAddresses> {
         let number = self.nodes.fetch_add(1, Ordering::Relaxed);
         ensure!(number < 200, "one network has room for 200 nodes");
-        Ok(Place {
+        Ok(NodeAddresses {
             number,
             address: Ipv4Addr::new(10, 77, 1, number),
             pods: format!("10.78.{number}.0/24"),

@@ -55,11 +55,11 @@ impl RealNode {
         let (binaries, images) = kit().await?;
         let control = ctx.test_env.control_plane();
         let lan = control.lan().await?;
-        let place = lan.place()?;
+        let addresses = lan.addresses()?;
         let name = ctx.node_name(name);
         let dir = ctx.dir().join(format!("node-{name}"));
         fs::create_dir_all(dir.join("disk"))?;
-        configure(&dir, &place, &binaries.path("ctr"))?;
+        configure(&dir, &addresses, &binaries.path("ctr"))?;
         let user = format!("system:node:{name}");
         control.write_lan_kubeconfig(&dir.join("kubeconfig"), &user, Some("system:nodes"))?;
 
@@ -81,10 +81,10 @@ impl RealNode {
             .env("CGROUPS", cgroups.folders())
             .env("HIERARCHIES", cgroups.hierarchies())
             .env("MACHINE_NET", lan.machine())
-            .env("NUMBER", place.number.to_string())
-            .env("ADDRESS", place.address.to_string())
-            .env("PODS", &place.pods)
-            .env("GATEWAY", place.gateway.to_string())
+            .env("NUMBER", addresses.number.to_string())
+            .env("ADDRESS", addresses.address.to_string())
+            .env("PODS", &addresses.pods)
+            .env("GATEWAY", addresses.gateway.to_string())
             .start()?;
         Ok(Self {
             nodes: ctx.nodes(),

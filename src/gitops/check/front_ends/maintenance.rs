@@ -28,7 +28,7 @@ impl Subject<'_> {
             return;
         }
         self.check_name(NODE);
-        let line = self.source.place(self.object.node.offset()).line;
+        let line = self.source.position(self.object.node.offset()).line;
         let here = format!(
             "{} ({}:{line})",
             self.object.metadata("name").unwrap_or("without a name"),

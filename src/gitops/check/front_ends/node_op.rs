@@ -113,7 +113,7 @@ impl Subject<'_> {
             if found.rule != Rule::NullField {
                 let line = self.line_in_annotation(top);
                 self.found.push(Finding {
-                    place: self.source.place(self.offset_in_annotation(line)),
+                    position: self.source.position(self.offset_in_annotation(line)),
                     field: Some(annotation_field(&field)),
                     message: format!("the annotation {ANNOTATION_SPEC}: {}", found.message),
                     hint: found
@@ -133,7 +133,7 @@ impl Subject<'_> {
         let own = own.map_or_else(|| "spec".to_owned(), |(own, rest)| format!("{own}{rest}"));
         let is_same = own == field;
         self.found.push(Finding {
-            place: self.source.place(self.offset(&own)),
+            position: self.source.position(self.offset(&own)),
             field: Some(own),
             message: if is_same {
                 found.message
@@ -200,7 +200,7 @@ mod tests {
         found
             .map(|one| {
                 (
-                    one.place.line,
+                    one.position.line,
                     one.rule,
                     one.field.unwrap_or_default(),
                     one.message,
