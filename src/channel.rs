@@ -264,6 +264,8 @@ impl Http {
         }
         identity.extend(parts.iter().map(String::as_str));
         if !target.username().is_empty() || target.password().is_some() {
+            // reqwest sends user and password of a URL as `Authorization: Basic`, so the rule for Secrets applies to
+            // them, too.
             refuse_plain(&target)?;
         }
         let mut request = clients.once.get(target.clone());
@@ -277,6 +279,7 @@ impl Http {
             request = auth.on(request, &target);
         }
         let page_key = key(identity);
+        // Only pages of lists are kept: a redirect has no body.
         let known = id.and_then(|_| self.cache.page(&page_key));
         if let Some(etag) = known.as_deref().and_then(Page::etag) {
             request = request.header(IF_NONE_MATCH, etag);
@@ -286,6 +289,7 @@ impl Http {
                 .send()
                 .await
                 .map_err(|error| ChannelError::failed(&error))?;
+            // A server that redirects has no list. Its Location is read as that of a plain channel.
             let Some(id) = id.filter(|_| !is_redirect(response.status())) else {
                 return answer::version(url, response).await.map(Offer::one);
             };

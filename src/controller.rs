@@ -135,6 +135,7 @@ pub async fn run_with(
         let registered = crd::register(unguarded.clone(), settings.manage_crd).await?;
         Ok::<_, Error>((cluster_id, registered))
     };
+    // `biased` here and elsewhere: tokio polls in random order, and a simulation could not be repeated.
     let (cluster_id, registered) = tokio::select! {
         biased;
         started = start => started?,
@@ -205,6 +206,7 @@ pub async fn run_with(
                 tasks.stop().await;
                 lease = waits;
             }
+            // Nothing is waited for: another process may lead already, and the client's guard refuses all later writes.
             (Ended::LeadershipLost, Some((_, error))) => return Err(error.into()),
             (_, lease) => {
                 tracing::info!("ending");
@@ -286,6 +288,7 @@ async fn cluster_id(client: &Client) -> Result<String, Error> {
 /// Writes an event about this process to its Node. A failure is only logged.
 async fn write_node_event(client: &Client, source: &Source, reason: Reason, text: &str, clock: &Clock) {
     let event = source.node_event(reason, text, clock.now());
+    // The API server demands this namespace for events about objects without one (pkg/apis/core/validation/events.go).
     let api = Api::<CoreEvent>::namespaced(client.clone(), "default");
     if let Err(error) = api.create(&PostParams::default(), &event).await {
         tracing::warn!(

@@ -64,7 +64,8 @@ pub struct PlanRun {
     pub holder: Holder,
     /// UID of the expected machine.
     pub node_uid: NodeUid,
-    /// UID of the pod of this process, if it runs in one.
+    /// UID of the pod of this process, if it runs in one. The controller shows the progress of a drain only with the
+    /// UID of the pod that drains.
     pub pod: Option<String>,
     /// Whether the ledger must name the controllers of the evicted pods.
     pub notes_workloads: bool,

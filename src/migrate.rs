@@ -132,6 +132,7 @@ impl Cluster {
         let Some(container) = container else {
             return found;
         };
+        // As in a pod: a later source overrides an earlier one, and `env` overrides `envFrom` (`Container.envFrom`).
         for source in container.env_from.iter().flatten() {
             let name = source.config_map_ref.as_ref().map(|source| source.name.as_str());
             let map = self

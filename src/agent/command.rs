@@ -56,6 +56,7 @@ impl FromStr for SentinelCommand {
         };
         let known = TOOLS.iter().find(is_tool).map(|(_, code)| *code);
         Ok(Self {
+            // 0 means yes, as for kured's `--reboot-sentinel-command`.
             yes: yes.or(known).unwrap_or(0),
             words,
         })

@@ -63,6 +63,7 @@ pub(super) fn request(
         .iter()
         .filter_map(since)
         .min()
+        // A file may have a time in the future, for example after the clock was set back.
         .filter(|since| *since <= now);
     let mut packages: Vec<String> = needed
         .iter()
@@ -78,6 +79,7 @@ pub(super) fn request(
     packages.retain(|package| seen.insert(package.clone()));
     let mut request = RebootRequest {
         boot_id: Some(boot.id.clone()),
+        // The time of a request stays within a boot, or each look would write the Node.
         since: current.map_or_else(|| earliest.or(Some(now)), |known| known.since),
         reasons: needed.iter().map(|finding| finding.reason.clone()).collect(),
         packages,

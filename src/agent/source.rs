@@ -123,9 +123,11 @@ impl Sources {
         let mut child = Command::new(program);
         child
             .args(words)
+            // A tool that asks a question gets the end of its input, instead of waiting until the time limit.
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::inherit())
+            // The time limit and the end of the agent drop the future; by default tokio lets the process run on.
             .kill_on_drop(true);
         let status = timeout(COMMAND_LIMIT, child.status()).await;
         let status = status.map_err(|_| format!("it takes more than {} s", COMMAND_LIMIT.as_secs()))?;

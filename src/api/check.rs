@@ -11,7 +11,7 @@ use super::plan::{PlanSpec, SecretRef};
 use super::validate::is_secret_name;
 use crate::go::{DurationError, GoDuration};
 
-/// Maximum number of checks.
+/// Maximum number of checks, as in the schema. A Plan stored under another schema may have more.
 const MAX_CHECKS: usize = 16;
 /// Maximum length of a name.
 const MAX_NAME_LEN: usize = 63;

@@ -101,6 +101,7 @@ pub fn missing_fields(live: &CustomResourceDefinition) -> Vec<String> {
         let Some(wanted) = wanted else { continue };
         let parents = part.match_indices('.').map(|(at, _)| &part[..at]);
         let mut parents = parents.chain([*part]).map(|parent| nested(theirs, parent));
+        // A schema with `x-kubernetes-preserve-unknown-fields` keeps the fields that it does not list.
         if prunes_nothing(theirs) || parents.any(prunes_nothing) {
             continue;
         }

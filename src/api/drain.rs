@@ -66,6 +66,7 @@ impl NodeDrain {
         }
         let mut drain: Self = serde_json::from_str(text).ok()?;
         let Self { plan, pod, note } = &mut drain;
+        // Another version of refit, or another client, may have named more pods.
         note.more = note
             .more
             .saturating_add(note.waiting.len().saturating_sub(WAITS_NAMED));

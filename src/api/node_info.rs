@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::PlanSpec;
 use crate::version::{Range, Version};
 
-/// Maximum number of patterns of a field.
+/// Maximum number of patterns of a field, as in the schema. A Plan stored under another schema may have more.
 const MAX_PATTERNS: usize = 32;
 /// Maximum length of a pattern.
 const MAX_PATTERN_LEN: usize = 256;
@@ -118,6 +118,7 @@ fn is_like(pattern: &str, text: &str) -> bool {
     };
     let mut parts: Vec<&str> = rest.split('*').collect();
     let last = parts.pop().unwrap_or_default();
+    // The first occurrence of each part leaves the most text for the parts after it.
     for part in parts {
         match text.find(part) {
             Some(at) => text = &text[at + part.len()..],

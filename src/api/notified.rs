@@ -18,6 +18,7 @@ pub struct Notified(Vec<String>);
 pub fn mark(receiver: &str, id: &str) -> String {
     let mut hash = Sha256::new();
     for part in [receiver, id] {
+        // Without the lengths, two pairs with the same concatenation would have the same mark.
         hash.update((part.len() as u64).to_be_bytes());
         hash.update(part);
     }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::PlanSpec;
 use super::selector::label_key_problems;
 
-/// Maximum number of criteria.
+/// Maximum number of criteria, as in the schema. A Plan stored under another schema may have more.
 const MAX_CRITERIA: usize = 8;
 
 /// One criterion of the order. Exactly one field is set.
@@ -147,6 +147,7 @@ impl PlanSpec {
         for (index, criterion) in order.iter().enumerate() {
             let criterion = criterion.read(index)?;
             let same = |other: &Criterion| match (other, &criterion) {
+                // After `First` or `Last`, nodes of the same role are equal, so that a second one decides nothing.
                 (Criterion::ControlPlane(_), Criterion::ControlPlane(_)) => true,
                 (other, criterion) => other == criterion,
             };

@@ -49,6 +49,7 @@ impl Prepare {
         let words = match words.as_slice() {
             [shell, "-c", script, ..] if SHELLS.contains(&base(shell)) => {
                 line = script.strip_prefix("exec ").unwrap_or(script);
+                // Other characters may be syntax of the shell, which is not interpreted here.
                 let is_simple = |c: char| c.is_ascii_alphanumeric() || "/._- ".contains(c);
                 if !line.chars().all(is_simple) {
                     return None;

@@ -152,6 +152,7 @@ impl PlanWindow {
         let Some(length) = parsed.filter(|length| length.is_positive() && *length <= MAX_DURATION) else {
             return Err(ScheduleError::Duration(duration));
         };
+        // The syntax allows days that no month has, such as `0 0 30 2 *`.
         if cron.next(Timestamp::UNIX_EPOCH, &TimeZone::UTC).is_none() {
             return Err(ScheduleError::Never(text.clone()));
         }
@@ -203,6 +204,7 @@ impl CronWindow {
     /// The end of the opening that contains `now`. Another opening that overlaps it may end later.
     fn end(&self, now: Timestamp) -> Option<Timestamp> {
         let just_closed = now.checked_sub(self.duration).ok()?;
+        // An opening that began exactly `duration` ago ends at `now`, and does not contain it.
         let after = just_closed.checked_add(SignedDuration::from_nanos(1)).ok()?;
         let opened = self.cron.next_until(after, now, &self.zone)?;
         opened.checked_add(self.duration).ok()

@@ -247,6 +247,7 @@ impl Requirement {
         };
         match self.operator {
             Operator::In | Operator::Equals | Operator::DoubleEquals => value.is_some_and(listed),
+            // An object without the label meets these (`Requirement.Matches` in apimachinery's labels/selector.go).
             Operator::NotIn | Operator::NotEquals => !value.is_some_and(listed),
             Operator::Exists => value.is_some(),
             Operator::DoesNotExist => value.is_none(),

@@ -27,7 +27,7 @@ use crate::go::{DurationError, GoDuration};
 /// a label value on Jobs.
 pub const MAX_PLAN_NAME_LEN: usize = 63;
 
-/// Maximum number of Plans in `dependsOn`.
+/// Maximum number of Plans in `dependsOn`, as in the schema. A Plan stored under another schema may name more.
 const MAX_DEPENDENCIES: usize = 32;
 
 /// Maximum length of an object's name (RFC 1123 subdomain).
@@ -363,7 +363,6 @@ pub fn is_secret_name(name: &str) -> bool {
     name.len() <= MAX_OBJECT_NAME_LEN && is_subdomain(name)
 }
 
-/// Checked for every value of `when`, so that an error is found before it matters.
 fn limit_text(limit: &IntOrString) -> String {
     match limit {
         IntOrString::Int(nodes) => nodes.to_string(),
@@ -434,6 +433,7 @@ fn validate_schedule(spec: &PlanSpec) -> Result<(), Invalid> {
     }
 }
 
+/// Checked for every value of `when`, so that an error is found before it matters.
 fn validate_reboot(spec: &PlanSpec) -> Result<(), Invalid> {
     let reboot = spec.reboot_or_default();
     if let Some(files) = &reboot.required_files {

@@ -12,7 +12,7 @@ use super::node_limit::NodeLimit;
 use super::selector::{Selector, SelectorError};
 use crate::go::{DurationError, GoDuration};
 
-/// Maximum number of waves.
+/// Maximum number of waves, as in the schema. A Plan stored under another schema may have more.
 const MAX_WAVES: usize = 32;
 /// Maximum length of a name.
 const MAX_NAME_LEN: usize = 63;

@@ -31,7 +31,7 @@ const URL: &str = "url";
 /// Bytes of a URL. Servers accept 8,000 at most (RFC 9110, 4.1).
 const MAX_URL: usize = 4 << 10;
 
-/// Headers that belong to the connection.
+/// Headers that belong to the connection, and `if-none-match`, which holds the entity tags of refit's cache.
 const NOT_OURS: [&str; 9] = [
     "connection",
     "content-length",
@@ -171,6 +171,7 @@ impl Access {
                 value: secret.pair(VALUE, HEADER)?,
             },
             _ => {
+                // In front of the pull secrets of the Plan: the first login that matches counts.
                 self.pull.splice(..0, secret.docker_config()?);
                 return Ok(());
             }
@@ -197,6 +198,7 @@ impl Access {
         }
         let mut access = Self::default();
         let read = access.read_secret(secret);
+        // A pull secret is read without an error, but only registries can use it.
         if matches!(read, Err(AccessError::Nothing(_))) || read.is_ok() && access.credentials.is_none() {
             return Err(AccessError::NothingForCheck(keys.name()));
         }
@@ -313,6 +315,7 @@ impl<'a> Keys<'a> {
             return Ok(String::new());
         }
         let text = self.pair(key, other)?;
+        // The first colon ends the user name (RFC 7617, 2), so the server would see another one, and another password.
         if key == USERNAME && text.contains(':') {
             return Err(AccessError::Unusable(
                 self.name(),

@@ -73,6 +73,7 @@ impl JsonFilter {
             b'"' => self.string = None,
             _ => {}
         }
+        // Escapes are never removed, so a string that consists of them needs a limit of its own.
         if self.string.is_some_and(|length| length > 16 * MAX_STRING) {
             return Err(io::Error::other("a string is too long"));
         }

@@ -28,7 +28,7 @@ const RELEASE: usize = 64;
 const MAX_ETAG: usize = 256;
 /// Maximum number of rate limits.
 const MAX_LIMITS: usize = 256;
-/// Wait after a rate limit if the server names none, and the longest wait.
+/// Wait after a rate limit if the server names none, and the longest wait: GitHub renews its limits every hour.
 const SHORT_WAIT: Duration = Duration::from_secs(60);
 const LONGEST_WAIT: Duration = Duration::from_secs(60 * 60);
 
@@ -107,6 +107,7 @@ impl ResponseCache {
             (Some(known), _) if answer.status == StatusCode::NOT_MODIFIED => Page {
                 etag: known.etag.clone(),
                 releases: known.releases.clone(),
+                // A 304 need not repeat `Link` (RFC 9110, 15.4.5).
                 next: known.next.clone(),
                 seen: Instant::now(),
             },
@@ -123,6 +124,7 @@ impl ResponseCache {
         };
         let unchanged = answer.status == StatusCode::NOT_MODIFIED;
         let page = Arc::new(page);
+        // Without an entity tag there is no `If-None-Match`, so the page would be sent again anyway.
         if page.etag.is_some() {
             lock(&self.pages).keep(key, &page);
         } else {
@@ -144,6 +146,7 @@ impl ResponseCache {
     pub(super) fn limit(&self, key: Key, answer: &Answer) -> ChannelError {
         let (wait, until) = wait(answer);
         let mut limits = lock(&self.limits);
+        // A limit that is not stored costs one request per poll, which the server refuses.
         if limits.len() < MAX_LIMITS {
             limits.insert(key, (Instant::now() + wait, until));
         }

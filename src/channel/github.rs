@@ -71,6 +71,7 @@ impl Http {
             Ok(offer) => return Ok(offer),
             Err(error) => error,
         };
+        // The API has answered, so the web page would only hide its answer, such as that a token has expired.
         if !error.transient {
             return Err(error.error);
         }
@@ -202,6 +203,7 @@ impl Http {
                     return Err(ChannelError::Unexpected(line));
                 }
                 let next = hop(&url, &response)?;
+                // A redirect to another host, such as that of a login page, names no release.
                 if next.origin() != url.origin() {
                     return Err(ChannelError::BadLocation);
                 }

@@ -94,6 +94,7 @@ impl Hosts {
         let (host, is_metadata) = match url.host() {
             None => return Err(ChannelError::NotAUrl),
             Some(Host::Domain(name)) => {
+                // With a final dot, a DNS name is the same name in its absolute form.
                 let name = name.trim_end_matches('.').to_ascii_lowercase();
                 let is_metadata = METADATA.contains(&name.as_str());
                 (name, is_metadata)

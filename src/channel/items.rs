@@ -100,6 +100,7 @@ impl<'de, T: DeserializeOwned, F: FnMut(T) -> bool> Visitor<'de> for &mut Items<
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
         while let Some(item) = list.next_element()? {
             if !(self.take)(item) {
+                // Only an error ends the list early. `each` returns that of `with` in its place.
                 return Err(A::Error::custom("no further item is wanted"));
             }
         }

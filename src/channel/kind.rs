@@ -177,7 +177,7 @@ impl Repository {
     }
 }
 
-/// The grammar of distribution-spec, without its maximum length, which registries define themselves.
+/// The grammar of distribution-spec. It sets no maximum length, but says that many clients accept 255 characters.
 fn is_repository(path: &str) -> bool {
     let edge = |b: Option<u8>| b.is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
     path.len() <= 255

@@ -120,6 +120,7 @@ impl Http {
         let login = Login::for_pull(access, &repository);
         let mut session = Session::new(self, &repository, access, login)?;
         let url = session.url(&format!("manifests/{tag}"))?;
+        // HEAD first: Docker Hub counts a GET of a manifest as a pull, and limits the number of pulls.
         for method in [Method::HEAD, Method::GET] {
             let wanted = Wanted {
                 method: method.clone(),
@@ -363,6 +364,7 @@ impl<'a> Session<'a> {
             return Err(self.client.cache.limit(limits, &response));
         }
         match response.status {
+            // OAuth 2 reports a refresh token that is not valid with 400 (RFC 6749, 5.2).
             StatusCode::BAD_REQUEST | StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
                 return Err(self.denied(response.line()));
             }

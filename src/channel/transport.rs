@@ -185,11 +185,14 @@ fn clients(
         reqwest::Client::builder()
             .tls_backend_preconfigured(tls)
             .user_agent(user_agent)
+            // `follow` checks the host of each hop, and drops the credentials.
             .redirect(Policy::none())
             .connect_timeout(CONNECT_TIMEOUT)
             .pool_max_idle_per_host(kept)
             .pool_idle_timeout(NEXT_PAGE)
+            // A name may resolve to the address of a metadata service, and to another address at each request.
             .dns_resolver(Arc::clone(hosts))
+            // reqwest would read the environment by its own rules. `ProxyEnv` follows those of Go.
             .no_proxy()
             .proxy(reqwest::Proxy::custom(move |url| proxies.proxy_for(url).cloned()))
             .build()
@@ -283,6 +286,7 @@ impl Auth {
         };
         let mut value = HeaderValue::from_str(&value)
             .map_err(|_| ChannelError::Credentials("they have characters that no header can hold"))?;
+        // Keeps the value out of `Debug`, and out of the compression table of HTTP/2 (RFC 7541, 7.1.3).
         value.set_sensitive(true);
         Ok(Self {
             origin: url.origin(),

@@ -109,6 +109,7 @@ pub(super) fn run(flags: Flags) -> anyhow::Result<ExitCode> {
     };
     let paths = match (flags.no_files, flags.files) {
         (true, _) => Vec::new(),
+        // The other one is the same file: `/var/run` is a link to `/run` on Debian and Ubuntu.
         (false, files) if files.is_empty() => vec![REQUIRED_FILES[0].to_owned()],
         (false, files) => files,
     };
@@ -177,6 +178,7 @@ fn run_on_host(words: &[String]) -> anyhow::Result<ExitCode> {
         .env_clear()
         .env(
             "PATH",
+            // The usual PATH of root, and that of NixOS.
             "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/run/current-system/sw/bin",
         )
         .env("HOME", "/root")

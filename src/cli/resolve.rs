@@ -291,6 +291,7 @@ fn target_of_plan(flags: &Flags, title: String, plan: &Plan) -> Result<Target, S
     let status = plan.status.as_ref();
     let stored = status.and_then(|status| status.channel.as_ref());
     let shown = channel.as_deref().map(redacted);
+    // If the channel was edited since, the times in status are of another channel's versions.
     let stored = stored.filter(|stored| stored.url.as_deref() == shown.as_deref());
     let annotations = plan.metadata.annotations.as_ref();
     Ok(Target {

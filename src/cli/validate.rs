@@ -297,6 +297,7 @@ fn as_annotation(found: &Finding) -> String {
         Severity::Warning => "warning",
         Severity::Note => "notice",
     };
+    // As `escapeData` and `escapeProperty` of GitHub's toolkit (actions/toolkit, packages/core/src/command.ts).
     let data = |text: &str| text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A");
     let property = |text: &str| data(text).replace(':', "%3A").replace(',', "%2C");
     let hint = found

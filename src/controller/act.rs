@@ -37,13 +37,11 @@ use crate::kube::{Failure, brief, failure};
 use crate::rollout::facts::{JobName, JobUid, NodeName, NodeUid, PlanName, Text};
 use crate::rollout::{Event, Key, Observation, PodFacts, PodStage, Query, StepEffect};
 
-/// The result of a step.
 #[derive(Debug)]
 pub struct FinishedStep {
     pub key: Key,
     /// Facts to apply to the state.
     pub effects: Vec<StepEffect>,
-    /// Why it failed.
     pub error: Option<StepError>,
 }
 
@@ -68,7 +66,6 @@ pub enum StepErrorKind {
     Forbidden,
 }
 
-/// Carries out steps.
 pub struct Actor {
     /// Client that writes only while this process leads.
     pub client: Client,
@@ -335,6 +332,8 @@ impl Actor {
             let api = Api::<SlimPod>::namespaced(self.client.clone(), &self.source.namespace);
             // A list from the API server, not from the watch: a watch that is late would show a pod as unbound that
             // already works on the node.
+            // The API server sets this label (pkg/registry/batch/job/strategy.go). By its UID it leaves out the pods of
+            // an earlier Job of this name.
             let of_job = ListParams::default().labels(&format!("batch.kubernetes.io/controller-uid={uid}"));
             let pods = api
                 .list(&of_job)
@@ -467,6 +466,7 @@ fn strict() -> PatchParams {
 }
 
 fn would_prune(error: &kube::Error) -> bool {
+    // 422 is the answer to a patch, 400 that to a create or an update (apiserver's endpoints/handlers).
     matches!(error, kube::Error::Api(status) if matches!(status.code, 400 | 422)
         && status.message.contains("strict decoding error: unknown field"))
 }
@@ -482,6 +482,8 @@ fn pruned() -> (Vec<StepEffect>, StepError) {
 /// Whether the object may be another one, or another version, than the decision assumed.
 fn is_worth_a_read(error: &kube::Error) -> bool {
     match error {
+        // 404: it is gone. 409: it has another version. 422: the name is that of another object, because a patch cannot
+        // change a UID. From 500 on the write may have taken effect.
         kube::Error::Api(status) => matches!(status.code, 404 | 409 | 422) || status.code >= 500,
         _ => failure(error) == Failure::Unknown,
     }
@@ -506,6 +508,7 @@ fn step_error(error: &kube::Error) -> StepError {
     let kind = match error {
         kube::Error::Api(status) => match status.code {
             409 => StepErrorKind::Stale,
+            // A quota answers 403, too. The permission check of the next decision tells which it is.
             403 => StepErrorKind::Forbidden,
             // kube-apiserver answers 429 from its priority levels, and 5xx while it restarts or while a webhook is
             // down.

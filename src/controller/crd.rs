@@ -144,6 +144,7 @@ impl Registrar {
                 }
             };
             if live.metadata.deletion_timestamp.is_some() {
+                // An update would not stop the deletion.
                 self.wait_until_gone(deadline).await?;
                 continue;
             }
@@ -183,6 +184,7 @@ impl Registrar {
         if wanted == live {
             return Ok(Some(Written::No));
         }
+        // `wanted` has the resourceVersion that was read, so a write of another client in between is a conflict.
         match self
             .api
             .replace(&self.name, &PostParams::default(), &self.object(wanted)?)

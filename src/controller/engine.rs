@@ -268,6 +268,7 @@ impl Engine {
                 }
                 // `decide` reads it.
                 Wakeup::Note => until = sooner(until, DEBOUNCE),
+                // A loop that has ended must not count as stuck.
                 Wakeup::Observation(None) => {
                     self.progress.set_idle();
                     return false;

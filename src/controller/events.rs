@@ -88,6 +88,8 @@ impl Source {
         let object = ObjectReference {
             kind: Some("Node".to_owned()),
             name: Some(node.to_owned()),
+            // `kubectl describe node` also finds events whose UID is the node's name (describe.go); the UID need not be
+            // known here.
             uid: Some(node.to_owned()),
             ..ObjectReference::default()
         };
@@ -110,6 +112,7 @@ impl Source {
         message: &str,
         now: Timestamp,
     ) -> CoreEvent {
+        // The times of a core/v1 Event (`metav1.Time`) have whole seconds.
         let whole = Timestamp::from_second(now.as_second()).unwrap_or(now);
         let mut message = message.to_owned();
         if message.len() > MESSAGE_MAX {

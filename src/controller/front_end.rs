@@ -73,8 +73,10 @@ impl Watcher {
                 }
                 WatchEvent::VersionsReset => {
                     self.restored.notify_one();
+                    // The controller drops this task together with all others of the leader.
                     return std::future::pending().await;
                 }
+                // The watch goes on, because the CRD may be installed later.
                 WatchEvent::Failed(error) if error.is_not_found() => Change::Unknown,
                 WatchEvent::Failed(error) => {
                     tracing::warn!(

@@ -146,6 +146,7 @@ fn defaults(settings: &Settings, job: JobSettings) -> Defaults {
         polling_interval: SignedDuration::try_from(settings.polling_interval).unwrap_or(SignedDuration::MAX),
         own_node: settings.node_name.as_str().into(),
         local_zone: jiff::tz::TimeZone::system(),
+        // Node operations do not count: they become Plans, and reserve no nodes.
         has_front_ends: settings.enable.contains(&FrontEndName::Maintenance),
     }
 }
@@ -303,6 +304,8 @@ impl LeaderTasks {
                     _ = nodes.wait_for(|listed| listed.contains(&Kind::Node)) => {}
                     _ = refused.wait_for(|degraded| *degraded) => {}
                 }
+                // Under a CRD without refit's fields, the API server drops them when it reads Plans. The loop must know
+                // that before it gets Plans.
                 let _ = defined.wait_for(|defined| *defined).await;
                 plans.plans(again).await;
             });
@@ -339,6 +342,7 @@ impl LeaderTasks {
         if tokio::time::timeout(SHUTDOWN_GRACE, finish).await.is_err() {
             tracing::warn!("some requests got no answer");
         }
+        // After the steps, whose events go to the outbox: its writer is one of these tasks.
         self.watches.abort_all();
         let waiting = self.outbox.waiting();
         if waiting > 0 {

@@ -158,7 +158,6 @@ impl Metrics {
         *self.counters().watch_restarts.entry(resource).or_default() += 1;
     }
 
-    /// An object could not be read.
     pub(super) fn unreadable(&self, resource: &'static str) {
         *self.counters().unreadable.entry(resource).or_default() += 1;
     }
@@ -228,7 +227,6 @@ impl Metrics {
         ))
     }
 
-    /// The metrics as text.
     pub(super) async fn text(&self) -> Result<String, fmt::Error> {
         let mut last = self.0.text.lock().await;
         if let Some((at, text)) = &*last
@@ -236,6 +234,7 @@ impl Metrics {
         {
             return Ok(text.clone());
         }
+        // The lock is held meanwhile, so that scrapes at the same time cause one question to the loop.
         let text = sample::text(self.samples().await)?;
         *last = Some((Instant::now(), text.clone()));
         Ok(text)

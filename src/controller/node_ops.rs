@@ -171,6 +171,7 @@ impl NodeOps {
         };
         let api = Api::<DynamicObject>::namespaced_with(self.client.clone(), op.namespace(), &resource);
         // All of it: a merge patch would keep fields of nodes that are absent now. Another object of the name is another one's.
+        // `add` replaces a member that exists (RFC 6902, section 4.1).
         let operations = serde_json::from_value(json!([
             { "op": "test", "path": "/metadata/uid", "value": op.uid() },
             { "op": "add", "path": "/status", "value": status },

@@ -168,6 +168,7 @@ impl Observer {
 
     /// Watches the definition of the Plan. Sets `defined` once something is known about it.
     pub async fn schema(self, defined: watch::Sender<bool>) {
+        // A list or watch of one name is authorized by this name, so a Role may have `resourceNames`.
         let definition = Selection {
             fields: Some(format!("metadata.name=plans.{}", names::GROUP)),
             ..self.all::<CustomResourceDefinition>(false)
@@ -297,6 +298,7 @@ fn served(definition: &CustomResourceDefinition) -> Schema {
     let is_served = conditions
         .into_iter()
         .any(|condition| condition.type_ == "Established" && condition.status == "True");
+    // While a CRD is being deleted, the API server deletes all of its objects, and admits no new ones.
     if !is_served || definition.metadata.deletion_timestamp.is_some() {
         return Schema::Outdated(NOT_THERE.to_owned());
     }

@@ -226,6 +226,8 @@ impl Listener {
                 oldest.abort();
             }
             let viewer = Viewer {
+                // A socket for both families shows 127.0.0.1 as `::ffff:127.0.0.1`, which is no loopback address in
+                // IPv6.
                 is_local: peer.ip().to_canonical().is_loopback(),
                 is_encrypted: self.tls.is_some(),
             };

@@ -220,6 +220,7 @@ impl Timeline {
 
     fn mark_changed<'a>(&mut self, row: &'a mut Arc<Row>) -> &'a mut Row {
         self.revision += 1;
+        // A viewer may still read the row; then this changes a copy.
         let row = Arc::make_mut(row);
         row.revision = self.revision;
         row

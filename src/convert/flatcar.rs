@@ -57,6 +57,7 @@ pub(super) fn operator(_: &Workload, container: &Container) -> Result<(PlanSpec,
     );
     let zone = environment(container).find(|(name, value)| *name == "TZ" && !value.is_empty());
     let timeout = GoDuration::from_nanos(GRACE_PERIOD * 1_000_000_000);
+    // Only the DaemonSet of the agent says which nodes. Without it, every node that requests a reboot counts.
     let mut spec = plan(LabelSelector::default(), None, Some(timeout), false);
     let start = flags.last("reboot-window-start");
     let length = flags.last("reboot-window-length");
@@ -133,6 +134,7 @@ fn plan(
 ) -> PlanSpec {
     PlanSpec {
         trigger: Some(Trigger::RebootNeeded),
+        // The operator lets one node reboot at a time.
         concurrency: Some(1),
         max_unavailable: Some(k8s_openapi::apimachinery::pkg::util::intstr::IntOrString::Int(1)),
         node_selector: Some(node_selector),

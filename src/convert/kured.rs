@@ -94,6 +94,7 @@ pub(super) fn convert(workload: &Workload, container: &Container) -> Result<(Pla
         });
         value.transpose()
     };
+    // A negative value, kured's default, means the grace period of each pod.
     let grace = number("drain-grace-period")?.filter(|seconds| *seconds >= 0);
     let pods = flags.last("drain-pod-selector");
     let blocking = flags.each("blocking-pod-selector").map(|text| {
@@ -197,6 +198,7 @@ fn window(flags: &Flags) -> Result<Option<WindowSpec>, String> {
     let text = |name: &str, default: &str| Some(flags.last(name).unwrap_or(default).to_owned());
     Ok(Some(WindowSpec {
         days: Some(if days.is_empty() { all() } else { days }),
+        // The defaults are kured's (cmd/kured/main.go).
         start_time: text("start-time", "0:00"),
         end_time: text("end-time", "23:59:59"),
         time_zone: flags.last("time-zone").map(str::to_owned),
@@ -212,11 +214,13 @@ fn check(flags: &Flags) -> Option<CheckSpec> {
         matchers.push("alertstate=\"firing\"".to_owned());
     }
     if let Some(filter) = flags.last("alert-filter-regexp") {
+        // kured ignores the alerts that the expression matches; with match-only it considers no others.
         let operator = if flags.is_on("alert-filter-match-only") {
             "=~"
         } else {
             "!~"
         };
+        // Strings of PromQL have Go's escapes.
         let filter = filter
             .replace('\\', "\\\\")
             .replace('"', "\\\"")

@@ -121,6 +121,7 @@ pub(super) fn convert(op: &NodeOp) -> Result<(PlanSpec, Vec<Note>), String> {
         let image = Some(&preflight.image)
             .filter(|image| !image.is_empty())
             .unwrap_or(&image);
+        // The definition defaults the field to 120, so a 120 need not be the author's.
         if preflight
             .active_deadline_seconds
             .is_some_and(|seconds| seconds != 120)
@@ -222,6 +223,7 @@ pub(super) fn upgrade(op: &NodeOpUpgrade) -> (PlanSpec, Vec<Note>) {
         version: Some(version.to_owned()),
         preflight: (!force).then(|| Box::new(shell(is_other_version()))),
         upgrade: Some(Box::new(shell(script(op, active, recovery)))),
+        // kairos-operator drains for every NodeOpUpgrade, which has no field for it.
         drain: Some(DrainSpec::default()),
         reboot: active.then(always),
         ..selected(
@@ -256,6 +258,7 @@ fn selected(
         concurrency: (!everywhere).then_some(concurrency),
         max_concurrent: everywhere.then(|| IntOrString::String("100%".to_owned())),
         node_selector: Some(nodes.cloned().unwrap_or_default()),
+        // kairos-operator starts control-plane nodes first.
         order: Some(vec![OrderSpec {
             control_plane: Some(ControlPlaneOrder::First),
             ..OrderSpec::default()
@@ -347,6 +350,7 @@ fi
 
 fn script(op: &NodeOpUpgradeSpec, active: bool, recovery: bool) -> String {
     let debug = if op.debug.unwrap_or(false) { " --debug" } else { "" };
+    // The kubelet and the container runtime put these files into the container, so they are not those of the image.
     let excluded = ["/etc/hostname", "/etc/hosts"]
         .into_iter()
         .chain(op.exclude_paths.iter().map(String::as_str));

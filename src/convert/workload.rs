@@ -38,6 +38,7 @@ impl Program {
         }
         let image = base(container.image.as_deref().unwrap_or_default());
         let image = image.split([':', '@']).next().unwrap_or_default();
+        // Agent and operator of Flatcar have one image, so only the command distinguishes them.
         (image == "kured").then_some(Self::Kured)
     }
 }
@@ -97,6 +98,7 @@ impl Workload {
                 })
             })
             .collect::<Vec<_>>();
+        // The longest mount path wins: it is mounted over the others.
         found.sort();
         found.pop().map_or_else(|| path.to_owned(), |(_, path)| path)
     }

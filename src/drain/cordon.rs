@@ -121,7 +121,7 @@ async fn read(api: &Api<SlimNode>, node: &str, plan: Option<&PlanRun>) -> Result
 pub(super) async fn check(client: &Client, node: &str, plan: Option<&PlanRun>) -> Result<(), CordonError> {
     let snapshot = read(&Api::all(client.clone()), node, plan).await?;
     let holders = snapshot.facts.ledger.iter().flat_map(|ledger| &ledger.holders);
-    // The kubelet restarts the container after a failure. Without this check a restarted drain would continue although
+    // The Job creates another pod after a failure. Without this check, the drain of that pod would continue although
     // its Plan has cancelled it.
     let cancelled = plan.is_some_and(|plan| {
         holders
@@ -227,10 +227,13 @@ fn of_plan(
         }
     }
     let holder = Holder {
+        // `Confirm` is the last patch of a drain, and `Whole` the only one of a cordon. After it the controller must
+        // not cancel.
         completed: mode != CordonMode::Begin,
         ..plan.holder.clone()
     };
     let mut ledger = Ledger::with_holder(known, snapshot.facts.unschedulable, holder)?;
+    // A key that the node already has stays out of the ledger: it keeps its value, and the release must not remove it.
     let marks = ledger.add_marks(&plan.marks, |mark| snapshot.marks.contains(&mark));
     let mut metadata = json!({
         // With the UID the API server refuses the patch if a Node of the same name has been created since.
@@ -239,6 +242,7 @@ fn of_plan(
         "annotations": { names::ANNOTATION_CORDON: ledger.to_text() },
     });
     if mode == CordonMode::Confirm {
+        // Otherwise status would go on to show what this drain waited for.
         metadata["annotations"][names::ANNOTATION_DRAIN] = Value::Null;
     }
     write_marks(&mut metadata, &marks, &NodeMark::VALUE.into());
@@ -253,6 +257,7 @@ fn of_plan(
             effect: NodeMark::EFFECT.to_owned(),
             ..Taint::default()
         });
+        // A merge patch replaces a list as a whole (RFC 7396), so it repeats the taints that the node has.
         let known = snapshot.facts.taints.iter().flatten().cloned();
         let taints: Vec<_> = new.chain(known).collect();
         spec["taints"] = json!(taints);
@@ -297,7 +302,7 @@ pub(super) async fn uncordon(client: &Client, node: &str, dry_run: bool) -> Resu
     if let Some(taints) = snapshot.facts.taints.filter(|taints| taints.iter().any(is_ours)) {
         let left: Vec<_> = taints.into_iter().filter(|taint| !is_ours(taint)).collect();
         spec["taints"] = json!(left);
-        // The list is written as a whole.
+        // The patch replaces the list, so it must fail if someone has set a taint in the meantime.
         metadata["resourceVersion"] = json!(snapshot.version);
     }
     let patch = json!({ "metadata": metadata, "spec": spec });

@@ -107,7 +107,7 @@ pub(super) struct Wait<'a> {
 impl Wait<'_> {
     /// Waits until no volume of an evicted pod is attached.
     pub(super) async fn run(mut self) -> End {
-        // All pods that are left stay: the drain is over.
+        // Read once: the evictions are over, so every pod that is left on the node stays.
         let mut kept = None;
         let mut failing_since = None;
         loop {
@@ -125,6 +125,8 @@ impl Wait<'_> {
                 Err(error) => {
                     let now = Instant::now();
                     let since = *failing_since.get_or_insert(now);
+                    // A 403 lasts until someone changes a role, so a retry would only delay the message. Any other
+                    // error may come from a restart of the API server.
                     let is_final = matches!(&error, kube::Error::Api(status) if status.code == 403);
                     if is_final || now - since >= MAX_OUTAGE {
                         return End::Failed(brief(&error));

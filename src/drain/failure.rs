@@ -76,8 +76,10 @@ pub(super) fn all_or(act: &str, failed: &[(String, Failure)]) -> Result<(), Fail
             .iter()
             .map(|(node, why)| format!("unable to {act} node {node:?}: {why}"))
             .collect();
+        // The command line prints `error: ` in front of the first line.
         lines.join("\nerror: ")
     };
+    // A signal decides the exit code of the process, whichever other nodes have failed.
     let signal = failed.iter().find_map(|(_, failure)| match failure {
         Failure::Stopped { signal, .. } => Some(*signal),
         Failure::Failed(_) => None,

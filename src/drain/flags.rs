@@ -46,6 +46,8 @@ pub struct DrainArgs {
           value_parser = selector)]
     pod_selector: String,
 
+    // As pflag parses a bool: `--force` alone means true, and a value needs `=`. Otherwise `--force NODE` would take
+    // the name of the node as the value.
     /// Leave pods of DaemonSets, which their controller would recreate at once; without this flag they prevent the
     /// drain
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value = "false",
@@ -118,6 +120,7 @@ impl DrainArgs {
                 ..0 => None,
                 seconds => Some(u32::try_from(seconds).unwrap_or(u32::MAX)),
             },
+            // As in kubectl, 0 means no limit, and a negative timeout is over at once.
             timeout: Some(self.timeout).filter(|timeout| *timeout != GoDuration::ZERO),
             disable_eviction: self.disable_eviction,
             wait_for_detach: self.wait_for_detach,

@@ -114,6 +114,7 @@ impl PodLister {
 
     /// Lists pods with any labels, because a pod that loses the selected labels must still be waited for.
     pub(super) async fn present(&self) -> Result<Present, kube::Error> {
+        // Read before the request: if a pod changes while the list is in flight, the next call lists again.
         let version = self.changes.as_ref().map(|changes| changes(&self.node).pods);
         if let Some(present) = self.last.at(version) {
             return Ok(present);
@@ -174,7 +175,8 @@ impl PodLister {
                 .await
             {
                 Ok(page) => page,
-                // The resource version of the list has expired.
+                // A continue token holds a resource version, and etcd is compacted every five minutes by default
+                // (kube-apiserver, `--etcd-compaction-interval`).
                 Err(kube::Error::Api(status)) if status.code == 410 && restarts < RESTARTS => {
                     restarts += 1;
                     params.continue_token = None;

@@ -11,7 +11,8 @@ use crate::kube::brief;
 
 /// Reason of the cause that distinguishes a refusal from overload (policy/v1 `DisruptionBudgetCause`).
 const DISRUPTION_BUDGET: &str = "DisruptionBudget";
-/// Reason of the cause if the namespace is being deleted.
+/// Reason of the cause if the namespace is being deleted. An eviction is a create, which the admission plugin
+/// `NamespaceLifecycle` forbids there.
 const NAMESPACE_TERMINATING: &str = "NamespaceTerminating";
 /// Message for a pod with two budgets. Nothing else identifies that response.
 const TWO_BUDGETS: &str = "more than one PodDisruptionBudget";

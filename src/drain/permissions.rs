@@ -64,6 +64,7 @@ async fn by_review(
     }
     let need = if evictor.by_delete { DELETE } else { EVICT };
     let verb = need.verbs.first().copied().unwrap_or_default();
+    // With a ClusterRole, as in `deploy/`, one review covers all namespaces.
     if pods.is_empty() || may(client, None, &need, verb).await? {
         return Ok(missing);
     }
@@ -103,9 +104,12 @@ async fn by_trial(
         ..evictor.clone()
     };
     for namespace in namespaces(pods) {
+        // RBAC grants evictions by namespace, so one pod of each is enough.
         let Some(pod) = pods.iter().find(|pod| pod.namespace == namespace) else {
             continue;
         };
+        // The API server authorizes a request before it looks at budgets, so a refusal by a budget proves the
+        // permission.
         if let (_, EvictionOutcome::Fatal(why)) = dry.clone().ask(pod.clone()).await {
             missing.push(why);
         }

@@ -14,6 +14,7 @@ use crate::kube::read::present_time;
 /// Annotation of a mirror pod, the API server's copy of a static pod, which only the kubelet can delete.
 const MIRROR: &str = "kubernetes.io/config.mirror";
 
+// kubectl's texts (pkg/drain/filters.go). The flags that they name have the same names here.
 const DAEMON_SET_FATAL: &str = "DaemonSet-managed Pods (use --ignore-daemonsets to ignore)";
 const DAEMON_SET_WARNING: &str = "ignoring DaemonSet-managed Pods";
 const LOCAL_STORAGE_FATAL: &str = "Pods with local storage (use --delete-emptydir-data to override)";
@@ -61,6 +62,8 @@ struct Meta {
     name: String,
     namespace: String,
     uid: String,
+    // The client of a deletion chooses the grace period, so this time may exceed the range of `Timestamp`. That must
+    // not fail the whole list.
     #[serde(deserialize_with = "present_time")]
     deletion_timestamp: Option<Timestamp>,
     labels: BTreeMap<String, String>,
@@ -146,6 +149,8 @@ impl Pod {
                 .is_some()
                 .then(|| format!("{}-{}", self.metadata.name, volume.name)),
         };
+        // The attach-detach controller detaches the volumes of a finished pod although the pod still exists
+        // (`DetermineVolumeAction` in pkg/controller/volume/attachdetach/util).
         let volumes = self.spec.volumes.iter().filter(|_| !self.is_finished());
         volumes.filter_map(of).collect()
     }
@@ -172,6 +177,8 @@ impl Pod {
     /// The name of the DaemonSet to look up before [`triage`].
     pub fn daemon_set(&self) -> Option<&str> {
         let owner = self.controller()?;
+        // kubectl compares only the kind: it looks up a DaemonSet of another group in apps/v1, does not find it, and
+        // refuses its pods.
         let is_one = owner.kind == "DaemonSet" && owner.api_version == "apps/v1";
         (is_one && !self.is_finished()).then_some(owner.name.as_str())
     }
@@ -191,7 +198,8 @@ pub fn triage(pod: &Pod, daemon_set: Option<&DaemonSet>, rules: Rules, now: Time
     }
     match daemon_set {
         None => {}
-        // Nothing would replace it.
+        // Nothing would replace the pod, so it needs `--force` as a pod without a controller does (kubectl:
+        // `daemonSetFilter`).
         Some(DaemonSet::Gone(_)) if rules.force => {}
         Some(DaemonSet::Gone(why) | DaemonSet::Unknown(why)) => return Verdict::Refused(why.clone()),
         Some(DaemonSet::Exists) if rules.ignore_daemon_sets => {

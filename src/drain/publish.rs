@@ -96,9 +96,12 @@ async fn run(
         }
         .to_text();
         let mut metadata = json!({ "annotations": { names::ANNOTATION_DRAIN: text } });
+        // With the UID the API server refuses the patch if a Node of the same name has been created since.
         if let Some(uid) = &uid {
             metadata["uid"] = json!(uid);
         }
+        // No resource version: only this drain sets the annotation, so a conflict with a write of the kubelet would
+        // mean nothing.
         let patch = Patch::Merge(json!({ "metadata": metadata }));
         let guard = writing.lock().await;
         let written = api.patch(&name, &PatchParams::default(), &patch).await;

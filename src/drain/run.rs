@@ -133,6 +133,8 @@ impl Loop<'_> {
                 tracker
                     .wake()
                     .map(|wake| began + wake)
+                    // With all requests in flight, a pod that is due cannot start, and its past time would make the
+                    // loop spin.
                     .filter(|_| asked.len() < MAX_IN_FLIGHT),
                 (!looking && tracker.wants_list()).then_some(next_look),
                 deadline,
@@ -147,6 +149,7 @@ impl Loop<'_> {
                     // This blocks the loop for one list, which is rare and harmless: the drain of such a pod fails
                     // anyway.
                     let answer = with_budgets(self.lister, &pod, answer).await;
+                    // The pod may be gone soon, so the node is listed at the shortest interval again.
                     if answer == EvictionOutcome::Accepted {
                         last_change = Instant::now();
                     }

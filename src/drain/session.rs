@@ -145,13 +145,14 @@ impl Session {
     /// Checks whether the node can be drained, before anything is changed.
     async fn examine(&self, node: &Node, options: &Options, evictor: &Evictor) -> Result<(), Failure> {
         let found = self.find(node, options).await?;
+        // A client-side dry run sends no write, so it needs none of the permissions below.
         if self.dry_run == DryRun::Client {
             return Ok(());
         }
         match permissions::missing(&self.client, &node.name, true, &found.pods, evictor).await {
             Ok(missing) if missing.is_empty() => {
                 if options.wait_for_detach {
-                    // To fail before the cordon, if it may not be read.
+                    // Fails here, before the cordon, if the account may not read claims and volumes.
                     detach::kept(&node.lister, &found.pods).await?;
                 }
                 Ok(())
@@ -190,6 +191,7 @@ impl Session {
 
     async fn uncordon_one(&self, node: &str) -> Result<(), Failure> {
         let changed = match self.dry_run {
+            // The preview is that of a cordon: a node that it would change needs no uncordon.
             DryRun::Client => match cordon::preview_cordon(&self.client, node).await? {
                 Changed::Yes => Changed::Already,
                 Changed::Already => Changed::Yes,

@@ -286,6 +286,7 @@ impl EvictionTracker {
                 Some((id, eviction.refusal.as_ref().filter(|_| eviction.is_open())?))
             })
             .collect();
+        // The note names a few waits only, and those that have lasted longest are the likeliest cause of a timeout.
         waits.sort_by_key(|(id, (since, _))| (*since, (*id).clone()));
         DrainNote {
             evicted: self

@@ -75,6 +75,7 @@ pub fn check(sources: &[Source], options: &Options) -> Report {
         .iter()
         .map(|source| objects(&source.stream.documents))
         .collect();
+    // Nodes may follow the Plans that select them, so they are collected first.
     let nodes: Vec<_> = all.iter().flatten().filter_map(Running::read).collect();
     let mut found_in: Vec<Vec<Finding>> = Vec::new();
     let mut plans = Vec::new();
@@ -140,6 +141,7 @@ fn is_in_a_column_of_its_own(text: &str, line: std::ops::Range<usize>) -> bool {
     let Some(before) = lines.next().filter(|_| own > 0) else {
         return false;
     };
+    // A line that ends with one of these opens an object, a list or a block scalar, whose lines are indented further.
     let is_field = before.contains(": ") && !before.trim_end().ends_with([':', '|', '>']);
     is_field && indent(before) != own && !lines.any(|line| indent(line) == own)
 }
@@ -164,6 +166,7 @@ fn is_near_separator(line: &str) -> bool {
 fn field_without_space(line: &str) -> Option<&str> {
     let (name, value) = line.trim_start_matches([' ', '-']).split_once(':')?;
     let is_name = !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric());
+    // `https://…` is a URL, and not a field without a space.
     (is_name && value.starts_with(|c: char| !c.is_whitespace() && c != '/')).then_some(name)
 }
 
@@ -175,6 +178,7 @@ fn has_colon_in_value(value: &str) -> bool {
     let is_flow = value.starts_with(['{', '[']);
     let colons = |text: &str| text.matches(": ").count();
     let mut entries = value.split(|c| is_flow && "{}[],".contains(c));
+    // In braces, each entry has one colon of its own, between its key and its value.
     entries.any(|entry| colons(entry) > usize::from(is_flow))
 }
 

@@ -34,7 +34,6 @@ pub fn candidates(source: &Source, parent: &Node, key: &str, value: &str, after:
     }
 }
 
-/// Replaces the scalar.
 fn in_place(source: &Source, entry: &Entry, value: &str, is_json: bool) -> Vec<Edit> {
     let (node, text) = (&entry.value, source.text.as_str());
     let written = text.get(node.span.clone()).unwrap_or_default();
@@ -92,7 +91,6 @@ fn after_colon(text: &str, entry: &Entry, value: &str) -> Option<Edit> {
     })
 }
 
-/// Inserts the field.
 fn insertion(
     source: &Source,
     style: Style,
@@ -101,6 +99,7 @@ fn insertion(
     value: &str,
     after: &str,
 ) -> Option<Edit> {
+    // A merged entry is written at its anchor. A line inserted there would change every object that merges it.
     let own = || object.entries.iter().filter(|entry| !entry.merged);
     let neighbour = own()
         .find(|entry| entry.key.name == after)
@@ -120,6 +119,7 @@ fn new_line(source: &Source, neighbour: &Entry, is_after: bool, key: &str, value
     let indent = indentation(source, start);
     let entry = format!("{key}: {}", scalar(value, Style::Plain));
     let end = value_end(&neighbour.value);
+    // The end of a block scalar is not exact (see `Node::span`), so the field is inserted before its key.
     let is_one_line = neighbour.value.style != Style::Block
         && end > start
         && source.line_of(start) == source.line_of(end - 1);

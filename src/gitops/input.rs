@@ -108,7 +108,6 @@ fn without_repeats(inputs: Vec<Input>) -> Vec<Input> {
     kept
 }
 
-/// The identity of a file.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum Identity {
     Stdin,
@@ -195,6 +194,7 @@ fn walk(folder: &Path, files: &mut Vec<PathBuf>, errors: &mut Vec<InputError>) {
         match entry.file_type() {
             Err(source) => errors.push(failed(&path, source)),
             Ok(kind) if kind.is_dir() => walk(&path, files, errors),
+            // A pipe or a device in a folder was not named by anyone, so it is left out without an error.
             Ok(_) if is_manifest(&path) && path.is_file() => files.push(path),
             Ok(_) => {}
         }
@@ -231,6 +231,7 @@ pub fn open(path: &Path) -> Result<File, InputError> {
     if kind.is_fifo() {
         return Err(InputError::Pipe(name()));
     }
+    // `/dev/null` is a device, too, but it ends at once, and stands for an empty file.
     if (kind.is_char_device() || kind.is_block_device()) && path != Path::new("/dev/null") {
         return Err(InputError::Device(name()));
     }

@@ -192,6 +192,7 @@ pub fn decide_version(
     let known = current.map(munge).filter(|known| tag::check(known).is_ok());
     let inputs = PolicyInputs {
         current: known.as_deref(),
+        // Only status records when a version was first seen, and which one was withdrawn.
         seen: &BTreeMap::new(),
         approved: None,
         distribution,
@@ -256,6 +257,7 @@ fn is_build(text: &str) -> bool {
 /// A warning about the move from one version to another: skipped minor versions, or a downgrade.
 pub fn remark(current: &str, wanted: &str, distribution: Option<&str>) -> Option<String> {
     let (current, wanted) = (current.parse::<Version>().ok()?, wanted.parse::<Version>().ok()?);
+    // `compare` fails for a date and a plain number. Smaller numbers are worth a warning even then.
     let is_back = wanted.compare(&current).is_ok_and(std::cmp::Ordering::is_lt)
         || wanted.compare_numbers(&current).is_lt();
     if is_back {

@@ -181,6 +181,7 @@ struct Builder<'p, 't> {
 impl<'t> Builder<'_, 't> {
     /// The next document and its offset; `None` at the end.
     fn document(&mut self) -> Result<Option<(usize, Node)>, SyntaxError> {
+        // An alias cannot refer to an anchor of another document.
         self.anchors.clear();
         loop {
             match self.next()? {
@@ -240,6 +241,7 @@ impl<'t> Builder<'_, 't> {
         let start = span.start;
         let (node, anchor) = match event {
             Event::Scalar(value, style, anchor, tag) => {
+                // go-yaml leaves a scalar with an unknown tag as text (`resolve` in its resolve.go).
                 let tag = tag.as_ref().map(|tag| tag.core_suffix().unwrap_or("str"));
                 (self.scalar(&value, style, tag, span)?, anchor)
             }
@@ -384,6 +386,7 @@ impl<'t> Builder<'_, 't> {
                 span.end = self.range(at).end;
                 break;
             }
+            // A quoted `<<` is an ordinary key (`isMerge` in go-yaml's decode.go).
             let is_merge = matches!(&event, Event::Scalar(key, ScalarStyle::Plain, _, None) if key == "<<");
             let key = self.node(event, at)?;
             let (event, at) = self.expect()?;

@@ -24,7 +24,7 @@ pub enum DurationError {
 
 const SECOND: u64 = 1_000_000_000;
 
-/// The magnitude of the smallest `i64`.
+/// The magnitude of the smallest `i64`. As in Go, it is a duration only with a minus sign.
 const MAX_MAGNITUDE: u64 = 1 << 63;
 
 impl GoDuration {

@@ -77,6 +77,7 @@ pub fn check_fields(plan: &Plan) -> Result<(), FieldsError> {
 
 /// Whether the hash depends on the spec only, and not on the rest of the Plan, whose status changes often.
 pub fn is_of_spec(plan: &Plan) -> bool {
+    // A refused annotation adds nothing to the hash.
     let Ok(paths) = fields(plan) else { return true };
     paths.is_none_or(|paths| {
         let mut paths = paths.split(',');
@@ -126,6 +127,7 @@ pub fn secret_hash(secret: &Secret) -> String {
     /// Fields in alphabetical order, as Go prints a map.
     #[derive(Serialize)]
     struct Hashed<'a> {
+        /// `null` if there is none, as Go prints a nil map.
         data: &'a Option<BTreeMap<String, ByteString>>,
         #[serde(skip_serializing_if = "Option::is_none")]
         immutable: Option<bool>,

@@ -37,6 +37,8 @@ pub fn inputs(spec: &PlanSpec, latest_version: &str) -> String {
     };
     if let Some(drain) = parts.get_mut("drain").and_then(Value::as_object_mut) {
         drain.retain(|field, value| {
+            // Only for fields of refit does `false` mean the same as none: `ignoreDaemonSets: false` changes the
+            // arguments.
             let is_own = || OWN_FIELDS.contains(&["spec.drain", field.as_str()]);
             !DRAIN_FIELDS_NOT_IN_JOB.contains(field) && (*value != Value::Bool(false) || !is_own())
         });

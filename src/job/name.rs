@@ -142,7 +142,8 @@ pub fn is_dns_label(text: &str) -> bool {
         && !text.ends_with('-')
 }
 
-/// The longest prefix of `head` that leaves room for `-` and `tail`, and ends in a letter or digit.
+/// The longest prefix of `head` that leaves room for `-` and `tail`, and ends in a letter or digit: after a dot, `-`
+/// would begin a DNS label, which RFC 1123 does not allow.
 fn with_tail(head: &str, tail: &str) -> String {
     let head = cut(head, MAX_LEN - 1 - tail.len()).trim_end_matches(|c: char| !c.is_ascii_alphanumeric());
     format!("{head}-{tail}")

@@ -129,6 +129,7 @@ pub fn render(input: &JobInput<'_>, settings: &JobSettings) -> Result<Job, JobEr
     }
     let pod_annotations = metadata::pod_annotations(plan, node);
     let mut annotations = metadata::job_annotations(input, settings, pod_annotations.clone())?;
+    // Someone may edit the Plan while the Job runs, so the Job itself says that another one has to verify the node.
     if plan.spec.verify.is_some() {
         annotations.insert(names::ANNOTATION_VERIFY.to_owned(), "true".to_owned());
     }
@@ -186,7 +187,8 @@ fn job(
     }
 }
 
-/// Ends the Job at once when `preflight` skips the node.
+/// Ends the Job at once when `preflight` skips the node. Otherwise the Job would run it again up to `backoffLimit`
+/// times.
 fn skip_policy() -> PodFailurePolicy {
     PodFailurePolicy {
         rules: vec![PodFailurePolicyRule {
@@ -277,8 +279,11 @@ fn on_node(plan: &PlanInput<'_>, node: &NodeInput<'_>, main: Container, volumes:
     let namespaces = (spec.host_access() == HostAccess::Full).then_some(true);
     PodSpec {
         affinity: Some(affinity(plan, node)),
+        // Otherwise the API server would mount a token into every container. Most images do not need it, and `upgrade`
+        // runs as root on the host.
         automount_service_account_token: Some(false),
         containers: vec![main],
+        // On the network of the host, `ClusterFirst` means the resolver of the node, which knows no Services (S33).
         dns_policy: namespaces.map(|_| "ClusterFirstWithHostNet".to_owned()),
         host_ipc: namespaces,
         host_network: namespaces,
@@ -286,7 +291,7 @@ fn on_node(plan: &PlanInput<'_>, node: &NodeInput<'_>, main: Container, volumes:
         image_pull_secrets: pull_secrets(spec, &[]),
         priority_class_name: some_text(spec.priority_class_name.as_ref()),
         // A failed container fails its pod, so that `backoffLimit` counts it and the next pod starts with `prepare`
-        // again (S33).
+        // again (S33). A `podFailurePolicy` requires it, too (KEP-3329).
         restart_policy: Some("Never".to_owned()),
         service_account_name: some_text(spec.service_account_name.as_ref()),
         tolerations: Some(tolerations(spec)),
@@ -366,6 +371,7 @@ pub(super) fn is_exclusive(spec: &PlanSpec) -> bool {
     spec.exclusive.unwrap_or_default()
 }
 
+/// In the Go types of system-upgrade-controller, an empty text is the same as none.
 pub(super) fn some_text(text: Option<&String>) -> Option<String> {
     text.filter(|text| !text.is_empty()).cloned()
 }

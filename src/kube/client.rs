@@ -136,6 +136,7 @@ impl ApiServer {
         config.headers.push((USER_AGENT, HeaderValue::from_static(AGENT)));
         // kube matches NO_PROXY against the proxy's own URL, and uses no proxy in a pod. The latter is right, because
         // the address from the pod's environment is that of a service.
+        // Only `Config::incluster` sets `root_cert_file`.
         let proxy = if config.root_cert_file.is_some() {
             None
         } else {
@@ -231,9 +232,13 @@ impl ApiServer {
 impl Network {
     fn client(&self, rules: Rules, protocol: Protocol) -> Result<Client, ClientError> {
         let mut tcp = HttpConnector::new();
+        // `HttpsConnector` passes https URIs to this connector, which by default accepts only http.
         tcp.enforce_http(false);
+        // Nagle's algorithm (RFC 896) would hold a small request back until the server has acknowledged the one before.
         tcp.set_nodelay(true);
         tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
+        // HTTP/1.1 has no pings, so TCP probes find out that the peer of an idle connection is gone. The interval is
+        // that of client-go (transport/cache.go).
         tcp.set_keepalive(Some(Duration::from_secs(30)));
         match &self.proxy {
             None => self.over(self.tls(tcp, protocol)?, rules),
@@ -264,6 +269,7 @@ impl Network {
         }
         Ok(match protocol {
             Protocol::Http1 => builder.enable_http1().wrap_connector(connector),
+            // Both versions by ALPN: a proxy in front of the API server may only speak HTTP/1.1.
             Protocol::Http2 => builder.enable_all_versions().wrap_connector(connector),
         })
     }
@@ -277,6 +283,8 @@ impl Network {
             .pool_timer(TokioTimer::new())
             .http2_keep_alive_interval(PING_INTERVAL)
             .http2_keep_alive_timeout(PING_TIMEOUT)
+            // Otherwise hyper pings only while a request is open, and the first one after a pause would meet a dead
+            // connection.
             .http2_keep_alive_while_idle(true)
             .build(connector);
         let credentials = |error| ClientError::Credentials(Box::new(error));
@@ -284,6 +292,7 @@ impl Network {
         let headers = self.config.extra_headers_layer().map_err(credentials)?;
         let service = ServiceBuilder::new()
             .layer(self.config.base_uri_layer())
+            // Outside of the layer with the credentials, so that a retry carries a token that was renewed meanwhile.
             .layer_fn(|inner| Retry::new(RetryReads::new(), inner))
             .option_layer(auth)
             .layer(headers)
@@ -364,6 +373,7 @@ impl<B> Policy<Request<Body>, Response<B>, BoxError> for RetryReads {
     }
 
     fn clone_request(&mut self, request: &Request<Body>) -> Option<Request<Body>> {
+        // tower retries only requests that it could clone.
         let read = request.method() == Method::GET && !requests::is_watch(request.uri());
         read.then(|| Policy::<_, Response<B>, BoxError>::clone_request(&mut self.0, request))
             .flatten()
@@ -391,6 +401,7 @@ fn server(url: &str) -> Result<Uri, ClientError> {
 
 /// The part of a URL after user name and password.
 fn host_of(url: &str) -> &str {
+    // From the right, because a password that is not percent-encoded may contain `@`.
     url.rsplit_once('@').map_or(url, |(_, host)| host)
 }
 
@@ -450,6 +461,7 @@ fn tunnel(proxy: &Url, connector: HttpConnector) -> Option<Tunnel<HttpConnector>
     if proxy.username().is_empty() {
         return Some(tunnel);
     }
+    // In a URL, user name and password are percent-encoded (RFC 3986, section 3.2.1); in the header not (RFC 7617).
     let mut pair: Vec<u8> = percent_decode_str(proxy.username()).collect();
     pair.push(b':');
     pair.extend(percent_decode_str(proxy.password().unwrap_or_default()));

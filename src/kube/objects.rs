@@ -118,6 +118,7 @@ struct SlimNodeSpec {
 #[serde(default)]
 struct SlimTaint {
     key: String,
+    // A merge patch replaces the whole list of taints, so fields such as `timeAdded` have to be written back.
     #[serde(flatten)]
     others: serde_json::Map<String, Value>,
 }
@@ -239,6 +240,7 @@ struct SlimJobStatus {
 }
 
 /// Pods that have ended, but are not counted in the Job's status yet.
+/// The Job controller counts them once their finalizers are removed (KEP-2307).
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 struct SlimUncounted {
@@ -373,6 +375,7 @@ impl Intern {
         if let Some(text) = known.get(text) {
             return text.clone().into();
         }
+        // A sweep visits all texts, so there is one only when the set would have to grow.
         if known.len() >= INTERN_SWEEP && known.len() == known.capacity() {
             known.retain(|text| Arc::strong_count(text) > 1);
         }
@@ -441,6 +444,7 @@ impl SlimNode {
 
 fn owner(meta: &ObjectMeta) -> Option<&OwnerReference> {
     let mut owners = meta.owner_references.iter().flatten();
+    // The API server admits only one owner with `controller: true`.
     owners.find(|owner| owner.controller.unwrap_or_default())
 }
 
@@ -492,6 +496,7 @@ impl SlimJob {
                 message: text(&c.message),
             }
         } else if let Some(c) = condition("FailureTarget") {
+            // The Job controller adds `Failed` only when all pods have ended (since 1.31), also on a lost node.
             JobOutcome::Failing {
                 reason: text(&c.reason),
                 message: text(&c.message),
@@ -506,9 +511,11 @@ impl SlimJob {
             plan: intern.text(plan),
             plan_uid: intern.text(
                 annotation(names::ANNOTATION_PLAN_UID)
+                    // A Job of system-upgrade-controller has no such annotation, only an owner.
                     .or_else(|| owner(meta).map(|owner| owner.uid.as_str()))
                     .unwrap_or_default(),
             ),
+            // A label holds 63 characters: a longer name of a node is shortened in it, and whole in the annotation.
             node: intern
                 .text(annotation(names::ANNOTATION_NODE_NAME).unwrap_or_else(|| label(names::LABEL_NODE))),
             node_uid: annotation(names::ANNOTATION_NODE_UID).map(|uid| intern.text(uid)),
@@ -529,6 +536,7 @@ impl SlimJob {
             outcome,
             created,
             unschedulable_before: annotation(names::ANNOTATION_UNSCHEDULABLE_BEFORE).map(|b| b == "true"),
+            // Jobs of system-upgrade-controller are recognized by their containers, whose names are the same.
             disruptive: label(names::LABEL_EXCLUSIVE) == "true"
                 || annotation(names::ANNOTATION_REBOOT).is_some()
                 || self.spec.template.spec.init_containers.iter().any(cordons),
@@ -557,6 +565,7 @@ impl RawPlan {
             status,
             unreadable,
         } = self;
+        // The state keeps it apart. In the facts it would make each version of a Plan a change, and cause a decision.
         metadata.resource_version = None;
         let spec = match unreadable {
             Some(why) => Err(why),

@@ -55,6 +55,7 @@ pub(crate) async fn may_for(
         },
         ..SelfSubjectAccessReview::default()
     };
+    // Every account may create this review (ClusterRole `system:basic-user`), so no role of refit has a rule for it.
     let answer = Api::<SelfSubjectAccessReview>::all(client.clone())
         .create(&PostParams::default(), &review)
         .await?;
@@ -71,6 +72,7 @@ pub(crate) async fn account_may(
     account: &str,
     attributes: ResourceAttributes,
 ) -> Result<bool, Error> {
+    // The API server takes groups only from the spec of the review; an account that authenticates has these three.
     let groups = ["system:serviceaccounts", "system:authenticated"].map(str::to_owned);
     let of_namespace = format!("system:serviceaccounts:{namespace}");
     let review = SubjectAccessReview {

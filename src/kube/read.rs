@@ -41,6 +41,7 @@ impl Identity {
         struct Object {
             metadata: Identity,
         }
+        // serde_json skips other fields without recursion: a spec deeper than its limit of 128 levels has a name, too.
         serde_json::from_str::<Object>(raw.get())
             .unwrap_or_default()
             .metadata
@@ -56,6 +57,7 @@ pub fn read<K: DeserializeOwned>(raw: &RawValue) -> Result<K, Unreadable> {
         Ok(object) => return Ok(object),
         Err(error) => error,
     };
+    // Only after a failure, because this parses the object again, with all of its fields.
     if let Ok(mut value) = serde_json::from_str::<Value>(raw.get()) {
         bring_times_into_range(&mut value);
         if let Ok(object) = serde_json::from_value(value) {
@@ -183,6 +185,7 @@ fn text_of<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>,
             Ok(None)
         }
         fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self::Value, A::Error> {
+            // serde_json fails if a visitor returns before the end of a list or of an object.
             while items.next_element::<IgnoredAny>()?.is_some() {}
             Ok(None)
         }

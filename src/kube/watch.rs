@@ -27,6 +27,7 @@ const WATCH_SECONDS: u32 = 290;
 const WATCH_GRACE: Duration = Duration::from_secs(5);
 /// A server sends a bookmark every minute. A watch that ended without a line after this time may have waited for a
 /// version that the server has not reached, so all objects are listed again.
+/// Source: `defaultBookmarkFrequency` in apiserver's `storage/cacher/cacher.go`.
 const SILENCE: Duration = Duration::from_secs(150);
 
 /// Maximum length of a page of a list, and of a line of a watch. Objects have up to 1.5 MiB, and a kubelet may create any
@@ -114,8 +115,10 @@ impl WatchError {
     fn needs_list(&self) -> bool {
         match self {
             Self::Request(kube::Error::Api(status)) | Self::Ended(status) => {
+                // By its text (apiserver's storage/errors.go), because its code, 504, has other causes, too.
                 status.code == 410 || status.message.contains("Too large resource version")
             }
+            // After these it is not known which changes were missed.
             Self::Line(_) | Self::NoResourceVersion | Self::Endless | Self::TooLong => true,
             Self::Request(_) | Self::Connection(_) => false,
         }
@@ -270,6 +273,7 @@ impl<K: Watched> Watch<K> {
                         self.state = State::Listed(version);
                         Ok(())
                     }
+                    // The watch resumes at its last version, unless the error needs a list (`next`).
                     Err(error) => {
                         self.state = State::Listed(version);
                         Err(error.into())
@@ -280,6 +284,8 @@ impl<K: Watched> Watch<K> {
     }
 
     async fn list(&mut self, token: Option<String>) -> Result<(), WatchError> {
+        // Without a resourceVersion the response is not older than the request (KEP-2340). The order of the first lists
+        // relies on that (src/controller/observe.rs).
         let params = ListParams {
             label_selector: self.selection.labels.clone(),
             field_selector: self.selection.fields.clone(),
@@ -304,6 +310,7 @@ impl<K: Watched> Watch<K> {
             if self.selection.page <= 1 {
                 return Err(WatchError::TooLong);
             }
+            // The token stays valid: it has a version and a key, and no page size (apiserver's storage/continue.go).
             self.selection.page /= 2;
             self.state = State::List(token);
             return Ok(());
@@ -339,6 +346,7 @@ impl<K: Watched> Watch<K> {
     }
 
     async fn start_watch(&mut self, version: &str) -> Result<Pin<Box<dyn AsyncBufRead + Send>>, WatchError> {
+        // By default kube requests bookmarks, on which `SILENCE` relies.
         let params = WatchParams {
             label_selector: self.selection.labels.clone(),
             field_selector: self.selection.fields.clone(),
@@ -414,6 +422,7 @@ impl<K: Watched> Watch<K> {
 
     /// Notes a version that the server has shown. Versions of a kind are numbers that only grow (KEP-5504).
     fn note_version(&mut self, version: &str) -> bool {
+        // A version that is not a number proves nothing, so it is neither compared nor stored.
         let version = version.parse().unwrap_or(u64::MAX);
         if version < self.latest {
             self.received.push_back(WatchEvent::VersionsReset);
@@ -440,6 +449,7 @@ async fn read_line(
         // A server that ends, or a proxy with a time limit, may do so in the middle of a chunk.
         Ok(Err(error)) if is_unexpected_end(&error) => Ok(false),
         Ok(Err(error)) => Err(error),
+        // The server ends each watch by itself at the requested time, so this connection is dead.
         Err(_) => Ok(false),
     }
 }
@@ -450,6 +460,7 @@ fn is_unexpected_end(error: &io::Error) -> bool {
     let is_end = |error: &io::Error| error.kind() == io::ErrorKind::UnexpectedEof;
     is_end(error)
         || causes.any(|it| it.downcast_ref::<io::Error>().is_some_and(is_end))
+        // kube's own watcher recognizes the end within a chunk by this text, too (kube-client's client/mod.rs).
         || error.to_string().contains("unexpected EOF during chunk")
 }
 

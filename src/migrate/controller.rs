@@ -137,6 +137,7 @@ impl Deployed<'_> {
             .strategy
             .as_ref()
             .and_then(|strategy| strategy.type_.as_deref());
+        // The API server's default, under which the new pod starts before the old one has ended.
         let overlaps = strategy.unwrap_or("RollingUpdate") == "RollingUpdate";
         if !self.elects_leader() && (overlaps || replicas > 1) {
             self.add(

@@ -61,6 +61,7 @@ fn finding(cluster: &Cluster, job: &Job) -> Option<Finding> {
         return Some(Finding::new(Severity::Note, "job-succeeded", title, change));
     }
     let spec = job.spec.as_ref();
+    // system-upgrade-controller creates Jobs at parallelism 0, and raises it when status names the node.
     let is_paused =
         spec.and_then(|spec| spec.parallelism) == Some(0) || spec.and_then(|spec| spec.suspend) == Some(true);
     if is_paused {

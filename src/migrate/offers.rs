@@ -48,6 +48,7 @@ pub fn check(cluster: &Cluster, answers: &BTreeMap<String, Result<String, String
                 let remedy = "correct the channel, or set spec.version; `refit resolve` shows the answer";
                 found.push(Finding::new(Severity::Action, "channel", title, change).remedy(remedy));
             }
+            // Status has the version as an image tag, with `-` for `+`.
             Ok(version) if version.replace('+', "-") != known => {
                 let change = format!(
                     "its channel gives {version} to refit, and the Plan has {}: a redirect other than 302, a newer release, or one that was withdrawn",

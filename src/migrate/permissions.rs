@@ -333,6 +333,7 @@ fn rules<'a>(
     for binding in &cluster.role_bindings {
         let binding: &RoleBinding = binding;
         let of = binding.metadata.namespace.as_deref();
+        // A RoleBinding grants nothing outside of its namespace, even if it refers to a ClusterRole.
         if of != namespace
             || namespace.is_none()
             || !binds(binding.subjects.as_deref(), account, &cluster.namespace)
@@ -377,6 +378,8 @@ fn grants(rule: &PolicyRule, permission: &Permission) -> bool {
         list.into_iter().flatten().any(|one| one == "*" || one == item)
     };
     let resource = permission.resource.as_str();
+    // `*/status` grants the subresource of every resource (`ResourceMatches` in
+    // pkg/apis/rbac/v1/evaluation_helpers.go).
     let any_with_subresource = resource
         .split_once('/')
         .map(|(_, subresource)| format!("*/{subresource}"));

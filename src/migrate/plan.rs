@@ -298,6 +298,7 @@ impl<'a> PlanOverview<'a> {
             .count();
         let may_be_down = servers.saturating_sub(1) / 2;
         let concurrency = usize::try_from(self.plan.spec.concurrency.unwrap_or_default()).unwrap_or_default();
+        // With one or two members any reboot loses the quorum, so one node at a time is the best that a Plan can do.
         if concurrency.min(selected) > may_be_down.max(1) {
             let change = format!(
                 "concurrency is {concurrency}, and it selects {selected} of {servers} control-plane nodes: system-upgrade-controller takes down as many at a time; etcd loses its quorum with more than {may_be_down}"

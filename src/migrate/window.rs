@@ -56,6 +56,7 @@ fn moved_by_clocks(window: &Window, now: Timestamp) -> Option<Timestamp> {
     let until = now.saturating_add(HORIZON).ok()?;
     let zone = window.zone();
     let is_ambiguous = |at: Timestamp, time: Time| {
+        // A change of the clocks at midnight can skip or repeat times of either day.
         let before = at.saturating_sub(SignedDuration::from_secs(1)).ok();
         let dates = [Some(at), before].map(|at| at.map(|at| zone.to_datetime(at).date()));
         dates

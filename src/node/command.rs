@@ -19,7 +19,8 @@ const SEARCH: [&str; 7] = [
     "/run/current-system/sw/bin",
 ];
 
-/// Maximum length of a failed command's output in the message, in bytes.
+/// Maximum length of a failed command's output in the message, in bytes. The kubelet keeps 4,096 bytes of a termination
+/// message, which may name several commands.
 const MAX_STDERR: usize = 1024;
 
 /// How long to wait for output after a command has exited, because its children may keep standard error open.

@@ -211,6 +211,8 @@ impl Host {
     /// Fails as [`try_sentinel`](Self::try_sentinel).
     pub fn write_sentinel(&self, name: &SentinelName, report: &SentinelReport) -> Result<(), HostError> {
         let dir = self.sentinel_dir()?;
+        // A rename, so that a container that is killed in between leaves no partial report. No fsync, because the
+        // report is void in any other boot.
         let write = || -> io::Result<()> {
             write_unfinished(&dir, &format!("{}\n", report.to_text()))?;
             Ok(rustix::fs::renameat(&dir, UNFINISHED, &dir, name.as_str())?)

@@ -137,6 +137,7 @@ fn attributes(notice: &Notice, context: &Context) -> Vec<(&'static str, String)>
 
 fn data(receiver: &Receiver, notice: &Notice, context: &Context) -> Value {
     let mut values = values(receiver, notice, context);
+    // A CloudEvent has these as attributes.
     for name in ["type", "id", "time"] {
         values.remove(name);
     }

@@ -170,6 +170,7 @@ fn list<S: DeserializeOwned, T>(
             entries.len()
         )));
     }
+    // One by one, so that a mistake in one entry does not stop the notifications of the others.
     for (index, entry) in entries.into_iter().take(MAX_ENTRIES).enumerate() {
         let read = serde_json::from_value(entry)
             .map_err(|error| first_line(&error.to_string()))

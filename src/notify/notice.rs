@@ -113,6 +113,7 @@ impl Notice {
 fn id(parts: &[&str]) -> String {
     let mut hash = Sha256::new();
     for part in parts {
+        // With lengths, so that different lists of parts give different ids.
         hash.update((part.len() as u64).to_be_bytes());
         hash.update(part);
     }
@@ -291,6 +292,8 @@ fn add_approvals(plan: &PlanFacts, status: &PlanStatus, now: Timestamp, notices:
     let Some(candidate) = channel.candidate.as_deref().filter(|_| wants) else {
         return;
     };
+    // Only the candidate identifies the occurrence. The message changes while the candidate waits, and people are asked
+    // once.
     let mut notice = new(plan, NoticeKind::ApprovalWanted, candidate, now, &[candidate]);
     notice.reason = Some(Reason::NotApproved.into());
     notice.message = channel
@@ -315,6 +318,7 @@ fn add_failures(plan: &PlanFacts, status: &PlanStatus, now: Timestamp, notices: 
             .and_then(|since| since.parse().ok())
             .unwrap_or(now);
         let attempt = node.attempt.unwrap_or(1).to_string();
+        // By UID: if the machine is replaced under the same name, its failure is another occurrence.
         let uid = node.uid.as_deref().unwrap_or(&node.name);
         let version = status.latest_version.as_deref().unwrap_or_default();
         let mut notice = new(
@@ -362,6 +366,7 @@ pub fn running(plan: &PlanFacts) -> Option<Running> {
         .find(|it| it.type_ == ConditionType::Complete);
     let reason = complete.and_then(|complete| complete.reason.as_ref());
     let is = |wanted: Reason| reason.is_some_and(|reason| *reason == wanted);
+    // A person has stopped the roll-out, so it does not count as stalled.
     if is(Reason::Suspended) || is(Reason::Aborted) {
         return None;
     }
@@ -372,11 +377,13 @@ pub fn running(plan: &PlanFacts) -> Option<Running> {
     });
     let is_at_work = active().any(|node| node.phase != NodePhase::Failed);
     let done = status.nodes.unwrap_or_default().done;
+    // With the number of done nodes, a roll-out that makes progress and stalls again is another occurrence.
     let occurrence = [current.hash, current.from, &done.to_string()];
     let mut notice = new(
         plan,
         NoticeKind::RolloutStalled,
         current.version,
+        // `Stall::notice` sets the time.
         Timestamp::MIN,
         &occurrence,
     );

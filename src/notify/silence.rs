@@ -48,6 +48,7 @@ impl Matcher {
         };
         let at = text.find(['=', '!']).ok_or_else(bad)?;
         let (name, rest) = (text[..at].trim(), &text[at..]);
+        // `=` is a prefix of `=~`, so it comes last.
         let operators = [
             ("=~", true, true),
             ("!~", true, false),
@@ -76,6 +77,8 @@ impl Matcher {
             is_regex,
             is_equal,
         };
+        // Found at configuration time, because Alertmanager would refuse the silence only when a node starts. It
+        // compiles the value with Go's `regexp`, whose syntax is nearly the same.
         if is_regex && regex::Regex::new(&matcher.value("node", "plan")).is_err() {
             return Err(format!(
                 "the matcher {:?} has no regular expression",
@@ -85,7 +88,7 @@ impl Matcher {
         Ok(matcher)
     }
 
-    /// Whether only alerts of the node match.
+    /// Whether only alerts of the node match. `!=` and `!~` would silence those of all other nodes.
     pub(super) fn names_the_node(&self) -> bool {
         self.is_equal && self.value.has("node")
     }
@@ -133,6 +136,7 @@ pub fn down(plan: &PlanFacts) -> Vec<Down> {
 fn key(parts: &[&str]) -> String {
     let mut hash = Sha256::new();
     for part in parts {
+        // With lengths, so that different lists of parts give different keys.
         hash.update((part.len() as u64).to_be_bytes());
         hash.update(part);
     }
@@ -216,6 +220,7 @@ pub fn known_silences(list: &[u8], created_by: &str) -> Result<Vec<KnownSilence>
         Some(KnownSilence {
             id: silence.id,
             key,
+            // A silence whose start is ahead of the clock of Alertmanager is `pending`, and begins later.
             is_active: silence.status.state != "expired",
         })
     });

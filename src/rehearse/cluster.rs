@@ -170,6 +170,7 @@ impl Cluster {
         state.who.clone_from(&self.1);
         let done = act(&mut state);
         let version = state.store.version();
+        // Queued work changes no version: without this, `run_due_work` would sleep until the time that was due before.
         let planned = state.work_queue.take_added();
         drop(state);
         self.0.version.send_if_modified(|known| {
@@ -266,6 +267,7 @@ impl Cluster {
 
     /// Waits until a condition holds that depends on objects only.
     pub async fn until(&self, mut holds: impl FnMut(&State) -> bool) {
+        // Before the first check: a change between a check and the wait would otherwise be lost.
         let mut version = self.0.version.subscribe();
         while !self.with(|state| holds(state)) {
             if version.changed().await.is_err() {
@@ -277,6 +279,7 @@ impl Cluster {
     /// Runs the cluster while a future runs, and returns its result.
     pub async fn run_while<T>(&self, work: impl Future<Output = T>) -> T {
         tokio::select! {
+            // Without `biased`, `select!` polls in random order, and a rehearsal could not be repeated.
             biased;
             done = work => done,
             never = self.run_due_work() => match never {},
@@ -345,6 +348,7 @@ impl State {
         if kind.resource_type().namespaced && self.get(Kind::Namespace, "", &namespace).is_none() {
             self.admit_namespace(&namespace);
         }
+        // A create drops the status, as in the API server, so it is written separately.
         let status = object.get("status").cloned();
         let made = self.create(kind, &namespace, object, false)?;
         let Some(status) = status else {

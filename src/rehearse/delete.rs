@@ -48,6 +48,7 @@ impl State {
         }
         let mut new = old.value.clone();
         strategy::keep_for_dependents(kind, &mut new, how.propagation.as_deref());
+        // Of the simulated types, only pods are deleted gracefully.
         let grace = if kind == Kind::Pod {
             strategy::grace(&old, how.grace)
         } else {
@@ -57,6 +58,7 @@ impl State {
             let change = self.commit(kind, key, None);
             return Ok((change.new, true));
         }
+        // A repeated deletion may only shorten the grace period; otherwise it writes nothing (`BeforeDelete`).
         let known = new["metadata"]["deletionGracePeriodSeconds"].as_i64();
         if is_being_deleted(&new) && known.is_some_and(|known| known <= grace) && new == old.value {
             return Ok((old, false));
@@ -65,9 +67,11 @@ impl State {
         let until = now
             .checked_add(jiff::SignedDuration::from_secs(grace))
             .unwrap_or(now);
+        // The timestamp is the end of the grace period, not the time of the request.
         new["metadata"]["deletionTimestamp"] = seconds(until).into();
         new["metadata"]["deletionGracePeriodSeconds"] = grace.into();
         if kind.resource_type().counts_generations {
+            // Controllers treat an object that is being deleted differently, so this counts as a change of its spec.
             new["metadata"]["generation"] = (generation(&old.value) + 1).into();
         }
         Ok((self.commit(kind, key, Some(new)).new, false))

@@ -262,6 +262,7 @@ impl Rules {
         let mut first = None;
         for (active, index) in self.rules.iter_mut().zip(0..) {
             if first.is_none() {
+                // A seed for each rule: two with the same chance would otherwise affect the same requests.
                 first = active.apply(request, self.seed ^ (index << 32));
             } else if active.rule.matches(request) {
                 active.matched += 1;

@@ -154,6 +154,7 @@ impl Kubelets {
         node.machine.taints = Vec::<Taint>::deserialize(&object.value["spec"]["taints"]).unwrap_or_default();
         let mut steering = texts("annotations");
         steering.retain(|key, _| key.starts_with(STEERING_PREFIX));
+        // A Node may be created before its kubelet has reported a boot.
         if node.machine.boot_id.is_empty() {
             object
                 .text("/status/nodeInfo/bootID")
@@ -206,6 +207,7 @@ impl Kubelets {
         let pod = self.pods.get_mut(&task.pod_uid);
         match pod.and_then(|pod| pod.running_task(&task.started)) {
             Some(act) => act.abort = Some(abort),
+            // The container was stopped before its task could start.
             None => abort.abort(),
         }
     }

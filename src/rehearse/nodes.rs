@@ -60,6 +60,7 @@ pub struct Generated {
 
 /// Generates nodes, labelled so that the Plans select some of them; `kubelet` is the version that they run.
 pub fn generate(count: usize, plans: &[PlanSelector<'_>], kubelet: Option<&str>) -> Generated {
+    // With three, etcd keeps its quorum while one of them is upgraded.
     let control = match count {
         0..=2 => count.min(1),
         3..=6 => 1,

@@ -127,6 +127,7 @@ impl PodLifecycle {
     #[must_use]
     pub fn adopt(pod: &Pod) -> Self {
         let meta = &pod.metadata;
+        // The deletion timestamp is the end of the grace period; the pod began to stop when that period began.
         let grace = SignedDuration::from_secs(meta.deletion_grace_period_seconds.unwrap_or_default());
         let stopping_since = meta
             .deletion_timestamp
@@ -156,6 +157,7 @@ impl PodLifecycle {
         if machine.power == Power::Off {
             return SyncResult::default();
         }
+        // A terminal phase is final, also in another boot.
         if is_terminal(self.status.phase.as_deref()) {
             return SyncResult {
                 write: removal(pod),

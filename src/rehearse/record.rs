@@ -184,7 +184,7 @@ impl Recorder {
                 open.any(|wait| wait.node.as_deref() == Some(node))
             };
             let is_known_better = match reason.known() {
-                // The drain's own note is more precise.
+                // The drain's own note is more precise, and so are the taints that kept the pod off its node.
                 Some(Reason::DrainWaiting) => true,
                 Some(Reason::PodWaiting) => is_unscheduled(),
                 _ => false,
@@ -314,6 +314,7 @@ impl Recorder {
             } else if let Some(NodeDrain { plan, .. }) = &before {
                 self.observe_drain(plan, node, None, now);
             }
+            // A long drain that still evicts pods has not stalled.
             let evicted = |drain: Option<NodeDrain>| drain.map(|it| it.note.evicted);
             if evicted(before) != evicted(after) {
                 self.progress = now;

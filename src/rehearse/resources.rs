@@ -49,7 +49,8 @@ pub struct ResourceType {
     /// As in paths.
     pub plural: &'static str,
     pub namespaced: bool,
-    /// Whether a change of the spec increments `metadata.generation`.
+    /// Whether a change of the spec increments `metadata.generation`. It does for pods (KEP-5067), and not for types
+    /// whose strategy sets no generation, such as Node.
     pub counts_generations: bool,
     /// Whether there is a status subresource.
     pub has_status: bool,

@@ -185,6 +185,7 @@ impl Rehearsal {
             not_ready: not_ready(state),
         });
 
+        // The journal begins here: what happens while the cluster is set up is not part of the roll-out.
         cluster.with(|state| state.journal = Some(Vec::new()));
         let mut recorder = Recorder::new(self.start);
         for plan in &self.plans {
@@ -296,6 +297,7 @@ impl Rehearsal {
             let until = deadline.min(limit).duration_since(clock.now());
             let until = Instant::now() + Duration::try_from(until).unwrap_or_default();
             tokio::select! {
+                // Changes first: progress at the moment of the deadline still counts.
                 biased;
                 () = cluster.until(|state| state.journal.as_ref().is_some_and(|journal| !journal.is_empty())) => {
                     let mut plans_changed = false;

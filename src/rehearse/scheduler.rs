@@ -117,6 +117,7 @@ impl State {
         if let Some(node) = best {
             return self.bind(key, &object, &node);
         }
+        // Only a pod whose affinity names one node certainly waits for the taints of that node.
         if reasons.contains_key(TAINT)
             && let Some(machine) = named.and_then(|name| self.kubelets.machine(name))
             && let Some(plan) = object.label(LABEL_PLAN)
@@ -140,14 +141,18 @@ impl State {
         if !selects(pod, machine) {
             return Some(AFFINITY);
         }
+        // This covers `spec.unschedulable`: the node lifecycle controller turns it into a taint
+        // (`doNoScheduleTaintingPass`).
         if untolerated(pod, machine).next().is_some() {
             return Some(TAINT);
         }
         let terms = anti_affinity(&object.value);
+        // The scheduler does not watch pods in a terminal phase (`newPodInformer`).
         for neighbour in self.store.pods_on(&machine.name).filter(|one| !has_ended(one)) {
             if terms.iter().any(|term| term_matches(term, object, neighbour)) {
                 return Some(ANTI_AFFINITY);
             }
+            // Required anti-affinity is symmetric: it also keeps new pods away from the pod that has it.
             if anti_affinity(&neighbour.value)
                 .iter()
                 .any(|term| term_matches(term, neighbour, object))
@@ -162,6 +167,7 @@ impl State {
         self.unscheduled.remove(key);
         let mut new = pod.value.clone();
         new["spec"]["nodeName"] = node.into();
+        // The binding subresource sets node and condition in one write (`setPodNodeAndMetadata`).
         let condition = json!({
             "type": "PodScheduled", "status": "True", "lastProbeTime": null,
             "lastTransitionTime": seconds(self.now()), "observedGeneration": new["metadata"]["generation"],
@@ -187,6 +193,7 @@ impl State {
             let said = known
                 .into_iter()
                 .any(|one| one["type"] == "PodScheduled" && one["message"] == *message);
+            // Each retry would otherwise write, because the transition time differs.
             if !said {
                 let condition = json!({
                     "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message,
@@ -237,7 +244,8 @@ fn either<'a>(names: impl Iterator<Item = &'a str> + 'a) -> Box<dyn Iterator<Ite
     Box::new(names)
 }
 
-/// The only node that the pod may run on, by name, as for refit's Jobs.
+/// The only node that the pod may run on, by name, as for refit's Jobs. The scheduler does not look at other nodes
+/// either (`PreFilter` of its plugin `NodeAffinity`).
 fn only_node(pod: &Pod) -> Option<&str> {
     let affinity = pod.spec.as_ref()?.affinity.as_ref()?.node_affinity.as_ref()?;
     let required = affinity

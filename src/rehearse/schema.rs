@@ -137,7 +137,7 @@ fn walk(schema: &Value, value: &mut Value, path: &Path<'_>, unknown: &mut Vec<St
     }
 }
 
-/// Fails if the schema does not allow the Plan. Unchanged values are not validated again.
+/// Fails if the schema does not allow the Plan. Unchanged values are not validated again (CRD ratcheting, KEP-4008).
 pub(super) fn validate(
     schema: &PlanSchema,
     name: &str,

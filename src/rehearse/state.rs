@@ -197,6 +197,7 @@ impl State {
                     self.serve_plans();
                 }
             }
+            // A write stores the Plan as the served CRD shows it, so the hidden fields are lost.
             Kind::Plan => drop(self.stored_plans.remove(key)),
             Kind::ReplicaSet | Kind::StatefulSet if !change.gone => {
                 self.enqueue(Work::SyncSet(kind, key.clone()));
@@ -222,6 +223,7 @@ impl State {
             }
         }
         self.enqueue(Work::SyncTaints(name.to_owned()));
+        // Whether a pod fits depends on nothing else of a Node, because resources are not simulated.
         let same =
             |old: &Arc<Object>, pointer| old.value.pointer(pointer) == change.new.value.pointer(pointer);
         let fits_as_before = |old: &Arc<Object>| same(old, "/spec/taints") && same(old, "/metadata/labels");
@@ -233,6 +235,8 @@ impl State {
     fn react_to_pod(&mut self, key: &Key, change: &Change) {
         let pod = &change.new;
         let is_new = change.old.is_none();
+        // Anti-affinity to a pod ends with its terminal phase, because the scheduler does not watch such pods
+        // (`newPodInformer`).
         let leaves_room =
             change.gone || has_ended(pod) && !change.old.as_ref().is_some_and(|old| has_ended(old));
         if is_bound(pod) {
@@ -292,6 +296,7 @@ impl State {
                         .store
                         .get(*kind, key)
                         .is_some_and(|owner| owner.is_being_deleted());
+                    // A foreground deletion completes with the last dependent.
                     if leaving && change.gone {
                         self.enqueue(Work::FinalizeOwner(uid));
                     }

@@ -61,7 +61,7 @@ pub struct Backup {
     tables: [BTreeMap<Key, Arc<Object>>; Kind::ALL.len()],
 }
 
-/// Maximum number of unfinished lists.
+/// Maximum number of unfinished lists. Tokens of older ones expire (410), as they do after a compaction.
 const MAX_SAVED_LISTS: usize = 64;
 
 #[derive(Debug)]
@@ -142,6 +142,7 @@ impl Store {
     pub fn versions_of_node(&self, name: &str) -> NodeVersions {
         let node = self.get(Kind::Node, &Key::new("", name));
         NodeVersions {
+            // A deleted Node has no version. That of the store changes with every write, so the drain reads again.
             node: node.map_or(self.version, |node| node.version),
             pods: self.pods_changed.get(name).copied().unwrap_or_default(),
         }
@@ -256,7 +257,8 @@ impl Store {
         self.saved_lists.clear();
     }
 
-    /// Replaces an object without a new version or a notification.
+    /// Replaces an object without a new version or a notification: another CRD changes how a Plan is shown, and does
+    /// not write it.
     pub fn replace_in_place(&mut self, kind: Kind, key: &Key, value: Value) {
         if let Some(object) = self.tables[kind as usize].objects.get_mut(key) {
             *object = Arc::new(Object::new(value, object.version));
@@ -367,7 +369,7 @@ impl Store {
     }
 }
 
-/// Whether both versions have the same index entries.
+/// Whether both versions have the same index entries. Most writes change only a status, which no index covers.
 fn is_indexed_alike(old: &Object, new: &Object) -> bool {
     let same = |field: &str| old.value["metadata"][field] == new.value["metadata"][field];
     same("uid") && same("ownerReferences") && old.text("/spec/nodeName") == new.text("/spec/nodeName")
@@ -384,7 +386,8 @@ fn event(change: &Change, filter: &Filter, metadata_only: bool) -> Option<Bytes>
         (true, false) => "DELETED",
     };
     if type_ == "DELETED" && !change.gone {
-        // The last version that matched the filter, with the version of the change.
+        // The last version that matched the filter, with the version of the change (`convertToWatchEvent` of
+        // k8s.io/apiserver).
         let old = change.old.as_ref()?;
         let seen = Object::new(old.value.clone(), change.version);
         return Some(line(type_, seen.json(metadata_only)));

@@ -20,6 +20,7 @@ pub(super) fn default(kind: Kind, value: &mut Value) {
     match kind {
         Kind::Job => job(value),
         Kind::Pod => pod(value),
+        // A create cannot set the status of a type with a status subresource (`PrepareForCreate`).
         Kind::Plan | Kind::Definition | Kind::Budget => {
             if let Some(object) = value.as_object_mut() {
                 object.remove("status");
@@ -52,6 +53,7 @@ fn job(value: &mut Value) {
         value["metadata"]["uid"].clone(),
         value["metadata"]["name"].clone(),
     );
+    // Kubernetes still sets the legacy labels without a prefix (`generateSelector`).
     let labels = [
         ("batch.kubernetes.io/controller-uid", &uid),
         ("batch.kubernetes.io/job-name", &name),
@@ -84,6 +86,8 @@ fn pod(value: &mut Value) {
     pod_spec(&mut value["spec"]);
     let spec = &mut value["spec"];
     let mut tolerations = spec["tolerations"].as_array().cloned().unwrap_or_default();
+    // The admission plugin `DefaultTolerationSeconds` adds these. Without them, taint eviction would delete all pods of
+    // a node as soon as it is not Ready, for example during a reboot.
     for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
         let known = tolerations.iter().any(|one| {
             (one["key"] == key || one["key"].as_str().unwrap_or_default().is_empty())
@@ -234,6 +238,7 @@ pub(super) fn grace(pod: &Object, asked: Option<i64>) -> i64 {
     let bound = super::state::is_bound(pod) && !super::state::has_ended(pod);
     match asked.or(own).unwrap_or(GRACE_SECONDS) {
         _ if !bound => 0,
+        // `BeforeDelete` reads a negative period as one second.
         ..0 => 1,
         seconds => {
             // A repeated deletion can only shorten the grace period.
@@ -243,7 +248,8 @@ pub(super) fn grace(pod: &Object, asked: Option<i64>) -> i64 {
     }
 }
 
-/// Adds the finalizer that decides about dependents. The default for Jobs is to orphan them.
+/// Adds the finalizer that decides about dependents. The default for Jobs of batch/v1 is to orphan them, for
+/// compatibility (`DefaultGarbageCollectionPolicy` of `jobStrategy`).
 pub(super) fn keep_for_dependents(kind: Kind, value: &mut Value, propagation: Option<&str>) {
     let default = if kind == Kind::Job { "Orphan" } else { "Background" };
     let keeps = match propagation.unwrap_or(default) {

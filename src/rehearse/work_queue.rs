@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use super::resources::Kind;
 use super::store::Key;
 
-/// A unit of work. Queued twice, it runs once, at the earlier time.
+/// A unit of work. Queued twice, it runs once, at the earlier time, as in the delaying queue of client-go.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Work {
     SyncJob(Key),
@@ -74,6 +74,7 @@ impl WorkQueue {
             return None;
         }
         let work = first.remove();
+        // From here on it can be queued again, for example by itself.
         self.positions.remove(&work);
         Some(work)
     }

@@ -55,6 +55,7 @@ impl State {
     ) -> Result<Arc<Object>, StatusError> {
         self.name(kind, namespace, &mut value)?;
         let key = Key::new(namespace, text(&value, "/metadata/name"));
+        // The admission plugin `NamespaceLifecycle` refuses it.
         if kind.resource_type().namespaced && self.get(Kind::Namespace, "", namespace).is_none() {
             return Err(StatusError::not_found(Kind::Namespace, namespace));
         }
@@ -66,6 +67,7 @@ impl State {
         meta["uid"] = uid.into();
         meta["creationTimestamp"] = now.into();
         if let Some(meta) = meta.as_object_mut() {
+            // No client can create an object that is already being deleted (`WipeObjectMetaSystemFields`).
             for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "generation"] {
                 meta.remove(field);
             }
@@ -148,6 +150,7 @@ impl State {
         };
         let mut new = make(&old.value)?;
         let said = text(&new, "/metadata/resourceVersion");
+        // A patch that has no version keeps that of the object, so only a client that names one can conflict.
         if said != old.meta("resourceVersion") {
             return Err(StatusError::modified(kind, &key.name));
         }
@@ -187,11 +190,14 @@ impl State {
             WriteTarget::Status if kind.is_custom() => restore_all_but_status(&mut new, &old.value),
             WriteTarget::Status => {
                 restore(&mut new, "spec", &old.value);
+                // Old kubelets corrupted the owners of pods, so the API server ignores them here (`podStatusStrategy`).
                 restore(&mut new["metadata"], "ownerReferences", own);
             }
         }
         drop_empty_metadata(&mut new);
         self.check(kind, &key.name, Some(&old.value), &new)?;
+        // A write without a change stores nothing: no new version, and no event for watches (`GuaranteedUpdate` of
+        // etcd3/store.go).
         if new == old.value {
             return Ok(old);
         }

@@ -14,7 +14,8 @@ use super::step::{Query, Step};
 use crate::api::text::{MAX_MESSAGE, shorten};
 use crate::api::{Check, CheckAnswer, CheckPhase, CheckStatus, PlanSpec, PlanStatus};
 
-/// Minimum time between two requests.
+/// Minimum time between two requests. Each start or end of a node voids the answers, and in a large roll-out many nodes
+/// start or end within a second.
 const MIN_PAUSE: SignedDuration = SignedDuration::from_secs(1);
 
 /// The checks of a Plan.
@@ -106,6 +107,7 @@ impl CheckState {
     }
 
     fn apply(&mut self, asked: Timestamp, answer: CheckAnswer, counts: bool, now: Timestamp) {
+        // Nothing is asked while no node can start. Passes before and after such a gap are not consecutive.
         let longest = self.interval().saturating_mul(2).saturating_add(self.timeout());
         let is_next = self
             .asked

@@ -123,6 +123,7 @@ pub(super) fn conditions(
             Reason::FeatureUnavailable,
             NO_REPLACEMENT_POLICY,
         ))),
+        // This process has not seen a Job of refit yet, so it cannot judge the stored condition.
         None if relies => known(ConditionType::Degraded),
         _ => None,
     };

@@ -99,10 +99,13 @@ pub fn decide(cluster: &ClusterState, now: Timestamp) -> Decision {
 
     // Nodes that have a slot continue before others start.
     let mut locks = DisruptionLocks::new(cluster, &node_states);
+    // A deleted control-plane node stops counting by time alone, and no watch causes a decision then.
     if let Some(at) = cluster.next_departed_expiry() {
         decision.requeue(at);
     }
     locks.begin_held_slots(&mut node_states);
+    // Before new nodes start: a Plan with many nodes would otherwise take each unit of a limit that becomes free, and
+    // a maintenance would wait until the Plan is complete.
     decision.grants = reservation::grants(cluster, &mut locks);
     for (node, state) in node_states.values_mut().flatten() {
         // A refused patch is retried with back-off, and until then the node does not move. Without this reason status
@@ -200,6 +203,8 @@ fn mark_at_version(
         now,
         gate: None,
     };
+    // An upgrade restarts the kubelet before its Job ends, so the version does not prove that the Job has
+    // succeeded.
     let has_job = |name: &NodeName| {
         cluster
             .jobs_on(name)
@@ -224,6 +229,7 @@ fn marks(cluster: &ClusterState, now: Timestamp, decision: &mut Decision) {
             .get(&job.plan)
             .filter(|plan| plan.facts.uid == job.plan_uid);
         let (Some(plan), Some(node)) = (plan, cluster.nodes.get(&job.node)) else {
+            // A Job gets its TTL together with `refit.rs/recorded`, so Kubernetes would keep this one for ever.
             decision.steps.push(delete_leftover(job));
             continue;
         };
@@ -280,6 +286,7 @@ fn decide_while_blocked(cluster: &ClusterState, block: WriteBlock<'_>, decision:
         }
     };
     for (name, plan) in &cluster.plans {
+        // A controller that starts is in this state for a moment, which is not worth an event for each Plan.
         if !matches!(blocker, Blocker::NotReady) {
             decision.steps.extend(event_once(cluster, plan, &blocker));
         }
@@ -373,6 +380,8 @@ fn reconcile_nodes(
     decision: &mut Decision,
 ) -> BTreeMap<NodeName, NodeState> {
     let mut names = stored_slots(cluster, plan);
+    // The stored status is not enough: a user or another controller can overwrite it, and then only the Jobs and
+    // the records show which nodes are in progress.
     let jobs = cluster.open_jobs.of(&plan.facts.name);
     let jobs = jobs.filter_map(|job| Some(&cluster.jobs.get(job)?.node));
     let recorded = cluster.recorded_on.of(&plan.facts.name);
@@ -395,6 +404,8 @@ fn reconcile_nodes(
         .reconcile(name, stored_entry)
     {
         NodeDecision::Slot(mut state) => {
+            // Kept until the slot is free: if the Job is lost, this boot shows whether the node has rebooted since
+            // its start.
             let boot = stored_entry.and_then(|entry| entry.boot_id.as_deref());
             state.boot = state.boot.or_else(|| boot.map(BootId::from));
             Some((name.clone(), *state))
@@ -428,6 +439,7 @@ fn stored_slots<'a>(
     if let Some(active) = &status.active {
         return active
             .iter()
+            // `active` also has nodes without a slot, for users.
             .filter(|entry| entry.phase != NodePhase::Waiting)
             .filter_map(|entry| {
                 let known = cluster.nodes.get_key_value(entry.name.as_str());
@@ -444,6 +456,7 @@ fn stored_slots<'a>(
     if hostnames.is_empty() {
         return Vec::new();
     }
+    // Several Nodes may have the same hostname label, and only those that the Plan selects can have its slot.
     let named = |(name, node): &(&NodeName, &super::NodeFacts)| {
         hostnames.contains(node.hostname()) && plan.targets.state(name).is_some()
     };
@@ -484,6 +497,7 @@ fn delete_idle_pods(cluster: &ClusterState, node_states: &NodeStates, decision: 
 /// Deletes Jobs of deleted Plans. The garbage collector deletes them too, unless someone removed their ownerReference.
 fn delete_orphaned_jobs(cluster: &ClusterState, decision: &mut Decision) {
     for (plan, jobs) in cluster.open_jobs.iter() {
+        // If another Plan has the name now, `NodeReconciler::reconcile` finds the Job by its UID and deletes it.
         if cluster.plans.contains_key(plan) {
             continue;
         }
@@ -501,6 +515,7 @@ fn delete_leftover(job: &JobFacts) -> Step {
     Step::DeleteJob {
         job: job.name.clone(),
         uid: job.uid.clone(),
+        // As under system-upgrade-controller, Jobs are deleted with their Plan, even while their pods run.
         only_unbound: false,
         why: "its Plan is gone",
     }

@@ -60,6 +60,8 @@ fn wait(plan: &PlanState, other: &PlanState) -> Option<String> {
             "is at {theirs}, and this Plan at {own}, from the same channel"
         ));
     }
+    // Kubernetes' version skew policy: a kubelet must not be newer than its API server, which the other Plan may
+    // upgrade.
     let program = plan.spec().distribution();
     if program.is_some() && program == other.spec().distribution() {
         let parsed = own.parse::<Version>().ok().zip(theirs.parse::<Version>().ok());

@@ -61,7 +61,8 @@ impl Digests {
         }
     }
 
-    /// Updates the known digests for the current hash. Stored digests take precedence over newer responses.
+    /// Updates the known digests for the current hash. Stored digests take precedence over newer responses, so that a
+    /// tag that moves during the roll-out changes the image of no node.
     pub(super) fn refresh(&mut self, status: &PlanStatus, resolved: Option<&Resolved>) {
         if self.wanted.is_empty() {
             self.known.clear();

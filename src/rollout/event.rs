@@ -76,6 +76,7 @@ impl Event {
 fn key(parts: &[&str]) -> String {
     let mut hash = Sha256::new();
     for part in parts {
+        // Without the length, `ab`, `c` and `a`, `bc` would give the same key.
         hash.update((part.len() as u64).to_be_bytes());
         hash.update(part);
     }

@@ -43,7 +43,8 @@ impl Labels {
             .map(|i| &*self.0[i].1)
     }
 
-    /// The value of the label whose key is `prefix` followed by `rest`.
+    /// The value of the label whose key is `prefix` followed by `rest`. It allocates no key, because each new version
+    /// of a Plan looks at this label of every node.
     pub fn get_joined(&self, prefix: &str, rest: &str) -> Option<&str> {
         let compare = |key: &str| match key.as_bytes().split_at_checked(prefix.len()) {
             Some((head, tail)) => head
@@ -84,7 +85,8 @@ pub struct NodeFacts {
     pub unschedulable: bool,
     /// Whether it has the taint of a node that is not ready or unreachable.
     pub tainted: bool,
-    /// `spec.taints`; `None` if it cannot be read as a whole, and then refit does not change it.
+    /// `spec.taints`; `None` if it cannot be read as a whole, and then refit does not change it: a merge patch replaces
+    /// the whole list, and would drop what was not read.
     pub taints: Option<Vec<Taint>>,
     /// Boot ID of the node. The other facts were reported in this boot.
     pub boot_id: BootId,
@@ -138,7 +140,8 @@ impl NodeFacts {
             .filter(|request| request.is_for(&self.boot_id))
     }
 
-    /// Whether the node is Ready and has no taint left from when it was not.
+    /// Whether the node is Ready and has no taint left from when it was not. The node lifecycle controller removes
+    /// these taints some time after the kubelet has reported Ready; until then no pod can be scheduled there.
     pub fn is_ready_and_untainted(&self) -> bool {
         self.ready && !self.tainted
     }
@@ -200,7 +203,7 @@ pub struct JobFacts {
     pub plan: PlanName,
     /// UID of the Plan, from the annotation or the controlling ownerReference.
     pub plan_uid: PlanUid,
-    /// Node, from the annotation, or else from the label.
+    /// Node, from the annotation, or else from the label, which has a short form of names with more than 63 bytes.
     pub node: NodeName,
     /// UID of the node. Absent on Jobs of system-upgrade-controller.
     pub node_uid: Option<NodeUid>,
@@ -268,7 +271,8 @@ pub struct PlanFacts {
     /// `metadata.name`.
     pub name: PlanName,
     pub uid: PlanUid,
-    /// The Plan without `managedFields` and `resourceVersion`. If `malformed` is set, its spec is empty.
+    /// The Plan without `managedFields` and `resourceVersion`, which differ after every write. If `malformed` is set,
+    /// its spec is empty.
     pub object: Plan,
     /// Why the spec cannot be parsed.
     pub malformed: Option<String>,

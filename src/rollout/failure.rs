@@ -117,6 +117,8 @@ fn failed_nodes<'a>(cluster: &'a ClusterState, plan: &'a PlanState) -> BTreeSet<
         };
         ended && !job.recorded && !job.deleting && job.hash == resolved.hash && job.plan_uid == plan.facts.uid
     };
+    // The decision that first sees a failure only requests the record. Without these Jobs it could start a node
+    // beyond the budget.
     let jobs = cluster.open_jobs.of(&plan.facts.name);
     let jobs = jobs.filter_map(|job| cluster.jobs.get(job)).filter(is_failed);
     recorded

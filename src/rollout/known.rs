@@ -130,6 +130,7 @@ impl ClusterState {
 
     /// Whether a successor knows that the Plan has existed, if it must.
     pub(super) fn is_remembered(&self, plan: &PlanState) -> bool {
+        // A full list takes no further UID, so a Plan that waited for its own would never start.
         let stored =
             |known: &KnownPlans| known.stored.contains(&plan.facts.uid) || known.seen.len() >= MAX_KNOWN;
         !plan.disruptive || self.known_plans.as_ref().is_none_or(stored)

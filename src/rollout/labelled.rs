@@ -76,6 +76,7 @@ pub(super) fn note(
         .collect();
     let stays = |it: &Entry<'_>| it.namespace != namespace || open.contains(it.job);
     let new = Entry { namespace, plan, job };
+    // The new entry is the first, so that the limit drops an older one.
     let entries = [new].into_iter().chain(node.labelled_entries().filter(stays));
     let entries: Vec<_> = entries.take(ENTRIES).map(Entry::text).collect();
     change

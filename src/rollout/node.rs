@@ -61,6 +61,8 @@ impl NodeReconciler<'_> {
             // UID of the Node.
             let right = job.plan_uid == self.plan.facts.uid
                 && job.node_uid.as_ref().is_none_or(|uid| *uid == node.uid);
+            // It may still end before it is gone. Then `ClusterState::remove_job` keeps it, and its result is
+            // recorded.
             if job.deleting {
                 leaving = Some(job);
             } else if !right {
@@ -129,6 +131,7 @@ impl NodeReconciler<'_> {
     fn without_node(&self, name: &str) -> Vec<Step> {
         self.jobs_on(name)
             .filter(|job| !job.deleting)
+            // The Job would replace its pod until its deadline, and no node could run the new one.
             .map(|job| delete(job, "its node is gone"))
             .chain(self.release_verify_jobs(name, None))
             .collect()
@@ -156,7 +159,8 @@ impl NodeReconciler<'_> {
             .filter(|record| *record.plan_uid == *self.plan.facts.uid && *record.node_uid == *node.uid)
     }
 
-    /// Whether the Job matches the Plan, and may begin its upgrade. An invalid spec matches every Job.
+    /// Whether the Job matches the Plan, and may begin its upgrade. An invalid spec matches every Job, so that nodes in
+    /// progress finish.
     fn is_wanted(&self, node: &NodeFacts, job: &JobFacts) -> bool {
         !self.plan.is_aborted() && self.matches_plan(node, job)
     }
@@ -165,6 +169,7 @@ impl NodeReconciler<'_> {
         self.plan.facts.malformed.is_some()
             || self.is_eligible(node)
                 && self.hash().is_some_and(|hash| *hash == job.hash)
+                // Jobs of system-upgrade-controller have no digest of their inputs, so only another hash replaces them.
                 && job
                     .inputs
                     .as_ref()
@@ -205,6 +210,7 @@ impl NodeReconciler<'_> {
         if let Some(why) = pod.and_then(|p| p.waiting.clone()) {
             state = state.with_reason(Reason::PodWaiting, why);
         }
+        // The annotation stays on the Node after a drain, so it may be that of an earlier pod, or of another Plan.
         if let Some(drain) = &node.drain
             && pod.is_some_and(|pod| pod.stage == PodStage::Drain && *pod.uid == *drain.pod)
         {
@@ -286,8 +292,11 @@ impl NodeReconciler<'_> {
             && self
                 .hash()
                 .is_some_and(|hash| self.plan.facts.status().latest_hash.as_deref() == Some(&**hash))
+            // A successor must create the Jobs of other nodes with the same digests.
             && self.plan.digests.is_stored()
             && self.cluster.is_permitted(self.plan)
+            // Otherwise a successor would not believe the ledger if the Plan is deleted, and leave the node
+            // cordoned.
             && self.cluster.is_remembered(self.plan)
     }
 

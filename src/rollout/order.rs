@@ -14,17 +14,21 @@ pub(super) struct Order {
     /// Number of criteria up to the last one that makes later nodes wait. Nodes that differ in one of them are in different
     /// groups.
     barriers: usize,
-    /// The node on which the controller runs, if there is an order.
+    /// The node on which the controller runs, if there is an order. Without one, nodes start exactly in the order of
+    /// system-upgrade-controller.
     own_node: Option<Text>,
 }
 
-/// Where a node comes. Without an order, only the digest differs.
+/// Where a node comes. Without an order, only the digest differs. The derived comparison takes the fields in their
+/// sequence, the most significant first.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct SortKey {
     /// Index of the first wave whose selector matches; [`UNASSIGNED`] if none does, and 0 without waves.
     pub(super) wave: u16,
     pub(super) group: Group,
     rest: Box<[OrderValue]>,
+    /// The node of the controller comes last among its equals, so that the controller's pod is evicted at most once
+    /// per group.
     is_own_node: bool,
     /// SHA-256 of node UID, Plan UID and hash: Plans and versions differ in the order of nodes (S50).
     digest: [u8; 32],
@@ -51,7 +55,7 @@ impl SortKey {
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Group(Option<Arc<[OrderValue]>>);
 
-/// Where a node comes by one criterion.
+/// Where a node comes by one criterion. Variants are in the order of nodes: those without a value come last.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum OrderValue {
     Early,

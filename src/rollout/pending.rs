@@ -132,6 +132,8 @@ impl Taint {
         Self {
             key: format!("{TAINT_PENDING_PREFIX}{plan}"),
             value: Some(namespace.to_owned()),
+            // With `NoSchedule`, evicted pods would stay Pending while the nodes that are done have no room for
+            // them.
             effect: "PreferNoSchedule".to_owned(),
             ..Self::default()
         }

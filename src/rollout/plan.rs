@@ -198,12 +198,15 @@ impl PlanState {
 
     /// Applies a change of the Plan.
     pub(super) fn change(&mut self, facts: PlanFacts, defaults: &Defaults) {
+        // Jobs inherit labels and annotations of the Plan, and an annotation names fields of its hash.
         let same_spec = self.facts.uid == facts.uid
             && self.facts.object.spec == facts.object.spec
             && self.facts.malformed == facts.malformed
             && self.facts.object.metadata.labels == facts.object.metadata.labels
             && self.facts.object.metadata.annotations == facts.object.metadata.annotations;
         self.facts = facts;
+        // Status is no input of the hash, unless `upgrade.cattle.io/digest` names it. It changes far more often
+        // than the spec.
         if !same_spec || !job::digest::is_of_spec(&self.facts.object) {
             self.hashes.clear();
         }
@@ -230,6 +233,7 @@ impl PlanState {
             .window
             .as_ref()
             .and_then(|w| Window::parse(w, &defaults.local_zone).ok());
+        // A longer list makes the Plan invalid, and must not cost time in each decision.
         let windows = spec
             .windows
             .as_ref()
@@ -379,6 +383,7 @@ impl PlanState {
         let is_current = self.chosen.as_ref().is_some_and(|chosen| {
             Arc::ptr_eq(&chosen.offer, offer)
                 && chosen.based_on == based_on
+                // A choice in the future was made before the clock was set back.
                 && chosen.from <= now
                 && chosen.until.is_none_or(|until| now < until)
         });
@@ -485,6 +490,7 @@ impl PlanState {
         let spec = self.spec();
         match &spec.max_concurrent {
             Some(limit) => self.nodes_of(limit),
+            // The CRD of system-upgrade-controller has no minimum, so the number may be negative.
             None => spec.concurrency.unwrap_or(0).max(0),
         }
     }

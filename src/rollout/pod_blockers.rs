@@ -17,7 +17,7 @@ const FRESH: SignedDuration = SignedDuration::from_secs(10);
 const INTERVAL: SignedDuration = SignedDuration::from_secs(30);
 /// Maximum number of nodes that one decision asks about for a Plan.
 const MAX_ASKS: usize = 4;
-/// Answers that are older are forgotten.
+/// Answers that are older are forgotten, so that those about deleted Plans and nodes do not accumulate.
 const KEPT: SignedDuration = SignedDuration::from_mins(10);
 
 /// What was seen on a node.
@@ -65,6 +65,7 @@ impl<'a> PodBlockers<'a> {
     pub(super) fn check(&mut self, node: &NodeFacts, free: i64) -> PodBlockerResult {
         let place = (self.plan.facts.name.clone(), node.name.clone());
         let known = self.cluster.pod_checks.get(&place);
+        // An edit may have changed `blockedBy`, so an answer to an earlier spec does not count.
         let known = known.filter(|check| check.generation == self.plan.facts.generation());
         let holds = |check: &PodCheck| {
             let time = if check.pod.is_some() { INTERVAL } else { FRESH };

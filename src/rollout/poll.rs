@@ -54,6 +54,8 @@ pub(super) fn poll(cluster: &ClusterState, channel: &ChannelRef, now: Timestamp)
     let Some(begun) = begun(first, channel).filter(|begun| *begun <= now) else {
         return Poll::Announce;
     };
+    // In whole seconds, as `asked` is stored: otherwise a poll of this process could seem to have begun before its
+    // start.
     let started = cluster.started.map_or(i64::MIN, Timestamp::as_second);
     let answered = known.is_some_and(|known| known.polled.as_second() > begun.as_second());
     if answered {

@@ -73,6 +73,7 @@ fn remove_marks(node: &NodeFacts, marks: &[NodeMark], change: &mut NodeChange) {
         match mark.form() {
             MarkForm::Label => change.labels.insert(key, None),
             MarkForm::Annotation => change.annotations.insert(key, None),
+            // Taints are one list, which is written as a whole below.
             MarkForm::Taint => continue,
         };
     }

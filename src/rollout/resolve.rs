@@ -264,6 +264,7 @@ pub(super) fn channel(
 }
 
 pub(super) fn stored_channel<'a>(plan: &'a PlanFacts, channel: &ChannelRef) -> Option<&'a ChannelStatus> {
+    // The status may be from before an edit of the channel, and what another server offered does not count.
     let stored = plan.status().channel.as_ref()?;
     (stored.url.as_deref() == Some(&*redacted(&channel.url)) && stored.secrets == secrets_of(channel))
         .then_some(stored)
@@ -315,6 +316,7 @@ pub(super) fn next_poll(
 ) -> Option<Timestamp> {
     let known = known?;
     let pause = if known.failures > 0 {
+        // At 8 the delay is beyond the longest one already, and a larger shift would overflow.
         let doubled = FIRST_RETRY.as_secs() << known.failures.saturating_sub(1).min(8);
         SignedDuration::from_secs(doubled.min(LAST_RETRY.as_secs())).min(interval)
     } else {

@@ -265,6 +265,7 @@ pub(super) fn start(
     let mut queue = first.into_iter().chain(plan.targets.ready_in(reach));
     let mut last = last.into_iter();
     while free > 0 && left > 0 {
+        // Once a node has to wait for room, later ones may not overtake it. Those in `last` take no room.
         let waits = held || out_of_turn || cluster_full.is_some();
         let next = if waits { None } else { queue.next() };
         let Some(name) = next.or_else(|| last.next()) else {
@@ -314,6 +315,7 @@ pub(super) fn start(
                 continue;
             }
             PodBlockerResult::Later => {
+                // Pods are being listed for as many nodes as slots are free. The next decision continues with them.
                 lists_pods = true;
                 break;
             }
@@ -415,6 +417,7 @@ fn admit_retries(
     let waiting = nodes.iter().filter(|(_, state)| state.retry.is_some());
     let waiting: Vec<_> = waiting.map(|(name, _)| name.clone()).collect();
     for name in waiting {
+        // For each node anew, as is the availability below: a node that is admitted counts for the next one.
         let current = CurrentGroup::of(plan, Reach::ALL, nodes);
         let blocker = if !current.admits(&name) {
             current.blocker(nodes, &Report::default())

@@ -201,7 +201,8 @@ pub(super) enum WriteBlock<'a> {
     },
 }
 
-/// Number of hostnames at which those that are not shared any more are forgotten.
+/// Number of hostnames at which those that are not shared any more are forgotten. A kubelet may give its Node one
+/// hostname after another, and the set would grow without limit.
 const MAX_SHARED_HOSTNAMES: usize = 1_024;
 
 /// How long refit writes nothing after an API server dropped its fields, unless the CRD changes. The API servers of a
@@ -433,6 +434,7 @@ impl ClusterState {
         if matches!(self.limits, KnownLimits::Unread) || unreported {
             return Some(WriteBlock::Unread { ask: false });
         }
+        // A Plan that was read without refit's fields may lack `suspend`, and a write would store it without them.
         let ask = self.relist == Relist::Due;
         (self.relist != Relist::Done).then_some(WriteBlock::Unread { ask })
     }
@@ -440,6 +442,8 @@ impl ClusterState {
     /// Whether to check the controller's permissions.
     pub(super) fn asks_permissions(&self) -> bool {
         let known = self.permissions.as_ref().is_some_and(|missing| {
+            // Someone may have granted a missing permission, so it is checked again, with the back-off of a refused
+            // step.
             missing.is_empty()
                 && (missing.knows_reboots || !self.has_reboots())
                 && (missing.knows_workloads || !self.has_workloads())

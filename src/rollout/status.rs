@@ -55,10 +55,12 @@ pub(super) fn report(
     now: Timestamp,
     decision: &mut Decision,
 ) {
+    // Secrets are read within a moment, in which the conditions would change to not resolved and back.
     if plan.resolution == Resolution::Reading && unreadable(cluster, plan).is_none() {
         return;
     }
     // During the pause, the status is not computed.
+    // A write in the future was made before the clock was set back, and would delay the next one until then.
     let written = plan.written.filter(|written| *written <= now);
     let due = |wait| written.and_then(|written| written.checked_add(wait).ok());
     if let Some(due) = due(PAUSE).filter(|due| *due > now) {
@@ -89,6 +91,7 @@ pub(super) fn report(
     }
     decision.steps.extend(refused_event(cluster, plan));
     let mut events = events::events(plan, stored, &status);
+    // While the status could not be written, an event of its own may have said the same.
     events.retain(|event| {
         let sent = cluster.unwritten_plan_event(&plan.facts, event.reason, event.message.clone());
         !cluster.is_sent(&plan.facts, &sent)
@@ -118,6 +121,7 @@ fn refused_event(cluster: &ClusterState, plan: &PlanState) -> Option<Step> {
     if failure.message.contains(MISSING_PERMISSION) {
         return None;
     }
+    // A status that etcd refuses for its size is a 500, which otherwise counts as transient.
     let is_too_large = ["too large", "too long"]
         .iter()
         .any(|it| failure.message.contains(it));

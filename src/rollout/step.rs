@@ -22,7 +22,8 @@ pub enum Key {
     Node(NodeName),
     /// An existing Job.
     Job(JobName),
-    /// The next Job of a Plan on a node, whatever its name.
+    /// The next Job of a Plan on a node, whatever its name: while it is not known whether one was created, none may be
+    /// created under another name.
     NextJob(PlanName, NodeName),
     /// A reboot Pod.
     Pod(Text),

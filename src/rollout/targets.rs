@@ -233,6 +233,8 @@ impl Targets {
         *self = Self {
             hash,
             version,
+            // A node that was not Ready for a moment must begin the soak again, even if the Plan changes before
+            // that is noted.
             unready: self.unready,
             ..Self::default()
         };
@@ -331,6 +333,8 @@ impl Targets {
         match node.labels.get_joined(names::LABEL_PLAN_PREFIX, &plan.name) {
             Some(names::LABEL_VALUE_DISABLED) => Some(TargetState::Disabled),
             Some(done) if done == hash && !hash.is_empty() => Some(TargetState::Done),
+            // After `Done`: the upgrade changes what a node reports, and a node that is done must stay in the
+            // counts.
             _ if !selection.info.matches(node.info()) && !has_begun(plan, node) => None,
             _ if self.skips(plan, node) => Some(TargetState::Skipped),
             _ if selection

@@ -62,10 +62,11 @@ impl WaveProgress {
             match phase {
                 WavePhase::Progressing if !is_over(plan, nodes, index) => break,
                 WavePhase::Progressing => (phase, since) = (WavePhase::Soaking, now),
-                // It was seen not Ready; the wave is not over before it is Ready again.
+                // A failed node that is tried again belongs to the wave, and must soak, too.
                 WavePhase::Soaking | WavePhase::AwaitingApproval if is_at_work(nodes) => {
                     (phase, since) = (WavePhase::Progressing, now);
                 }
+                // An upgraded node was seen not Ready; the wave is not over before it is Ready again.
                 WavePhase::Soaking if unready.is_some() => (phase, since) = (WavePhase::Progressing, now),
                 WavePhase::Soaking => {
                     let interrupted = plan.last_unready.max(plan.checks.recovered());
@@ -172,6 +173,7 @@ fn stored(plan: &PlanState, waves: &[Wave], hash: &str) -> Option<(usize, WavePh
     Some((index, stored.phase.known()?, since))
 }
 
+/// Status stores whole seconds. A successor that read an earlier time would end the soak early.
 fn rounded_up(at: Timestamp) -> Timestamp {
     match at.subsec_nanosecond() {
         0 => at,

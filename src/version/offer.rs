@@ -34,7 +34,7 @@ impl Offer {
 }
 
 impl Offer {
-    /// The newest release that is not a prerelease.
+    /// The newest release. Of two that cannot be compared, the first one.
     pub fn newest(&self) -> Option<&Release> {
         self.releases.iter().reduce(|best, release| {
             if is_behind(&munge(&release.version), &munge(&best.version)) {

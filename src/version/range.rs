@@ -131,6 +131,7 @@ impl FromStr for Range {
 
 /// Parses one alternative.
 fn bounds(way: &str) -> Result<Vec<Bound>, String> {
+    // cargo separates bounds by commas, npm by spaces.
     let spaced = way.replace(',', " ");
     let mut words = spaced.split_whitespace().peekable();
     if words.peek().is_none() {
@@ -156,6 +157,7 @@ fn bounds(way: &str) -> Result<Vec<Bound>, String> {
         match operator {
             ">=" => bounds.extend(from.bound(Side::From)),
             ">" if from.is_complete => bounds.extend(from.bound(Side::Above)),
+            // As in npm, `>1.31` excludes all of 1.31.
             ">" => match from.next(from.numbers.len()) {
                 Some(next) => bounds.push(next.turned(Side::From)),
                 None => return Err("nothing is above \"*\"".to_owned()),
@@ -165,6 +167,7 @@ fn bounds(way: &str) -> Result<Vec<Bound>, String> {
                 None => return Err("nothing is below \"*\"".to_owned()),
             },
             "<=" => bounds.extend(from.up_to()),
+            // `~1.31.4` keeps 1.31, and `~1` keeps 1.
             "~" => bounds.extend(from.reach(from.numbers.len().min(2))),
             "^" => bounds.extend(from.reach(from.first_that_counts())),
             _ if from.is_complete => bounds.extend(from.bound(Side::Just)),
@@ -271,7 +274,8 @@ impl Partial {
         self.bound(Side::From).into_iter().chain(self.next(count))
     }
 
-    /// Number of leading numbers that `^` keeps: up to the first that is not zero.
+    /// Number of leading numbers that `^` keeps: up to the first that is not zero. As in npm and cargo, a minor version
+    /// of 0.x may break what the one before had.
     fn first_that_counts(&self) -> usize {
         let zeros = self.numbers.iter().take_while(|number| **number == 0).count();
         (zeros + 1).min(self.numbers.len())

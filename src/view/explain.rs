@@ -241,6 +241,7 @@ pub(super) fn not_selected(view: &PlanOverview<'_>, node: &NodeObject) -> Option
     if let Err(error) = Selector::new(Some(selector)) {
         return Some(format!("spec.nodeSelector is invalid: {error}"));
     }
+    // As under system-upgrade-controller, a Plan selects only nodes with this label.
     if !node.labels.contains_key(names::LABEL_HOSTNAME) {
         return Some(format!("lacks the label {}", names::LABEL_HOSTNAME));
     }

@@ -113,6 +113,7 @@ pub struct PlanOverview<'a> {
 impl<'a> PlanOverview<'a> {
     pub fn new(snapshot: &'a Snapshot, plan: &'a PlanObject) -> Self {
         let status = plan.facts.status();
+        // system-upgrade-controller writes conditions, but never `observedGeneration`.
         let foreign = status.observed_generation.is_none() && !status.conditions.is_empty();
         let (counts, nodes, counted) = match (&status.nodes, &status.active) {
             (Some(counts), Some(active)) => {
@@ -238,6 +239,7 @@ impl<'a> PlanOverview<'a> {
         if let Some(event) = self.blocking_event() {
             return Some(held(&event.reason, &event.message, None));
         }
+        // The conditions below are of an earlier spec.
         if !self.is_current() {
             return Some(self.unprocessed());
         }
@@ -507,6 +509,7 @@ fn derived(snapshot: &Snapshot, plan: &PlanObject) -> (Counts, Vec<NodeOverview>
                 continue;
             }
             Some(done) if done == hash && !hash.is_empty() => counts.done += 1,
+            // `status.applying` lists hostnames, which may differ from the names of the nodes.
             _ if applying.contains(node.facts.hostname()) => {
                 let view = applying_view(snapshot, plan, name);
                 if view.is_failed() {

@@ -230,6 +230,7 @@ impl Snapshot {
     pub(super) fn pod_of(&self, job: &JobObject) -> Option<&PodObject> {
         let pods = self.pods.iter().filter(|pod| pod.namespace == job.namespace);
         let own = pods.filter(|pod| pod.facts.job_uid == job.facts.uid);
+        // A Job that retries has failed pods beside the current one.
         own.max_by_key(|pod| {
             (
                 pod.facts.stage != crate::rollout::PodStage::Ended,

@@ -62,6 +62,7 @@ impl<'a> Report<'a> {
                 .entry(name.clone())
                 .or_insert_with(|| node_report(snapshot, view, name));
             let is_at_work = |phase: &OpenEnum<NodePhase>| !phase.is_empty() && *phase != NodePhase::Waiting;
+            // With `settle.workloads`, a node gets its label while it still holds its slot.
             if !matches!(&report.state, NodeState::Phase(phase) if is_at_work(phase)) {
                 report.state = state;
             }

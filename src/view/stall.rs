@@ -29,6 +29,7 @@ pub(super) fn stall(snapshot: &Snapshot, plan: &PlanObject, node: &NodeOverview)
         return Some((Reason::PodTerminating, message));
     }
     let Some(pod) = snapshot.pod_of(job) else {
+        // Jobs of the same Plan, node and hash have one name, so an older Event is about a Job that is gone.
         let refused = snapshot.refused.iter().rfind(|event| {
             event.namespace == job.namespace && *event.job == *job.facts.name && event.at >= job.facts.created
         })?;

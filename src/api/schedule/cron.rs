@@ -136,6 +136,7 @@ fn has(set: u64, number: i8) -> bool {
 fn field(name: &str, text: &str, min: u32, max: u32, names: &[&str]) -> Result<u64, String> {
     let number = |word: &str| {
         let index = names.iter().position(|name| name.eq_ignore_ascii_case(word));
+        // Months count from 1, days of the week from 0.
         let base = u32::from(names.len() == MONTHS.len());
         let by_name = index.and_then(|at| u32::try_from(at).ok()).map(|at| at + base);
         let plain = || {

@@ -86,6 +86,7 @@ impl<'a> Parser<'a> {
             Operator::In | Operator::NotIn => self.set()?,
             _ => vec![self.value()?],
         };
+        // apimachinery collects the values in a set, and numbers them in errors by their sorted order.
         values.sort_unstable();
         values.dedup();
         Requirement::new(key, operator, values.into_iter().map(str::to_owned).collect())

@@ -148,6 +148,8 @@ impl RegistryPath {
                 .iter()
                 .zip(&wanted)
                 .all(|(pattern, part)| matches(pattern, part))
+            // As in kubelets, any prefix counts: `team` also has `teams/x` (pkg/credentialprovider/keyring.go,
+            // `URLsMatch`).
             && repository.path.starts_with(&self.path)
     }
 }

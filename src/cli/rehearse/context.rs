@@ -13,7 +13,8 @@ use crate::kube::objects::node_op::OpKind;
 use crate::kube::served::is_unknown;
 use crate::rehearse::json::Value;
 
-/// Paths, the kinds of their items, and whether a list is optional: its type may be missing, or reading it forbidden.
+/// Paths, the kinds of their items, and whether a rehearsal needs them: the type of the others may be missing, or
+/// reading them forbidden.
 const LISTS: [(&str, &str, bool); 7] = [
     ("/api/v1/nodes", "Node", true),
     ("/api/v1/pods", "Pod", true),

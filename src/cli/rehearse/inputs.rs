@@ -379,6 +379,7 @@ pub(super) fn initial_cluster(
         .collect();
     assumed.extend(generated.assumed);
     assumed.push(nodes::describe_workloads(names.len()));
+    // The grace period limits how long an evicted pod takes, so it has to be longer than the assumed time.
     let grace = flags.assumed.drain.most().as_secs().max(1) + 10;
     InitialCluster::Generated {
         workloads: nodes::workloads(&names, grace),
@@ -508,6 +509,7 @@ pub(super) fn settings(
     let controller = ControllerFlags {
         name: Some(known.unwrap_or_else(|| CONTROLLER.to_owned())),
         namespace: Some(namespace.to_owned()),
+        // A rehearsal has one controller, so it needs no Lease.
         leader_elect: Some(false),
         ..ControllerFlags::default()
     };

@@ -17,6 +17,7 @@ pub(super) fn secret(object: &Object<'_>) -> Option<Secret> {
     }
     let mut secret: Secret = serde_json::from_value(object.node.to_json()).ok()?;
     let written = secret.string_data.take().unwrap_or_default();
+    // The API server writes `stringData` over `data`, and stores only `data` (pkg/apis/core/v1/conversion.go).
     if !written.is_empty() {
         let data = secret.data.get_or_insert_default();
         data.extend(
@@ -25,6 +26,7 @@ pub(super) fn secret(object: &Object<'_>) -> Option<Secret> {
                 .map(|(key, text)| (key, ByteString(text.into_bytes()))),
         );
     }
+    // The API server's default. The hash of a Secret includes its type.
     secret.type_.get_or_insert_with(|| "Opaque".to_owned());
     Some(secret)
 }

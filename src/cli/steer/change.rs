@@ -99,6 +99,7 @@ impl Edit {
                     .unwrap_or_default();
                 let others = entries(known).filter(|one| one.plan != plan).map(|one| one.text);
                 let all: Vec<&str> = others.chain(entry.as_deref()).collect();
+                // In a merge patch, null removes the annotation (RFC 7396).
                 let value = (!all.is_empty()).then(|| all.join(", "));
                 (value.as_deref() != annotations.get(*annotation).map(String::as_str))
                     .then(|| json!({ "metadata": { "annotations": { *annotation: value } } }))

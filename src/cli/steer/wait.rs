@@ -24,6 +24,7 @@ use crate::view::{PlanOverview, explain_plan};
 
 /// How often the Plan is read.
 const INTERVAL: Duration = Duration::from_secs(2);
+/// Only names are needed, and most of a Node is its status.
 const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io";
 
 /// What is waited for.
@@ -77,6 +78,7 @@ impl Goal {
                 let obstacle = view.obstacle.as_ref();
                 let is_stopped =
                     obstacle.is_some_and(|obstacle| stops.iter().any(|stop| obstacle.reason == *stop));
+                // Otherwise the controller may be about to start the next node.
                 let is_held = view.complete || view.counts.failed > 0 || is_stopped;
                 Ok(view.counts.applying == 0 && is_held)
             }
@@ -104,6 +106,7 @@ impl Goal {
             Self::Done(nodes) => {
                 let failed = |(name, before): &(String, Option<i64>)| {
                     let node = view.node(name).filter(|node| node.is_failed())?;
+                    // Until the next attempt begins, status still shows the failure that is to be retried.
                     (before.is_none() || *before < node.attempt).then_some(node)
                 };
                 if let Some(node) = nodes.iter().find_map(failed) {

@@ -37,6 +37,7 @@ impl Written {
 
 /// The user as the API server sees them.
 pub(super) async fn whoami(client: &Client) -> String {
+    // Kubernetes serves this from 1.28 on (KEP-3325). With an older API server the author is unknown.
     let review = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview" });
     let uri = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
     let answer = send(client, "POST", uri, "application/json", &review).await;

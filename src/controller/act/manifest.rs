@@ -31,7 +31,6 @@ pub enum Prepared {
         plan: PlanName,
         events: Vec<Event>,
     },
-    /// Make a Job.
     CreateJob {
         job: JobName,
         body: Vec<u8>,
@@ -79,6 +78,8 @@ pub fn prepare(cluster: &ClusterState, step: Step) -> Result<Option<Prepared>, S
             plan, status, events, ..
         } => cluster.plan(&plan).map(|facts| {
             let version = cluster.plan_version(&plan).unwrap_or_default();
+            // With a resourceVersion, the API server refuses a merge patch of an object that has changed since (409).
+            // The UID has it refuse another object of the same name.
             let body = json!({
                 "metadata": { "uid": &*facts.uid, "resourceVersion": version.to_string() },
                 "status": crd::status_patch(&status),
@@ -200,6 +201,7 @@ fn verify_job(cluster: &ClusterState, step: Step) -> Result<Option<Prepared>, St
 fn job_patch(cluster: &ClusterState, step: Step) -> Option<Prepared> {
     match step {
         Step::ReleaseJob { job, uid } => {
+            // system-upgrade-controller creates its Jobs with parallelism 0.
             let body = json!({ "metadata": { "uid": &*uid }, "spec": { "parallelism": 1 } });
             Some(patch_job(job, uid, body, Vec::new()))
         }
@@ -239,8 +241,10 @@ fn job_patch(cluster: &ClusterState, step: Step) -> Option<Prepared> {
                     "annotations": { names::ANNOTATION_RECORDED: "true" },
                     // Nothing applies to this Job any more, so its field owners are dropped: nearly half of its stored
                     // size, and a third of the API server's cost of this patch.
+                    // An empty list would change nothing (Server-Side Apply, "Clearing managedFields").
                     "managedFields": [{}],
                 },
+                // With a TTL from the beginning, Kubernetes might delete the Job before its result is recorded.
                 "spec": { "ttlSecondsAfterFinished": ttl_seconds },
             });
             Some(patch_job(job, uid, body, events))

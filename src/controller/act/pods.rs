@@ -12,6 +12,7 @@ use crate::rollout::facts::{PodUid, Text};
 use crate::rollout::{Observation, StepEffect};
 
 /// Grace period of a pod, in seconds. It only sleeps, or has finished.
+/// With 0 the API server would remove the pod before the kubelet has stopped it.
 const GRACE_SECONDS: u32 = 1;
 
 impl Actor {

@@ -49,6 +49,7 @@ impl Actor {
         };
         let (ready, wanted) = match answer {
             // `spec.replicas` defaults to one.
+            // The API server omits `status.readyReplicas` if it is zero.
             Ok(it) => (
                 it.status.ready_replicas.unwrap_or(0),
                 it.spec.replicas.unwrap_or(1),

@@ -25,6 +25,7 @@ fn versions(live: &Value, ours: &Value) -> Value {
         let Some(version) = merged.iter_mut().find(|version| version["name"] == ours["name"]) else {
             let mut ours = ours.clone();
             if !merged.is_empty() {
+                // The API server admits exactly one stored version, and objects are stored in the one that exists.
                 ours["storage"] = Value::Bool(false);
             }
             merged.push(ours);

@@ -161,6 +161,7 @@ impl Elector {
                 biased;
                 // Renewal does not need jitter: only the leader renews.
                 () = sleep(self.timing.retry_period) => {}
+                // A new note does not wait: a Plan that cordons starts no node before the Lease names it.
                 Ok(()) = plans.changed() => {}
             }
             if !self.renew().await {
@@ -407,6 +408,7 @@ impl Elector {
             .as_ref()
             .and_then(|spec| spec.holder_identity.as_deref());
         match holder {
+            // client-go releases a Lease with an empty holder.
             None | Some("") => false,
             Some(holder) if holder == self.identity => false,
             Some(_) => Instant::now() < self.expiry(observed),

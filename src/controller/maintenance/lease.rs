@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use crate::kube::brief;
 use crate::kube::objects::maintenance::MaintenanceGroup;
 
+/// The holder of node-maintenance-operator, so that each of the two takes over the Leases of the other.
 const HOLDER: &str = "node-maintenance";
 const SECONDS: i32 = 3600;
 

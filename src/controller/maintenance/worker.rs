@@ -61,7 +61,6 @@ pub(super) struct Worker {
     status: MaintenanceStatus,
     /// Whether this process has reported that the maintenance begins, succeeded, or failed.
     reported: Option<MaintenancePhase>,
-    /// Whether it has reported that the maintenance is over.
     has_reported_end: bool,
 }
 
@@ -310,6 +309,7 @@ impl Worker {
             }
             self.emit(MaintenanceEvent::Removed, object, "");
         }
+        // Before the finalizer goes: if the controller dies here, the next leader finds the object and repeats this.
         NodeLease::new(self.client(), object.group, name)
             .release()
             .await?;
@@ -323,6 +323,7 @@ impl Worker {
     }
 
     /// Patches the metadata of the object, at the version that was read.
+    /// A merge patch replaces the whole list of finalizers, and must not remove one that another client has added.
     async fn patch(&self, object: &Maintenance, metadata: &serde_json::Value) -> Result<(), kube::Error> {
         let mut metadata = metadata.clone();
         metadata["uid"] = json!(object.uid());

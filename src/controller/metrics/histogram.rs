@@ -27,6 +27,7 @@ impl Histogram {
     pub(super) fn observe(&mut self, took: Duration) {
         let seconds = took.as_secs_f64();
         self.sum += seconds;
+        // A bucket includes its upper bound (`le`).
         let bucket = self.bounds.partition_point(|bound| *bound < seconds);
         if let Some(count) = self.counts.get_mut(bucket) {
             *count += 1;

@@ -178,6 +178,7 @@ fn expected_end(
         .filter(|slot| slot.phase == NodePhase::Failed)
         .count();
     let in_progress = report.slots.len() - failed;
+    // A failed node holds its slot, so no other node can have it.
     let slots = usize::try_from(summary.limit)
         .ok()?
         .checked_sub(failed)

@@ -74,7 +74,6 @@ impl Reporter {
         self.requests.recv().await.map(Scrape)
     }
 
-    /// A decision was made.
     pub fn record_decision(
         &mut self,
         cluster: &ClusterState,
@@ -92,7 +91,6 @@ impl Reporter {
         self.reports = reports;
     }
 
-    /// A channel was polled.
     pub fn record_poll(&mut self, channel: &ChannelRef, at: Timestamp, is_success: bool) {
         if self.metrics.is_some() {
             self.tracker.record_poll(channel, at, is_success);

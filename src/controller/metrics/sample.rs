@@ -125,6 +125,7 @@ impl Collector for Samples {
                 continue;
             }
             let name = metric.name;
+            // The encoder appends `_total` and `_info`.
             let name = match metric.kind {
                 Kind::Counter => name.strip_suffix("_total").unwrap_or(name),
                 Kind::Info => name.strip_suffix("_info").unwrap_or(name),

@@ -283,6 +283,7 @@ impl Supervisor {
     /// Creates the Plan of an object, or changes it.
     async fn make(&mut self, uid: &str, plan: &Value) -> Result<(), kube::Error> {
         let name = plan["metadata"]["name"].as_str().unwrap_or_default();
+        // Without `force`, the apply is a conflict once a user has edited one of its fields in the Plan.
         let params = PatchParams::apply(MANAGER).force();
         let made = self
             .front_end

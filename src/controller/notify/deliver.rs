@@ -115,6 +115,7 @@ async fn attempt(shared: &Shared, receiver: &Receiver, notice: &Notice) -> Resul
     };
     let (url, access) = shared.access(&receiver.secret).await.map_err(again)?;
     let body = body(receiver, notice, &shared.context);
+    // The client's guard checks only requests to the API server.
     if !shared.leadership.is_leader() {
         return Err(again("this process does not lead any more".to_owned()));
     }

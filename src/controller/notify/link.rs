@@ -89,7 +89,6 @@ impl OutlookServer {
         self.questions.recv().await
     }
 
-    /// A decision was made.
     pub(in crate::controller) fn record_decision(&mut self) {
         self.has_decided = true;
         self.decided.send_replace(());

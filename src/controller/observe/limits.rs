@@ -57,6 +57,7 @@ impl Observer {
 
     async fn may_watch_limits(&self) -> Result<bool, kube::Error> {
         for verb in NEED.verbs {
+            // By name, because the shipped Role grants the verbs for this name only.
             if !may_for(&self.client, Some(&self.namespace), &NEED, verb, Some(NAME)).await? {
                 return Ok(false);
             }

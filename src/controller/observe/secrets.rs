@@ -18,6 +18,7 @@ use crate::rollout::facts::Text;
 
 /// Number of Secrets that are watched at the same time. API servers answer at most 100 requests of a connection at a time,
 /// and the requests of roll-outs share it with the watches.
+/// Source of the 100: `MaxConcurrentStreams` in apiserver's `secure_serving.go`.
 const MAX_WATCHES: usize = 32;
 /// Duration of a watch while others wait for its place. Each begins with a list, so that no change is missed.
 const TURN: Duration = Duration::from_secs(5);
@@ -74,6 +75,7 @@ impl Observer {
     async fn follow_secret(&self, name: &Text, forbidden: &mut bool) {
         let selection = Selection {
             fields: Some(format!("metadata.name={name}")),
+            // The content does not enter this process before a hash needs it.
             metadata_only: true,
             ..self.all::<SlimSecret>(true)
         };

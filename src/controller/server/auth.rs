@@ -116,6 +116,7 @@ impl Authorizer {
         let Some(token) = bearer(headers) else {
             return Verdict::Unauthenticated;
         };
+        // With the access, because an account that may get /metrics need not be allowed to list Plans.
         let digest: TokenDigest = Sha256::digest(format!("{access}\n{token}")).into();
         if let Some(verdict) = self.remembered(&digest) {
             return verdict;
@@ -148,6 +149,7 @@ impl Authorizer {
     }
 
     async fn review(&self, token: &str, access: &Access) -> Result<Verdict, kube::Error> {
+        // Without `audiences`, only tokens for the API server itself are valid.
         let review = TokenReview {
             spec: TokenReviewSpec {
                 token: token.to_owned(),

@@ -103,6 +103,7 @@ impl Files {
                 return Ok(None);
             }
             let parsed = parse(&self.cert, &self.key, &texts, &self.provider);
+            // Also after a failure, so that a pair that cannot be used is reported once, and not with each connection.
             state.texts = texts;
             parsed.map(Some)
         });

@@ -183,6 +183,7 @@ fn intended(url: &str, program: Option<&str>) -> Option<IntendedChannel> {
     {
         return intended(&rest.replacen(':', "/", 1), program);
     }
+    // People paste a URL behind a scheme that is there already: `https://https://…`.
     let (mut rest, mut schemes) = (url, 0);
     while let Some((scheme, after)) = rest.split_once("://") {
         if !["http", "https"].contains(&scheme.to_ascii_lowercase().as_str()) {
@@ -199,6 +200,7 @@ fn intended(url: &str, program: Option<&str>) -> Option<IntendedChannel> {
     let repository =
         |owner: &str, name: &str| channel(format!("github://{owner}/{}", name.trim_end_matches(".git")));
     let found = match (host, segments.as_slice()) {
+        // GitHub redirects this page to the newest release, whose last path segment is the version.
         ("github.com", [_, _, "releases", "latest"]) => None,
         ("update.k3s.io" | "update.rke2.io", ["v1-release", "channels", name]) => {
             let program = if host == "update.k3s.io" { "k3s" } else { "rke2" };
@@ -218,6 +220,7 @@ fn intended(url: &str, program: Option<&str>) -> Option<IntendedChannel> {
         }
         ("get.k3s.io", _) => server("k3s", "stable"),
         ("get.rke2.io", _) => server("rke2", "stable"),
+        // The list of channels, with the ID of one of them as the fragment.
         ("update.k3s.io" | "update.rke2.io", ["v1-release", "channels"]) if !name.is_empty() => None,
         ("update.k3s.io" | "update.rke2.io", segments) => {
             let is_name = |name: &&&str| NAMES.contains(*name) || name.starts_with('v') && name.contains('.');

@@ -280,6 +280,7 @@ impl Subject<'_> {
         if refused("spec.version", &spec.version) || refused("spec.channel", &spec.channel) {
             return;
         }
+        // A Plan with `trigger` may only reboot nodes, which needs no version.
         if !given(&spec.version) && !given(&spec.channel) && !spec.is_on_request() {
             let verb = if self.has("spec.version") { "write" } else { "add" };
             let is_channel = self.has("spec.channel") && !self.has("spec.version");

@@ -156,5 +156,6 @@ impl Subject<'_> {
 }
 
 fn is_near(text: &str, wanted: &str) -> bool {
+    // A long text is excluded first, because the distance takes time in proportion to the product of both lengths.
     text.len() <= wanted.len() + 12 && strsim::osa_distance(text, wanted) <= 3
 }

@@ -136,6 +136,7 @@ impl Subject<'_> {
         self.found.iter().any(|found| found.rule == Rule::MissingField)
     }
 
+    /// Reports what the API server refuses (`ValidateTolerations` in pkg/apis/core/validation/validation.go).
     fn check_tolerations(&mut self, spec: &PlanSpec) {
         for (index, toleration) in spec.tolerations.iter().flatten().enumerate() {
             let (key, value) = (
@@ -146,6 +147,7 @@ impl Subject<'_> {
             let effect = toleration.effect.as_deref().unwrap_or_default();
             let mut field = format!("spec.tolerations[{index}]");
             let mut hint = None;
+            // `Lt` and `Gt` depend on a feature gate, `TaintTolerationComparisonOperators` (KEP-5471).
             let problem = if !matches!(operator, "" | "Equal" | "Exists" | "Lt" | "Gt") {
                 hint = match operator {
                     "=" | "==" | "Is" | "In" => Some("did you mean `Equal`?".to_owned()),
@@ -220,6 +222,7 @@ impl Subject<'_> {
                 continue; // the schema has said so
             }
             self.check_field_path(&field);
+            // API servers with relaxed validation accept all printable ASCII characters except `=` (KEP-4369).
             let problem = if name.is_empty() {
                 "its name is missing".to_owned()
             } else if name.contains('=') || !name.chars().all(|c| matches!(c, ' '..='~')) {
@@ -251,6 +254,7 @@ impl Subject<'_> {
 
     /// The API server refuses a `fieldRef` to any other field of the pod.
     fn check_field_path(&mut self, variable: &str) {
+        // `validEnvDownwardAPIFieldPathExpressions` in pkg/apis/core/validation/validation.go.
         const PATHS: [&str; 9] = [
             "metadata.name",
             "metadata.namespace",
@@ -326,6 +330,7 @@ impl Subject<'_> {
 
     fn check_post_complete_labels(&mut self, spec: &PlanSpec, version: &str) {
         const FIELD: &str = "spec.postCompleteLabels";
+        // The values are checked below, after their variables are replaced.
         self.check_label_map(FIELD, FIELD, false);
         for (key, value) in spec.post_complete_labels.iter().flatten() {
             let filled_in = value

@@ -57,6 +57,7 @@ impl Subject<'_> {
                 );
             }
             let one = BTreeMap::from([(key.name.clone(), text.to_owned())]);
+            // Only the syntax is checked, so any zone can stand for `Local`.
             if let Err(error) = Limits::parse(&one, &TimeZone::UTC) {
                 let offset = if KEYS.contains(&key.name.as_str()) {
                     value.span.start

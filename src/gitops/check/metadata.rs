@@ -41,6 +41,7 @@ impl Subject<'_> {
         self.check_name("metadata.name");
         self.check_namespace(namespace);
         self.check_label_map("metadata.labels", "metadata.labels", true);
+        // The value of an annotation may be any text.
         self.check_label_map("metadata.annotations", "metadata.annotations", false);
         for field in SERVER_FIELDS {
             let field = format!("metadata.{field}");

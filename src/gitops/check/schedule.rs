@@ -189,6 +189,7 @@ fn end_time(start: &str, duration: &str) -> Option<String> {
     let start: Time = instead::time_of_day(start)?.parse().ok()?;
     let duration: GoDuration = instead::duration(duration)?.parse().ok()?;
     let seconds = duration.as_secs();
+    // `startTime` and `endTime` span less than a day, and the hint writes them without seconds.
     if !(60..86_400).contains(&seconds) || seconds % 60 != 0 {
         return None;
     }

@@ -166,6 +166,7 @@ impl Subject<'_> {
             },
             None => return,
         };
+        // 0 means no limit, as for `kubectl drain --timeout`.
         if nanos == 0 || nanos >= SECOND {
             return;
         }
@@ -253,6 +254,7 @@ impl Subject<'_> {
                         words.map(|words| words.into_iter().chain(rest.iter().cloned()).collect()),
                     ))
                 }
+                // `sh -c SCRIPT NAME ARG…` passes what follows the script as `$0`, `$1` and so on.
                 [shell, flag, script, rest @ ..]
                     if instead::is_shell(shell)
                         && instead::is_script_flag(flag)

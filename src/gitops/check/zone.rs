@@ -27,7 +27,8 @@ pub(super) fn zone_hint(zone: &str) -> String {
     )
 }
 
-/// A place whose clocks show the abbreviation. Other places may use it for another time.
+/// A place whose clocks show the abbreviation. Other places may use it for another time. `EST`, `MST`, `CET` and `EET`
+/// are names of zones in the IANA database, so they are valid as they are.
 fn place_of_abbreviation(zone: &str) -> Option<&'static str> {
     Some(match zone.trim().to_uppercase().as_str() {
         "PST" | "PDT" | "PT" => "America/Los_Angeles",

@@ -87,6 +87,7 @@ pub fn rewrite(source: &Source, requests: &[PinRequest]) -> Result<String, PinEr
         .flat_map(|request| changes_of(source, request))
         .collect();
     let definitions = refuse_shared(source, &changes)?;
+    // Each round takes a candidate from at least one change, so the loop ends.
     while !changes.is_empty() {
         if let Some(change) = changes.iter().find(|change| change.candidates.is_empty()) {
             let why = change.why.clone();

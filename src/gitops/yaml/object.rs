@@ -28,7 +28,6 @@ pub struct Entry {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Key {
-    /// The key as text.
     pub name: String,
     /// With its quotes.
     pub span: Range<usize>,

@@ -70,6 +70,8 @@ pub fn number(text: &str) -> Option<Number> {
         return None;
     }
     let plain = text.replace('_', "");
+    // go-yaml drops underscores, except where a number begins with `.`: it gives that to `ParseFloat`, which reads
+    // `.1_1` and not `._1`.
     let is_fraction = text.starts_with("._");
     integer(&plain).or_else(|| float(if is_fraction { text } else { &plain }))
 }

@@ -144,6 +144,7 @@ pub(super) fn go_plan(plan: &Plan, latest_version: &str) -> Value {
 fn go_struct(fields: &mut Map<String, Value>, rules: Fields) {
     for (name, rule) in rules {
         let Some(value) = fields.get_mut(*name) else {
+            // `omitempty` has no effect on a struct (encoding/json), and a zero `resource.Quantity` is written as "0".
             if matches!(rule, Quantity) {
                 fields.insert((*name).to_owned(), "0".into());
             }

@@ -123,6 +123,7 @@ pub fn check(plan: &PlanInput<'_>, settings: &JobSettings) -> Findings {
     if settings.own_image.is_empty() && uses_own_image(spec) {
         errors.push(JobError::OwnImage);
     }
+    // No node is known here, so the caller applies the errors of `is_for_windows` to Windows nodes only.
     if settings.kubectl_image_windows.is_empty() {
         errors.push(JobError::KubectlImageWindows);
     }

@@ -59,6 +59,7 @@ pub(super) fn init(
     let spec = plan.spec;
     let mut containers = Vec::new();
     if spec.may_reboot() {
+        // `probe` comes first: it must fail before the node is touched, and removes the sentinel of an earlier attempt.
         let name = sentinel_name(plan.uid, node.uid, plan.latest_hash)?;
         let args = probe_args(&name, spec);
         containers.push(on_host(PROBE, args, settings));
@@ -73,11 +74,13 @@ pub(super) fn init(
             allowed_context(prepare, settings).cloned()
         };
         let mut container = of_user(PREPARE, prepare, plan, settings, context);
+        // The images of K3s and RKE2 ask the API server in `prepare` for the progress of other Plans (S68).
         if spec.api_access() != ApiAccess::None {
             volumes::mount_token(&mut container);
         }
         containers.push(container);
     }
+    // A drain cordons the node itself, so `cordon` has no effect with it (S24).
     let disruption = match &spec.drain {
         Some(drain) => {
             let mut args = drain::drain_args(drain, node.name, spec.prepulls())?;
@@ -91,6 +94,7 @@ pub(super) fn init(
         None => None,
     };
     if let Some((name, args)) = disruption {
+        // Before the cordon: if the image cannot be pulled, the node stays as it was.
         if prepull::applies(spec, node) {
             containers.extend(prepull::containers(plan, settings).into_iter().flatten());
         }
@@ -160,8 +164,10 @@ pub(super) fn look(
     let mut container = of_user(name, container, plan, settings, Some(context));
     for mount in container.volume_mounts.iter_mut().flatten() {
         mount.read_only = Some(true);
-        // Otherwise file systems that are mounted below it stay writable.
+        // Otherwise file systems that are mounted below it stay writable. `Enabled` would keep the pod from starting
+        // where the runtime does not support this (KEP-3857).
         mount.recursive_read_only = Some("IfPossible".to_owned());
+        // The API server accepts a recursive read-only mount only without propagation.
         mount.mount_propagation = None;
     }
     container

@@ -39,6 +39,7 @@ pub(super) fn drain_args(drain: &DrainSpec, node: &str, prepulls: bool) -> Resul
         Some(DrainTimeout::Text(text)) => add(&["--timeout", text]),
         None => {}
     }
+    // Also for 0, which kills the pods at once: an absent flag means the own grace period of each pod.
     if let Some(seconds) = drain.grace_period {
         add(&["--grace-period", &seconds.to_string()]);
     }
@@ -53,10 +54,11 @@ pub(super) fn drain_args(drain: &DrainSpec, node: &str, prepulls: bool) -> Resul
     Ok(args)
 }
 
-/// Selects the pods to evict: those of the Plan's selector, but never those of upgrades.
+/// Selects the pods to evict: those of the Plan's selector, but never those of upgrades, one of which runs this drain.
 pub(super) fn pod_selector(drain: &DrainSpec) -> Result<Selector, JobError> {
     let others = Selector::does_not_exist(names::LABEL_CONTROLLER).map_err(JobError::PodSelector)?;
     match &drain.pod_selector {
+        // An absent selector means all pods here. Elsewhere in Kubernetes it selects none (`LabelSelectorAsSelector`).
         None => Ok(others),
         chosen => Selector::new(chosen.as_ref())
             .map(|chosen| others.and(chosen))

@@ -76,11 +76,12 @@ pub(in crate::job) fn inherited_labels(plan: &PlanInput<'_>) -> BTreeMap<String,
 
 /// The Plan's annotations that are inherited (S31).
 pub(in crate::job) fn inherited_annotations(plan: &PlanInput<'_>) -> BTreeMap<String, String> {
+    // `kubectl apply` keeps a copy of the whole Plan in its annotation `last-applied-configuration`.
     let foreign = ["cattle.io/", "kubectl.kubernetes.io/", "refit.rs/"];
     inherited(plan.annotations, &foreign).collect()
 }
 
-/// The entries whose key contains none of `foreign`.
+/// The entries whose key contains none of `foreign`. A part may follow a subdomain, as in `upgrade.cattle.io/`.
 fn inherited<'a>(
     of_plan: Option<&'a BTreeMap<String, String>>,
     foreign: &'a [&str],

@@ -92,6 +92,7 @@ pub fn prepull_job(input: &JobInput<'_>, settings: &JobSettings) -> Option<Job> 
         spec: Some(JobSpec {
             backoff_limit: Some(BACKOFF_LIMIT),
             active_deadline_seconds: Some(DEADLINE_SECONDS),
+            // Set at once, unlike that of a Job that upgrades: no result has to be recorded before the Job is deleted.
             ttl_seconds_after_finished: Some(settings.ttl_seconds_after_finish),
             template: PodTemplateSpec {
                 metadata: Some(ObjectMeta {

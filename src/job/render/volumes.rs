@@ -20,7 +20,8 @@ const POD_INFO: &str = "pod-info";
 /// Volume with the token of the service account. Its name is refit's own, because a Plan may have a volume of any name.
 const TOKEN: &str = "refit-api-access";
 const TOKEN_DIR: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
-/// Lifetime of a token, which the kubelet renews: that of the tokens that the API server adds to pods.
+/// Lifetime of a token, which the kubelet renews: that of the tokens that the API server adds to pods
+/// (`WarnOnlyBoundTokenExpirationSeconds` in pkg/serviceaccount/claims.go).
 const TOKEN_SECONDS: i64 = 3607;
 const SECRETS_DIR: &str = "/run/system-upgrade/secrets";
 

@@ -107,6 +107,7 @@ where
 }
 
 fn is_write(method: &Method) -> bool {
+    // The methods that change nothing are listed, so that any other method needs the leadership.
     !(method == Method::GET || method == Method::HEAD || method == Method::OPTIONS)
 }
 
@@ -170,6 +171,7 @@ where
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        // The body first: data that has arrived in time does not fail because it is read late.
         if let Poll::Ready(frame) = self.body.as_mut().poll_frame(cx) {
             return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));
         }

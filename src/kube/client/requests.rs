@@ -66,6 +66,7 @@ impl Call {
         let mut path: Vec<&str> = Vec::new();
         while let Some(segment) = segments.next() {
             match segment {
+                // A gateway's own path may contain `api`, too; only that of Kubernetes precedes a version.
                 "api" if segments.peek().is_some_and(|next| is_version(next)) => {
                     path = segments.skip(1).collect();
                     break;
@@ -79,6 +80,8 @@ impl Call {
         }
         let (resource, named) = match path.as_slice() {
             ["namespaces", _, resource, _, subresource] => (format!("{resource}/{subresource}"), true),
+            // Any other word here is a resource in the namespace (`namespaceSubresources` in apiserver's
+            // requestinfo.go).
             ["namespaces", name @ .., subresource @ ("status" | "finalize")] if name.len() == 1 => {
                 (format!("namespaces/{subresource}"), true)
             }

@@ -78,6 +78,7 @@ pub struct MaintenanceStatus {
     pub last_error: Option<String>,
     pub pending_pods: Vec<String>,
     pub pending_pods_refs: Vec<PodRef>,
+    // The CRD of node-maintenance-operator has this name in lower case.
     #[serde(rename = "totalpods")]
     pub total_pods: i64,
     pub eviction_pods: i64,

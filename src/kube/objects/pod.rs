@@ -204,6 +204,7 @@ impl SlimPod {
     /// The report of the sentinel. That of a failed pod does not count, because its Job creates another pod.
     fn sentinel_result(&self) -> Option<SentinelResult> {
         let last = |c: &SlimContainerStatus| {
+            // The kubelet restarts the container of a reboot Pod (OnFailure), and moves its end to `lastState`.
             let ends = [&c.state.terminated, &c.last_state.terminated];
             ends.into_iter()
                 .flatten()
@@ -268,6 +269,7 @@ impl SlimPod {
                 .containers()
                 .filter_map(|c| Some((c, c.state.waiting.as_ref()?)));
             let (container, why) = waiting.into_iter().find(|(_, why)| {
+                // The reasons of the kubelet while nothing is wrong (pkg/kubelet/kubelet_pods.go).
                 !matches!(
                     why.reason.as_deref(),
                     None | Some("ContainerCreating" | "PodInitializing")
@@ -305,8 +307,10 @@ impl SlimPod {
 /// most 1,024.
 const MAX_MESSAGE_TAIL: usize = 512;
 
+/// With `FallbackToLogsOnError` the message is the end of the log, and its last lines name the error.
 fn tail(text: &str, most: usize) -> &str {
     let start = text.len().saturating_sub(most);
+    // The first position that is not within a character of UTF-8.
     (start..=text.len())
         .find_map(|at| text.get(at..))
         .unwrap_or_default()

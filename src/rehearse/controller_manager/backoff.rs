@@ -28,6 +28,7 @@ impl Backoffs {
     /// The time before which the Job creates no pod.
     pub(in crate::rehearse) fn until(&self, job: &str) -> Option<Timestamp> {
         let (count, last) = self.0.get(job)?;
+        // Ten doublings exceed the maximum already, and more of them could overflow the shift.
         let doublings = count.saturating_sub(1).min(10);
         let wait = FIRST.saturating_mul(1_i32 << doublings).min(LONGEST);
         last.checked_add(wait).ok()

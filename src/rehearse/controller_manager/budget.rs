@@ -103,6 +103,7 @@ fn selector(budget: &Object) -> Option<Selector> {
 
 impl State {
     pub(in crate::rehearse) fn budget_changed(&mut self, key: &Key, change: &Change) {
+        // Each eviction writes the status, after which the budget still selects the same pods.
         let spec = |budget: &Arc<Object>| budget.value["spec"].clone();
         let is_same = change.old.as_ref().map(spec) == Some(spec(&change.new));
         if change.gone {
@@ -135,6 +136,7 @@ impl State {
         let pods = self.budgets.0.get(key);
         let (all, healthy) = pods.map_or((0, 0), |pods| (pods.all, pods.healthy));
         let disrupted = self.disrupted(key, &budget);
+        // Otherwise two drains could use the same disruption before the first pod is being deleted.
         let leaving = disrupted.iter().filter(|(name, _)| {
             let pod = self.store.get(Kind::Pod, &Key::new(&key.namespace, name));
             pod.is_some_and(|pod| is_healthy(pod))
@@ -156,6 +158,7 @@ impl State {
                 (expected - scaled(&spec["maxUnavailable"], expected)).max(0),
             )
         };
+        // A budget that selects no pods yet must not allow the disruption of the first ones (`updatePdbStatus`).
         let allowed = if expected <= 0 {
             0
         } else {
@@ -210,7 +213,8 @@ impl State {
         kept.map(|(name, at)| (name, at.clone())).collect()
     }
 
-    /// How many pods there should be, by the controllers of the selected ones.
+    /// How many pods there should be, by the controllers of the selected ones. So a pod that is not recreated counts as
+    /// unavailable (`getExpectedScale`).
     fn expected(&self, key: &Key) -> i64 {
         let controllers = self.budgets.0.get(key).map(|pods| pods.controllers.keys());
         let replicas = controllers.into_iter().flatten().filter_map(|uid| {
@@ -221,7 +225,7 @@ impl State {
     }
 }
 
-/// A number, or a percentage of all, rounded up.
+/// A number, or a percentage of all. The disruption controller rounds up for both fields of a budget.
 fn scaled(value: &Value, all: i64) -> i64 {
     if let Some(number) = value.as_i64() {
         return number;

@@ -23,11 +23,13 @@ impl State {
             if kind == Kind::Pod {
                 self.enqueue(Work::FinalizeStrayPod(key.clone()));
             }
+            // One existing owner is enough to keep an object (`attemptToDeleteItem`).
             if object.owners().any(|other| self.store.find(other).is_some()) {
                 self.disown(kind, &key, gone);
             } else if !object.is_being_deleted() {
                 let deletion = DeleteOptions {
                     uid: Some(object.uid().to_owned()),
+                    // By default, the deletion of a Job would orphan its pods.
                     propagation: Some("Background".to_owned()),
                     ..DeleteOptions::default()
                 };
@@ -79,7 +81,8 @@ impl State {
         }
     }
 
-    /// Removes the finalizer of a pod whose Job is gone, or no longer owns it, and will not count it.
+    /// Removes the finalizer of a pod whose Job is gone, or no longer owns it, and will not count it. No other
+    /// controller would, so the pod could never be deleted (`syncOrphanPod`).
     pub(in crate::rehearse) fn finalize_stray_pod(&mut self, key: &Key) {
         let Some(pod) = self.store.get(Kind::Pod, key).cloned() else {
             return;

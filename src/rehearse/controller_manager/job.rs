@@ -91,6 +91,7 @@ impl State {
         let pods = self.pods_of(job.uid());
         let mut count = PodCounts::read(&status);
         let (mut succeeded, mut failed) = (Vec::new(), Vec::new());
+        // Pods without the finalizer are already in the counters of the status (KEP-2307).
         for pod in pods.iter().filter(|pod| has_finalizer(&pod.value, TRACKING)) {
             if pod.text("/status/phase") == "Succeeded" {
                 succeeded.push(pod.clone());
@@ -155,7 +156,8 @@ impl State {
     }
 
     /// Writes the counted pods in two steps: first the UIDs of the pods to count, then, after their finalizers are
-    /// removed, the counters.
+    /// removed, the counters. So a controller that restarts in between neither loses a pod nor counts it twice
+    /// (KEP-2307).
     fn record(
         &mut self,
         key: &Key,
@@ -173,6 +175,7 @@ impl State {
             }
         }
         count.write(&mut status);
+        // The terminal condition waits until all pods have terminated (`enactJobFinished`, since Kubernetes 1.31).
         if count.active == 0 && count.terminating == 0 {
             let now = self.now();
             if let Some((reason, message)) = condition(&status, "FailureTarget") {
@@ -193,7 +196,7 @@ impl State {
         });
     }
 
-    /// Deletes a finished Job and its pods after `ttlSecondsAfterFinished`.
+    /// Deletes a finished Job and its pods after `ttlSecondsAfterFinished` (`pkg/controller/ttlafterfinished`).
     fn expire(&mut self, key: &Key, job: &Object, finished: Timestamp) {
         let Some(ttl) = job.value["spec"]["ttlSecondsAfterFinished"].as_i64() else {
             return;
@@ -267,6 +270,7 @@ fn finished_at(job: &Value) -> Option<Timestamp> {
     end["lastTransitionTime"].as_str()?.parse().ok()
 }
 
+/// The time from which the back-off counts (`getFinishedTime`).
 fn ended_at(pod: &Object, now: Timestamp) -> Timestamp {
     let status = &pod.value["status"];
     let containers = status["initContainerStatuses"]

@@ -33,6 +33,7 @@ impl State {
             self.delete_pods(&active);
             return;
         }
+        // With `podReplacementPolicy: Failed`, a pod is replaced only once it has terminated (KEP-3939).
         let there = count.active
             + if spec.only_failed_are_replaced {
                 count.terminating

@@ -69,6 +69,7 @@ impl PodCounts {
 
     fn write_present(&self, status: &mut Value) {
         set(status, "active", self.active);
+        // These are pointers in the API type, so a count of 0 is written, too.
         status["ready"] = self.ready.into();
         status["terminating"] = self.terminating.into();
     }

@@ -47,11 +47,13 @@ impl State {
         match ready {
             Some("True") => {}
             Some("Unknown") => wanted.extend([(UNREACHABLE, "NoSchedule"), (UNREACHABLE, "NoExecute")]),
+            // A Node without conditions has just registered: `TaintNodesByCondition` taints it as not ready.
             Some(_) | None => wanted.extend([(NOT_READY, "NoSchedule"), (NOT_READY, "NoExecute")]),
         }
         let is =
             |taint: &Value, (key, effect): (&str, &str)| taint["key"] == key && taint["effect"] == effect;
         let mut taints = known.clone();
+        // A taint that stays keeps its `timeAdded`, from which `tolerationSeconds` counts.
         taints.retain(|taint| {
             let own = taint["key"].as_str().is_some_and(|key| OWN_TAINTS.contains(&key));
             !own || wanted.iter().any(|one| is(taint, *one))
@@ -109,12 +111,14 @@ impl State {
 
     /// Deletes the pods of a deleted node (`pkg/controller/podgc`).
     pub(in crate::rehearse) fn delete_orphaned_pods(&mut self, name: &str) {
+        // The node may have registered again in the meantime.
         if self.store.get(Kind::Node, &Key::new("", name)).is_some() {
             return;
         }
         let pods: Vec<Arc<Object>> = self.store.pods_on(name).cloned().collect();
         for pod in pods {
             let message = "PodGC: node no longer exists";
+            // No kubelet is left to end the pod, so it would stay in phase Running for ever (`gc_controller.go`).
             let phase = (!has_ended(&pod)).then_some("Failed");
             self.add_disruption_target(&pod.key(), "DeletionByPodGC", message, phase);
             let at_once = DeleteOptions {

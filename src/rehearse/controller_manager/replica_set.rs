@@ -90,6 +90,7 @@ struct PodCounts {
 impl Replicas {
     /// Counts a changed pod.
     pub(in crate::rehearse) fn apply(&mut self, change: &Change) {
+        // A pod that is being deleted does not count, so its replacement does not wait for it (`FilterActivePods`).
         let counted = |pod: &Object| !has_ended(pod) && !pod.is_being_deleted();
         if let Some(old) = change.old.as_ref().filter(|pod| counted(pod))
             && let Some(counts) = old.controller().and_then(|uid| self.0.get_mut(uid))

@@ -21,6 +21,7 @@ impl State {
         let (mut there, mut ready, mut missing) = (0_u64, 0_u64, Vec::new());
         for number in 0..wanted {
             let name = Key::new(&key.namespace, &format!("{}-{number}", key.name));
+            // A pod that is being deleted still has the name, so its replacement waits until it is gone.
             let stands = if let Some(pod) = self.store.get(Kind::Pod, &name) {
                 there += 1;
                 ready += u64::from(is_ready(pod) && !pod.is_being_deleted());

@@ -38,6 +38,7 @@ fn take_memory<E: serde::de::Error>(text: usize) -> Result<(), E> {
     // A field has a name and a value; a text has a header.
     let value = size_of::<(Arc<str>, Value)>() + text;
     MEMORY.set(left.saturating_sub(value));
+    // Not `<=`: 0 tells `within_memory` that the limit was exceeded.
     if value < left {
         Ok(())
     } else {
@@ -99,6 +100,7 @@ impl<'de> Visitor<'de> for ValueVisitor {
     }
 
     fn visit_f64<E>(self, number: f64) -> Result<Value, E> {
+        // JSON has no NaN and no infinity; `serde_json::Value` reads them as null, too.
         Ok(Number::from_f64(number).map_or(Value::Null, Value::Number))
     }
 
@@ -113,6 +115,7 @@ impl<'de> Visitor<'de> for ValueVisitor {
             take_memory(0)?;
             list.push(item);
         }
+        // The list lives as long as the object, and a vector that grew may have twice the capacity.
         list.shrink_to_fit();
         Ok(Value::Array(Arc::new(list)))
     }

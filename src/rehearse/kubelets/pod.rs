@@ -20,6 +20,7 @@ pub(super) struct RunningTask {
 
 impl Drop for RunningTask {
     fn drop(&mut self) {
+        // The container is gone, so its process must not send another request.
         if let Some(task) = &self.abort {
             task.abort();
         }
@@ -99,6 +100,7 @@ impl Pod {
             .is_some_and(|labels| labels.contains_key(LABEL_CONTROLLER));
         let waits = ContainerStart::render(&self.object, "prepare", 0)
             .is_some_and(|start| super::prepare::of(&start).is_some());
+        // Only in refit's own pods do these names mean refit's commands.
         let acted =
             |name: &str| of_refit && (matches!(name, "cordon" | "drain") || waits && name == "prepare");
         let layers = [&node.steering, &default_behaviour.steering];

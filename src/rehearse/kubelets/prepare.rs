@@ -37,6 +37,7 @@ pub(super) async fn run(cluster: &Cluster, task: &ContainerTask, prepare: &Prepa
             Exit::default()
         }
         Prepare::Upgrades | Prepare::Nothing => Exit::default(),
+        // 127 is what a shell exits with if it finds no such command.
         Prepare::NotFound(word) => Exit {
             code: 127,
             message: Some(format!(
@@ -112,6 +113,7 @@ fn version_wait(cluster: &Cluster, control: &mut Vec<String>, version: &str) -> 
             let kubelet = state
                 .get(Kind::Node, "", name)
                 .and_then(|node| node["status"]["nodeInfo"]["kubeletVersion"].as_str())?;
+            // The version is an image tag, in which `+` is not allowed.
             (kubelet.replace('+', "-") != version).then(|| PrepareWait::VersionDiffers {
                 wanted: version.to_owned(),
                 node: name.clone(),

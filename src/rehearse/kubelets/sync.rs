@@ -44,10 +44,12 @@ impl State {
         match step.write {
             Some(Write::Status(status)) => {
                 self.write_pod_status(&key, uid, &status);
+                // The next sync, after the write, computes the wake-up time again.
                 self.enqueue(Work::SyncPod(uid.to_owned()));
             }
             Some(Write::Remove) => {
                 let deletion = DeleteOptions {
+                    // A newer pod may have the same name, as of a StatefulSet (pkg/kubelet/status/status_manager.go).
                     uid: Some(uid.to_owned()),
                     grace: Some(0),
                     ..DeleteOptions::default()
@@ -123,6 +125,7 @@ impl State {
         let mut status = Value::from(status);
         let _ = self.update(Kind::Pod, key, WriteTarget::Status, false, |old| {
             let mut new = old.clone();
+            // The status is that of an earlier pod with this name.
             if old["metadata"]["uid"] != uid {
                 return Ok(new);
             }
@@ -134,6 +137,7 @@ impl State {
                 .collect();
             all.extend(mine);
             status["conditions"] = all.into();
+            // The API server sets it at creation, and restores it if a kubelet drops it (`podStatusStrategy`).
             status["qosClass"] = old["status"]["qosClass"].clone();
             new["status"] = status;
             Ok(new)
@@ -173,6 +177,7 @@ impl State {
         let Some(node) = node.filter(|node| node.machine.power == Power::Off) else {
             return;
         };
+        // The machine may have come back and gone off again since this check was queued.
         let left = MONITOR_GRACE - self.now().duration_since(node.silent_since);
         if left.is_positive() {
             self.enqueue_after(left, Work::CheckHeartbeat(name.to_owned()));
@@ -230,6 +235,7 @@ impl State {
     /// Marks a node as Ready.
     pub(in crate::rehearse) fn mark_ready(&mut self, name: &str) {
         let node = self.kubelets.nodes.get(name);
+        // It may have gone off again before it became Ready.
         if node.is_some_and(|node| node.machine.power == Power::On) {
             self.set_ready_condition(name, "True", "KubeletReady", "kubelet is posting ready status");
         }

@@ -29,6 +29,7 @@ impl Distribution {
         // The image determines what runs; a channel may be on any server.
         let image = |text: &str| {
             let is_talos = text.contains("siderolabs/installer");
+            // Only the last part: the name of a registry or an organization may contain any of these words.
             of(text.rsplit('/').next().unwrap_or_default()).or(is_talos.then_some(Self::Talos))
         };
         plans

@@ -47,6 +47,8 @@ pub fn workloads(nodes: &[String], grace_seconds: i64) -> Vec<Value> {
         "apiVersion": "apps/v1", "kind": "DaemonSet", "name": "node-agent", "uid": "",
         "controller": true, "blockOwnerDeletion": true,
     }]);
+    // The DaemonSet controller adds such tolerations. Without them, taint eviction would delete the pods of nodes that
+    // are down for long, and no simulated controller would create them again.
     agent["spec"]["tolerations"] = json!([{ "operator": "Exists" }]);
     all.extend(nodes.iter().map(|node| {
         let mut pod = agent.clone();

@@ -97,6 +97,7 @@ fn term_matches(term: &NodeSelectorTerm, machine: &Machine) -> bool {
         )
     };
     let by_field = |requirement: &NodeSelectorRequirement| {
+        // The API server admits no other field (`nodeFieldSelectorValidators`).
         requirement.key == "metadata.name" && requirement_matches(requirement, Some(&machine.name))
     };
     !(expressions.is_empty() && fields.is_empty())
@@ -123,6 +124,7 @@ fn requirement_matches(requirement: &NodeSelectorRequirement, actual: Option<&st
 pub(in crate::rehearse) fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
     let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
     let same_effect = given(&toleration.effect).is_none_or(|effect| effect == taint.effect);
+    // An empty key matches every taint. The API server admits it only with the operator `Exists`.
     let same_key = given(&toleration.key).is_none_or(|key| key == taint.key);
     let same_value = match toleration.operator.as_deref().unwrap_or_default() {
         "Exists" => true,

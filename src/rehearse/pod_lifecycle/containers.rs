@@ -11,9 +11,10 @@ use super::{Exit, fnv1a};
 
 /// Maximum back-off (`MaxContainerBackOff`).
 const MAX_BACKOFF: SignedDuration = SignedDuration::from_mins(5);
-/// Maximum size of all termination messages of a pod, divided among its containers, …
+/// Maximum size of all termination messages of a pod, divided among its containers
+/// (`MaxPodTerminationMessageLogLength`), …
 const MESSAGE_BYTES_PER_POD: usize = 12 * 1024;
-/// … and of the message of one container.
+/// … and of the message of one container (`MaxContainerTerminationMessageLength`).
 const MESSAGE_BYTES: usize = 4096;
 
 pub(super) fn waiting(container: &Container, reason: &str) -> ContainerStatus {

@@ -24,6 +24,7 @@ pub(super) fn restarts(spec: &PodSpec, container: &Container, before_others: boo
         _ if is_sidecar(container) => true,
         Some("Never") => false,
         Some("OnFailure") => code != 0,
+        // Also with `Always`, an init container that succeeded does not run again.
         _ => code != 0 || !before_others,
     }
 }

@@ -92,6 +92,7 @@ impl<'a> SyncPass<'a> {
     pub(super) fn run(mut self) -> SyncResult {
         if self.lifecycle.status.start_time.is_none() {
             let deleted = self.pod.metadata.deletion_timestamp.is_some();
+            // The kubelet does not check a pod that it would only terminate (`HandlePodAdditions`).
             let rejection = if deleted {
                 None
             } else {
@@ -117,6 +118,7 @@ impl<'a> SyncPass<'a> {
 
     fn finish(mut self) -> SyncResult {
         let reportable = self.is_reportable();
+        // As in `convertToAPIContainerStatuses`. Init containers keep the order of the spec.
         self.regulars.sort_by(|a, b| a.name.cmp(&b.name));
         let status = &mut self.lifecycle.status;
         status.init_container_statuses = (!self.inits.is_empty()).then_some(self.inits);
@@ -169,6 +171,7 @@ impl<'a> SyncPass<'a> {
         status.start_time = Some(Time(self.now));
         status.host_ip = Some(ip.clone());
         status.host_ips = Some(vec![HostIP { ip: ip.clone() }]);
+        // In the host network, the address of the pod is known before it has a sandbox.
         if self.spec.host_network == Some(true) {
             status.pod_ip = Some(ip.clone());
             status.pod_ips = Some(vec![PodIP { ip: ip.clone() }]);
@@ -186,6 +189,7 @@ impl<'a> SyncPass<'a> {
                 containers::end(
                     self.container_mut(index),
                     Exit {
+                        // The exit code of containerd for a container whose end it has not seen (`unknownExitCode`).
                         code: 255,
                         message: None,
                     },

@@ -83,6 +83,7 @@ pub(super) fn report(outcome: &Outcome) -> Option<ControlPlaneReport> {
         plans: owned(&peak.plans),
         etcd_members: etcd.len(),
         etcd_most_down: etcd_down,
+        // n members tolerate (n - 1) / 2 failures. A single member is always down during its own upgrade.
         loses_quorum: etcd.len() > 1 && etcd_down > (etcd.len() - 1) / 2,
     })
 }

@@ -103,6 +103,7 @@ impl Rehearsal {
     ) -> Outcome {
         let end = match ending {
             Ending::Complete | Ending::Limit(_) => cluster.clock().now(),
+            // The time without progress by which the stall was noticed does not count.
             Ending::Quiet(_) => recorder.progress(),
         };
         let wanted: Vec<&str> = self

@@ -66,6 +66,7 @@ impl Rehearsal {
                     })?;
             }
         }
+        // The front end creates the Leases of nodes in these namespaces, which the API server requires to exist.
         if self.settings.enable.contains(&FrontEndName::Maintenance) {
             for name in MaintenanceGroup::ALL.map(MaintenanceGroup::lease_namespace) {
                 if cluster.get(Kind::Namespace, "", name).is_none() {

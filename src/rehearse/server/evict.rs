@@ -95,6 +95,7 @@ impl State {
         self.update(Kind::Budget, key, WriteTarget::Status, dry_run, |old| {
             let mut new = old.clone();
             new["status"]["disruptionsAllowed"] = left.into();
+            // By this entry the disruption controller counts the pod as gone before it has seen the deletion.
             new["status"]["disruptedPods"][pod.meta("name")] = now.into();
             Ok(new)
         })?;
@@ -104,6 +105,7 @@ impl State {
     /// Sets the condition of the pod, and deletes it.
     fn disrupt(&mut self, key: &Key, how: &DeleteOptions) -> Result<(), StatusError> {
         let now = seconds(self.now());
+        // Before the deletion (KEP-3329): a pod without a grace period is gone after it.
         self.update(Kind::Pod, key, WriteTarget::Status, false, |old| {
             let mut new = old.clone();
             let mut conditions = new["status"]["conditions"]
@@ -123,7 +125,7 @@ impl State {
     }
 }
 
-/// Pods that are pending, terminated or being deleted need no budget.
+/// Pods that are pending, terminated or being deleted need no budget: their eviction disrupts nothing (`canIgnorePDB`).
 fn is_free(pod: &Object) -> bool {
     has_ended(pod) || pod.text("/status/phase") == "Pending" || pod.is_being_deleted()
 }

@@ -34,6 +34,7 @@ impl State {
             if request.parameter("resourceVersionMatch") == "Exact" {
                 return Err(StatusError::unsupported("a list of an exact version"));
             }
+            // An API server that lags, or whose etcd was restored. Its watch cache waits for three seconds first.
             if asked_for > self.store.version() {
                 let why = format!(
                     "Too large resource version: {asked_for}, current: {}",
@@ -64,6 +65,7 @@ impl State {
         let (page, rest) = list.rest.split_at(page);
         let mut meta = json!({ "resourceVersion": list.version.to_string() });
         if !rest.is_empty() {
+            // With a selector, an API server does not know the number, and omits it (`ListMeta`).
             if !filter.selects() {
                 meta["remainingItemCount"] = rest.len().into();
             }
@@ -107,6 +109,7 @@ impl State {
             .store
             .watch(request.kind, filter, request.metadata_only, since, to.clone());
         if let Err(oldest) = watched {
+            // The API server sends this error as an event of a watch, and not as a response (`Watch` in cacher.go).
             let status_error = StatusError::expired(format!("too old resource version: {since} ({oldest})"));
             let _ = to.send(line("ERROR", status_error.status().to_string().as_bytes()));
         }

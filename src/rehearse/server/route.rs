@@ -100,6 +100,7 @@ impl ApiRequest {
             return Ok(Self::Review);
         }
         let (namespace, rest) = match rest {
+            // `/api/v1/namespaces/x` is the Namespace itself, and not a collection in it.
             ["namespaces", namespace, rest @ ..] if !rest.is_empty() => (Some((*namespace).to_owned()), rest),
             rest => (None, rest),
         };
@@ -123,6 +124,7 @@ impl ApiRequest {
             ("DELETE", false, "") => Verb::Delete,
             _ => return Err(StatusError::unsupported(&what())),
         };
+        // Only lists and watches may span all namespaces.
         let single = !matches!(verb, Verb::List | Verb::Watch);
         let is_patch = matches!(verb, Verb::Patch | Verb::PatchStatus);
         let patch_type = PatchType::of(header(CONTENT_TYPE));

@@ -13,7 +13,8 @@ use crate::rehearse::json::json;
 use crate::rehearse::resources::Kind;
 use crate::rehearse::store::line;
 
-/// Interval of bookmarks.
+/// Interval of bookmarks (`defaultBookmarkFrequency`). Without them, a client resumes a quiet watch at a version that
+/// may have been compacted.
 const BOOKMARK: Duration = Duration::from_secs(60);
 
 pub(super) struct WatchEvents {

@@ -27,6 +27,7 @@ impl State {
     pub(super) fn serve_replace(&mut self, request: &ApiRequest, body: &Bytes) -> Result<Reply, StatusError> {
         let new = parse(body)?;
         let (kind, key) = (request.kind, request.key());
+        // refit replaces only Leases and CRDs, which allow no unconditional update (`AllowUnconditionalUpdate`).
         if text(&new, "/metadata/resourceVersion").is_empty() {
             let why = "Invalid value: 0: must be specified for an update".to_owned();
             let cause = ("metadata.resourceVersion".to_owned(), "FieldValueInvalid", why);
@@ -59,6 +60,7 @@ impl State {
             Kind::Plan => self.plan_schema(),
             _ => None,
         };
+        // Server-side apply creates a missing object. The other patches fail with 404.
         if request.patch_type == PatchType::Apply && self.store.get(request.kind, &request.key()).is_none() {
             let mut value = patch;
             if let Some(schema) = &schema {
@@ -98,6 +100,7 @@ impl State {
         let options = if body.is_empty() { json!({}) } else { parse(body)? };
         let deletion = deletion(&options, request.is_dry_run());
         let (object, gone) = self.delete(request.kind, &request.key(), &deletion)?;
+        // The API server returns a Status for an object that is gone, except for pods (`ReturnDeletedObject`).
         if request.kind == Kind::Pod || !gone {
             return Ok(Reply::Whole(200, object.json(request.metadata_only).clone()));
         }

@@ -35,6 +35,7 @@ impl SnapshotBuilder {
         let (version, kind) = (text("apiVersion"), text("kind"));
         *self.found.entry(kind.clone()).or_default() += 1;
         self.taken = self.taken.max(newest(&object));
+        // The simulated API server tracks no fields and assigns its own versions, and nothing reads the copy.
         if let Some(meta) = object["metadata"].as_object_mut() {
             meta.remove("managedFields");
             meta.remove("resourceVersion");
@@ -132,13 +133,17 @@ impl SnapshotBuilder {
             let ours = pod["metadata"]["labels"][LABEL_CONTROLLER].is_string();
             let is_over = matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
             let is_being_deleted = pod["metadata"]["deletionTimestamp"].is_string();
+            // Pods of refit stay, because they show how an upgrade ended.
             if !ours && (is_over || is_being_deleted) {
                 continue;
             }
             let node = pod["spec"]["nodeName"].as_str().unwrap_or_default().to_owned();
+            // A terminal phase is final, and a machine that is off reports nothing.
             let kept = is_over || lost.contains(&node);
             if !kept {
                 let was_ready = is_ready(&pod);
+                // The simulated kubelet reads the boot from container IDs. It would take a real ID for one of an
+                // earlier boot, and report that the node has rebooted.
                 if let Some(pod) = pod.as_object_mut() {
                     pod.insert("status", json!({ "phase": "Pending" }));
                 }
@@ -235,8 +240,10 @@ fn set_of(kind: &str, owner: &Value, pods: &[Value], of: &[usize]) -> Value {
     let first = first.cloned().unwrap_or_default();
     let mut template = first["spec"].clone();
     if let Some(spec) = template.as_object_mut() {
+        // The scheduler chooses the nodes of replacements.
         spec.remove("nodeName");
     }
+    // The API server admits no other policy in the template of a set.
     template["restartPolicy"] = "Always".into();
     let labels = &first["metadata"]["labels"];
     let mut set = json!({

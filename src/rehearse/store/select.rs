@@ -56,6 +56,7 @@ impl Filter {
                     "invalid selector: {fields:?}; can't understand {part:?}"
                 )));
             };
+            // Each type supports only a few field labels, and the API server refuses all others with 400.
             let pointer = match (kind, name) {
                 (_, "metadata.name") => "/metadata/name",
                 (_, "metadata.namespace") => "/metadata/namespace",

@@ -5,7 +5,8 @@ use jiff::Timestamp;
 use super::{BootId, Hash, JobUid, NodeName, NodeUid, PlanName, PlanUid, PodUid, Text};
 use crate::api::NodePhase;
 
-/// Progress of the pod of a Job.
+/// Progress of the pod of a Job. Variants are in the order of progress: of several running pods, the one that has come
+/// furthest represents the Job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PodStage {
     /// Not bound to the node.

@@ -42,6 +42,7 @@ impl NodeReconciler<'_> {
         // A record of another version does not block this one: an edit is how a user says "try again".
         let current = self.hash().is_some_and(|hash| **hash == *record.hash);
         match record.phase {
+            // Also at another version, or if the node is deselected: its reboot may be under way.
             Phase::Upgraded => self.finish_record(node, record),
             Phase::Recovering => self.recover(node, record),
             Phase::Retry if current && eligible => self.begin(node, record.attempt, stored_entry, leaving),
@@ -102,6 +103,8 @@ impl NodeReconciler<'_> {
         let never_started =
             attempt == 1 && stored_entry.is_none_or(|stored_entry| stored_entry.job.is_none());
         let shut = match self.gate {
+            // `NotReady` also holds for a moment after each start, while Secrets are read. That is no reason to
+            // release a slot.
             Some(Blocker::NotReady) | None => (!self.can_start(node)).then_some(&Blocker::NodeNotReady),
             Some(blocker) => Some(blocker),
         };
@@ -109,6 +112,7 @@ impl NodeReconciler<'_> {
         if let Some(decision) = self.reconcile_lost_machine(node, attempt, stored_entry) {
             return decision;
         }
+        // A Job that is being deleted is not lost: if it ends before, its result counts.
         if leaving.is_none()
             && let Some(decision) = self.reconcile_lost_job(node, attempt, stored_entry, pending)
         {

@@ -32,6 +32,8 @@ impl NodeReconciler<'_> {
                 )
             })?
         } else if job.boots.len() > MAX_BOOTS && self.failures(job) > 0 {
+            // A payload that reboots its node fails its own pod. Without a failed pod, something else has rebooted
+            // the node.
             let times = job.boots.len() - 1;
             (
                 Reason::RebootLoop,
@@ -59,6 +61,7 @@ impl NodeReconciler<'_> {
     /// and none runs `upgrade` now.
     fn was_interrupted(&self, job: &JobFacts) -> bool {
         let mut pods = self.cluster.pods_of(job);
+        // Ending the Job would kill a pod that runs `upgrade` now.
         let upgrades = self
             .cluster
             .pods_of(job)
@@ -70,6 +73,8 @@ impl NodeReconciler<'_> {
 
     /// Ends a Job at once, whatever its pod does.
     fn end_retries(&self, job: &JobFacts) -> Option<Step> {
+        // The Job controller fails a Job with more failed pods than `backoffLimit`, and deletes its pods
+        // (kubernetes/kubernetes, pkg/controller/job/job_controller.go).
         let limit = self.failures(job).checked_sub(1)?;
         (job.backoff_limit > limit).then(|| Step::EndRetries {
             job: job.name.clone(),
@@ -81,6 +86,7 @@ impl NodeReconciler<'_> {
 
 /// Records the current boot of a node on a Job.
 pub(super) fn note_boot(node: &NodeFacts, job: &JobFacts) -> Option<Step> {
+    // The list begins at the creation of a refit Job. One of system-upgrade-controller has none to compare with.
     let known = job.boots.is_empty() || node.boot_id.is_empty() || job.boots.contains(&node.boot_id);
     (!known).then(|| Step::NoteBoots {
         job: job.name.clone(),

@@ -42,6 +42,7 @@ impl NodeReconciler<'_> {
         // After the drain the upgrade may have begun, and half an upgrade is worse than either version.
         let drains =
             matches!(stage, PodStage::Cordon | PodStage::Drain) && job.outcome == JobOutcome::Running;
+        // kubectl, which drains Windows nodes and in Jobs of system-upgrade-controller, does not read the ledger.
         let holder = self
             .plan_hold()
             .holder(node)

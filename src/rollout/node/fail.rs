@@ -42,6 +42,8 @@ impl NodeReconciler<'_> {
             .termination_message(job)
             // The Job says only which limit was exceeded. The cause is in the last lines of the container.
             .map_or_else(|| message.clone(), |tail| format!("{message}: {tail}"));
+        // The record is written before the Job is marked, so the failure is stored already, or someone has
+        // requested a retry since.
         if self
             .record(node)
             .is_some_and(|record| *record.job_uid == *job.uid)
@@ -136,6 +138,8 @@ impl NodeReconciler<'_> {
             retries: self.record(node).map_or(0, |known| known.retries_at(&job.hash)),
             job_uid: job.uid.clone(),
             job: job.name.clone(),
+            // A Job of system-upgrade-controller has no digest. With that of the present spec, only a later edit is
+            // a retry.
             inputs: job
                 .inputs
                 .as_deref()
@@ -213,6 +217,7 @@ impl NodeReconciler<'_> {
             change
                 .annotations
                 .insert(names::ANNOTATION_RETRY.to_owned(), rest);
+            // A user may add a Plan to the annotation at the same moment, and a blind patch would drop that entry.
             change.exact = true;
         }
         // This attempt has no Job yet.

@@ -39,6 +39,7 @@ impl NodeReconciler<'_> {
         let record = self
             .record(node)
             .filter(|r| r.job_uid == success.job_uid && r.phase == Phase::Upgraded);
+        // Before the check of the label, which the node has in this phase.
         if let Some(known) = self.record(node).filter(|r| r.phase == Phase::Recovering)
             && known.job_uid == success.job_uid
         {
@@ -258,6 +259,8 @@ impl NodeReconciler<'_> {
                 .labels
                 .insert(key.clone(), Some(expand(value, success.version, &success.hash)));
         }
+        // A user has excluded the node during its upgrade. Neither the hash nor a label of `postCompleteLabels` may
+        // undo that.
         if node.labels.get(&label) == Some(names::LABEL_VALUE_DISABLED) {
             change.labels.remove(&label);
         } else {

@@ -30,6 +30,7 @@ impl NodeReconciler<'_> {
             live.plan == self.plan.facts.name && pod.is_none_or(|(pod, _)| pod.uid != live.uid)
         };
         let mut state = state();
+        // Without a start, other disruptive Plans see the node as in progress: the lost Job may still work on it.
         state.start = None;
         // A successor must not take the node for one that never started.
         let plan = &self.plan.facts.name;
@@ -43,6 +44,7 @@ impl NodeReconciler<'_> {
             ));
         }
         let answer = pod
+            // A pod that is being deleted may have read the node for an earlier attempt.
             .filter(|(pod, _)| !pod.deleting)
             .and_then(|(pod, _)| pod.sentinel_result.as_ref());
         Some(match answer {

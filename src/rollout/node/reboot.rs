@@ -413,6 +413,7 @@ impl NodeReconciler<'_> {
             ..record.clone()
         };
         let text = failure::event_text(self.cluster, self.plan, node, &failed, &text);
+        // Not by the UID of the Job, which is not known if the Job was lost.
         let once = format!("{}/{}/{}", node.uid, record.hash, record.attempt);
         let event = self.job_event(event, text, &once);
         let mut state = if self.hash().is_some_and(|hash| **hash == *record.hash) {

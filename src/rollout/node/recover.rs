@@ -60,6 +60,8 @@ impl NodeReconciler<'_> {
         let (mut broken, mut again) = (Vec::new(), Vec::new());
         for workload in &record.workloads {
             let known = self.cluster.workloads.get(workload.as_str());
+            // Readings are shared by nodes. One from before this node was released may be from before its drain
+            // evicted the pods.
             let known = known.filter(|known| known.facts.seen >= since);
             if known.is_some_and(|known| known.stays_available(since)) {
                 continue;

@@ -154,7 +154,8 @@ impl NodeReconciler<'_> {
     }
 }
 
-/// A version without optional parts: `v1.33.4+k3s1` equals the Plan's `v1.33.4-k3s1`.
+/// A version without optional parts: `v1.33.4+k3s1` equals the Plan's `v1.33.4-k3s1`, because the Plan's version is an
+/// image tag, which cannot contain `+`.
 pub(in crate::rollout) fn bare(version: &str) -> String {
     version.strip_prefix('v').unwrap_or(version).replace('+', "-")
 }

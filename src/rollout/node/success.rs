@@ -96,7 +96,7 @@ impl<'a> Success<'a> {
 }
 
 /// Expands `$(LATEST_VERSION)` and `$(LATEST_HASH)` in the value of a label. Any other `$(X)` stays, and `$$` becomes
-/// `$` (S59).
+/// `$`, as in `args` of containers (S59; kubernetes/kubernetes, `third_party/forked/golang/expansion`).
 pub(super) fn expand(value: &str, version: &str, hash: &str) -> String {
     let mut out = String::with_capacity(value.len());
     let mut rest = value;

@@ -163,6 +163,7 @@ impl NodeReconciler<'_> {
         let jobs = self.cluster.verify_jobs_on(name);
         let jobs = jobs.filter(|job| job.plan == self.plan.facts.name && !job.deleting && !job.recorded);
         let released = jobs.filter(|job| !is_needed(job)).map(|job| {
+            // A Job that has ended stays for its TTL, so that users can read its log.
             if job.is_live() || node.is_none() {
                 return delete(job, "its node need not be verified any more");
             }

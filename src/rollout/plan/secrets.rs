@@ -33,6 +33,8 @@ pub(in crate::rollout) enum SecretHashes {
 
 impl PlanSecrets {
     pub(in crate::rollout) fn of(spec: &PlanSpec) -> Self {
+        // A Plan with too many Secrets is invalid, and must not cost the watches and requests that the limit
+        // prevents.
         let is_valid = validate_secrets(spec).is_ok();
         let names = digest::hashed_secrets(spec).filter(|name| is_valid && is_secret_name(name));
         Self {

@@ -56,6 +56,7 @@ impl ClusterLimits {
             return Self { limits };
         };
         let number = |limit: NodeLimit| limit.of(cluster.nodes.len());
+        // A Plan may be deleted while the creation of its Job is in flight, and that Job may still run.
         let pending = cluster.pending_creates.keys().map(|(_, node)| node);
         if let Some(limit) = known.max_concurrent {
             let states = node_states.values().flatten();

@@ -15,7 +15,8 @@ pub(super) struct CurrentGroup<'a> {
     plan: &'a PlanState,
     reach: Reach,
     group: Option<&'a Group>,
-    /// A node with a slot that is in another group.
+    /// A node with a slot that is in another group. It must be done first, because only one group may lose nodes
+    /// at a time.
     outside: Option<NodeName>,
 }
 

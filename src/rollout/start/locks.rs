@@ -171,8 +171,10 @@ impl<'a> DisruptionLocks<'a> {
 
 /// Whether a Job or a pod of a Plan that takes nodes down works on the node, even if the Plan is gone.
 pub(super) fn is_disturbed(cluster: &ClusterState, node: &NodeName) -> bool {
+    // At parallelism 0, as system-upgrade-controller creates Jobs, a Job has no pod.
     let by_job = |job: &JobFacts| job.disruptive && job.parallelism > 0 && job.is_live();
     cluster.jobs_on(node).any(by_job)
+        // Nothing shows whether the deleted Job of such a pod was disruptive.
         || cluster
             .live_pods_on(node)
             .any(|pod| !cluster.all_jobs_on(node).any(|job| job.uid == pod.job_uid))

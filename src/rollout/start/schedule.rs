@@ -127,6 +127,8 @@ pub(super) fn blocker(
     let closes = closes.filter(|_| plan.window.is_none());
     let end = closes.into_iter().chain(openings.next_blackout(now)).min()?;
     requeue(Some(end));
+    // Without both figures nothing is known of the duration, and the first node may start at any time in the
+    // window.
     let needs = plan.longest_run().into_iter().chain(plan.time_limit).min()?;
     let last_start = end.checked_sub(needs).ok()?;
     if now <= last_start {

@@ -17,7 +17,7 @@ pub(in crate::rollout) struct Table<N, U, T> {
     rows: HashMap<N, Row<T>>,
     /// UIDs of deleted objects, so that a late response does not restore one.
     gone: DeletedUids<U>,
-    /// Number of times that a list of this kind has begun or ended.
+    /// Number of times that a list of this kind has begun or ended, so it is odd during a list.
     lists: u64,
 }
 
@@ -84,9 +84,11 @@ impl<N: Id, U: Id, T: PartialEq> Table<N, U, T> {
             self.rows.insert(name.clone(), row);
             return Put::Inserted;
         };
+        // 0 stands for a resource version that is not a number, which cannot be compared.
         if version <= row.version && version != 0 {
             return Put::Unchanged;
         }
+        // Also without a change of facts: patches carry this version, and an older one would be answered with 409.
         row.version = version;
         if row.facts == facts {
             return Put::Unchanged;

@@ -110,7 +110,8 @@ impl ClusterState {
         }
     }
 
-    /// Resets the timers of a node that was seen not Ready or tainted, even for a moment.
+    /// Resets the timers of a node that was seen not Ready or tainted, even for a moment: before the next decision it
+    /// may be Ready again.
     pub(super) fn reset_ready_timers(&mut self, node: &str) {
         let broken = |timer: &Timer| matches!(timer, Timer::Ready { node: of, .. } if **of == *node);
         self.timers.0.retain(|timer, _| !broken(timer));

@@ -16,7 +16,8 @@ use crate::rollout::state::ClusterState;
 pub(super) const MAX_ACTIVE_BYTES: usize = 512 * 1_024;
 /// The part of it that is left for messages when entries are omitted.
 const MESSAGE_BYTES: usize = 64 * 1_024;
-/// Bytes of `status.active` and `status.applying` for slots that only they hold. No node starts beyond.
+/// Bytes of `status.active` and `status.applying` for slots that only they hold. No node starts beyond. What is left of
+/// the 1.5 MiB is for the spec and the other fields.
 const MAX_SLOT_BYTES: usize = 1_200 * 1_024;
 /// Bytes of an entry besides its texts: names of fields, quotes, a time, a phase, a number.
 const ENTRY_BYTES: usize = 140;
@@ -72,6 +73,7 @@ fn cut(active: &mut Vec<NodeProgress>, is_recorded: impl Fn(&NodeProgress) -> bo
     let mut size: usize = active.iter().map(bytes).sum();
     let mut omitted = 0;
     let mut kept = Vec::with_capacity(active.len());
+    // From the end, where the nodes are that wait.
     for entry in std::mem::take(active).into_iter().rev() {
         let waits = entry.phase == NodePhase::Waiting;
         if size > MAX_ACTIVE_BYTES - MESSAGE_BYTES && (waits || is_recorded(&entry)) {
@@ -138,6 +140,7 @@ impl SlotRoom {
 
     /// Takes the room for a node. Returns false if there is none.
     pub(in crate::rollout) fn take(&mut self, name: &str, state: &NodeState) -> bool {
+        // Status gets the name of the Job after the slot, and must have room for it.
         let bytes = slot_bytes(state) + JOB_BYTES + name.len();
         let has_room = bytes <= self.0;
         if has_room {

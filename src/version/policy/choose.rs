@@ -8,7 +8,8 @@ use super::{Entry, Offered, Policy, PolicyInputs, Refusal};
 use crate::version::tag::{Refused, accept, munge};
 use crate::version::{Version, quoted};
 
-/// Maximum number of versions in `status.channel.seen`.
+/// Maximum number of versions in `status.channel.seen`, the newest ones: a registry may have thousands of tags, and the
+/// status of a Plan is limited.
 const REMEMBERED: usize = 10;
 
 /// The result of a choice.
@@ -133,12 +134,15 @@ impl<'a> VersionFilter<'a> {
             policy,
             inputs,
             current: inputs.current.and_then(|current| current.parse().ok()),
+            // A list of which only one release is known is not a channel with one version.
             is_alone: offered.entries.len() == 1 && !offered.is_partial,
             is_partial: offered.is_partial,
         }
     }
 
     fn verdict<'e>(&self, entry: &'e Entry) -> Verdict<'e> {
+        // A date in the future would hold the version back for as long as the channel likes. The time when the version
+        // was first seen counts instead.
         let published = entry.release.published.filter(|at| *at <= self.inputs.now);
         let since = published.unwrap_or_else(|| self.first_seen(entry));
         let mut refusals = Vec::new();
@@ -168,12 +172,14 @@ impl<'a> VersionFilter<'a> {
     /// In whole seconds, as in status.
     fn first_seen(&self, entry: &Entry) -> Timestamp {
         let known = self.inputs.seen.get(&entry.munged).copied();
+        // If the clock was set back, a stored time ahead of it would delay the version.
         let seen = known.unwrap_or(self.inputs.polled).min(self.inputs.now);
         Timestamp::from_second(seen.as_second()).unwrap_or(seen)
     }
 
     fn by_kind(&self, entry: &Entry, refusals: &mut Vec<Refusal>) {
         let policy = self.policy;
+        // In a list such a version is one of many and no error of the channel: the checks below leave it out.
         if self.is_alone
             && let Err(refused) = accept(self.inputs.current, &entry.munged)
         {
@@ -205,12 +211,15 @@ impl<'a> VersionFilter<'a> {
             } else {
                 Refusal::OutOfRange
             }),
+            // A channel with one version has chosen that prerelease. From a list refit chooses, and takes none without
+            // a range that names it.
             None if !self.is_alone && version.is_prerelease() && !version.is_variant() => {
                 refusals.push(Refusal::Prerelease);
             }
             _ => {}
         }
         let Some(current) = &self.current else {
+            // Nothing says which variant the nodes need.
             if !self.is_alone && version.is_variant() {
                 refusals.push(Refusal::Variant);
             }
@@ -314,6 +323,7 @@ impl<'a> VersionFilter<'a> {
             let is_taken = take == Some(only.entry.munged.as_str());
             return (!is_taken && self.is_older(only)).then(|| only.entry.munged.clone());
         }
+        // That a partial list lacks the current version proves nothing.
         if self.is_partial
             || take.is_some_and(|take| Some(take) != self.inputs.current)
             || verdicts.iter().any(|verdict| self.is_current(verdict))

@@ -49,6 +49,7 @@ pub(super) fn chain_of_job(view: &PlanOverview<'_>, node: &NodeOverview, explana
         .drain_of(pod)
         .into_iter()
         .flat_map(|drain| &drain.waiting);
+    // The longest wait is the first one, and a chain leads to one object.
     for wait in waits.take(1) {
         chain_of_drain(view.snapshot, wait, explanation);
     }

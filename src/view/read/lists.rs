@@ -23,7 +23,7 @@ use crate::kube::read::read;
 use crate::kube::served::is_unknown;
 use crate::kube::watch::Watched;
 
-/// Items per page of a list.
+/// Items per page of a list: the default of `kubectl get --chunk-size`.
 const PAGE: usize = 500;
 /// Maximum number of pages of Events to read: a cluster may have any number of Events.
 const EVENT_PAGES: usize = 10;
@@ -216,6 +216,7 @@ impl Reader<'_> {
     pub(super) async fn refusals(&mut self, namespace: &str) -> Vec<Refusal> {
         let path = format!("/api/v1/namespaces/{namespace}/events");
         let what = format!("Events of Jobs in namespace {namespace}");
+        // The Job controller's reason for a pod that the API server refuses (pkg/controller/controller_utils.go).
         let query = format!(
             "fieldSelector={}",
             encoded("involvedObject.kind=Job,reason=FailedCreate")
@@ -240,6 +241,7 @@ impl Reader<'_> {
         let items = self.list_or_gap(&what, "/api/v1/pods", &query, usize::MAX).await;
         let pod = |raw: &RawValue| {
             let metadata = metadata(raw);
+            // For a pod, `deletionTimestamp` is the end of its grace period, and not the time of the request.
             let ends: Timestamp = text(&metadata, "/deletionTimestamp").parse().ok()?;
             (now.duration_since(ends) > TERMINATION_SLACK).then(|| Terminating {
                 node: node.to_owned(),
@@ -357,6 +359,7 @@ fn finalizers(metadata: &Value) -> Vec<String> {
 }
 
 fn time_of_event(event: &Value) -> Option<Timestamp> {
+    // An Event written by `events.k8s.io/v1` has `eventTime`, and no `lastTimestamp`.
     let fields = ["/lastTimestamp", "/eventTime", "/metadata/creationTimestamp"];
     fields
         .into_iter()

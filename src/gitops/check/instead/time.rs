@@ -25,6 +25,7 @@ pub(in crate::gitops::check) fn duration(text: &str) -> Option<String> {
         return Some(text.to_owned());
     }
     let span: jiff::Span = text.parse().or_else(|_| text.to_lowercase().parse()).ok()?;
+    // A duration of a Plan begins at no date, so a day has 24 hours.
     let span = span.to_duration(SpanRelativeTo::days_are_24_hours()).ok()?;
     let nanos = i64::try_from(span.as_nanos()).ok().filter(|nanos| *nanos >= 0)?;
     Some(short(GoDuration::from_nanos(nanos)))

@@ -33,7 +33,8 @@ impl SyncPass<'_> {
         }
     }
 
-    /// A pod that never restarts, or has nothing left to start, gets no new sandbox after a reboot.
+    /// A pod that never restarts, or has nothing left to start, gets no new sandbox after a reboot
+    /// (`computePodActions`).
     fn stays_down(&self) -> bool {
         let never = self.spec.restart_policy.as_deref() == Some("Never");
         self.lost_its_sandbox() && (never || self.regular_indices().all(|index| self.is_done(index)))
@@ -48,6 +49,8 @@ impl SyncPass<'_> {
             } else {
                 Progress::Succeeded
             };
+            // Once a main container has started in this sandbox, only sidecars start again
+            // (`computeInitContainerActions`).
             if running_before && wanted == Progress::Succeeded {
                 continue;
             }
@@ -120,6 +123,7 @@ impl SyncPass<'_> {
         if !self.requeue_unless_reached(at) {
             return None;
         }
+        // The pod that a Job creates after a failure counts its restarts from 0 again.
         let tries = attempt.saturating_add(self.behaviour.earlier);
         if behaviour.reboots == Reboots::Always || (behaviour.reboots == Reboots::Once && tries == 0) {
             self.ask_for_reboot();

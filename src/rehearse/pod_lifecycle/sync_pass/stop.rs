@@ -94,6 +94,7 @@ impl SyncPass<'_> {
         }
         meta.deletion_timestamp.as_ref()?;
         let since = *self.lifecycle.stopping_since.get_or_insert(self.now);
+        // A deletion may give the pod another grace period than its spec.
         let grace = meta.deletion_grace_period_seconds.map(SignedDuration::from_secs);
         Some(StopOrder {
             why: None,
@@ -136,6 +137,7 @@ impl SyncPass<'_> {
                     Delay::After(delay) if delay < grace => {
                         (index, behaviour.stop_exit_code, later(since, delay))
                     }
+                    // 128 + SIGKILL.
                     _ => (index, 137, later(since, grace)),
                 }
             })
@@ -164,6 +166,7 @@ impl SyncPass<'_> {
         };
         self.condition(phase, false);
         self.lose_unstarted();
+        // A pod that is stopped before its work has ended has failed (`TerminatePod` of the status manager).
         self.set_phase(if is_terminal(Some(phase)) { phase } else { "Failed" });
         if let Some((reason, message)) = order.why {
             self.lifecycle.status.reason = Some(reason.to_owned());

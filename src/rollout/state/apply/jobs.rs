@@ -43,6 +43,7 @@ impl ClusterState {
             }
             self.jobs_on.add(&new.node, &name);
             let (plan, node) = (&new.plan, &new.node);
+            // If this Job is lost later, the node must be asked for its boot before another one is created.
             if new.verifies.is_none() {
                 self.unstarted_slots.retain(|(of, uid)| {
                     of != plan || self.nodes.get(node).is_none_or(|node| node.uid != *uid)
@@ -74,6 +75,7 @@ impl ClusterState {
             && self.is_needed(job)
             && self.deleted_unrecorded.insert(uid.into())
         {
+            // Not deleting, so that the next decision treats it as an ended Job and records its result.
             return self.jobs.alter(name, |job| std::mem::take(&mut job.deleting));
         }
         self.forget_job(uid);

@@ -33,6 +33,7 @@ impl ClusterState {
             if new.unschedulable || !new.is_ready_and_untainted() {
                 self.unavailable.insert(name.clone());
             }
+            // It has registered again, so its conditions count from now on.
             for members in self.departed.values_mut() {
                 members.remove(&name);
             }

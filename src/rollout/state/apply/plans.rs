@@ -68,6 +68,8 @@ impl ClusterState {
             self.events_sent.remove(name);
             self.unstarted_slots.retain(|(plan, _)| **plan != *name);
             self.deleted_plans.insert(plan.facts.uid);
+            // A request in flight cannot be recalled. Other Jobs need no lookup: the garbage collector deletes them
+            // with the Plan.
             self.pending_creates
                 .retain(|(plan, _), pending_create| pending_create.in_flight || **plan != *name);
         }
@@ -75,6 +77,7 @@ impl ClusterState {
     }
 
     pub(super) fn record_written_status(&mut self, plan: &str, at: Timestamp) {
+        // If the response lacked fields, `StepEffect::StatusPruned` follows.
         self.pruned = None;
         if let Some(plan_state) = self.plans.get_mut(plan) {
             plan_state.written = Some(at);

@@ -7,6 +7,7 @@ use crate::rollout::state::{ClusterState, is_live};
 impl ClusterState {
     pub(super) fn apply_pod(&mut self, version: u64, mut facts: PodFacts) -> bool {
         let (name, uid) = (facts.name.clone(), facts.uid.clone());
+        // After a successful delete request the watch may still deliver older versions.
         facts.deleting |= self
             .pods
             .get(&name)
