@@ -22,7 +22,7 @@ fmt:
 lint:
     cargo clippy --all-targets --locked -- -D warnings
 
-# All tests that need only Rust (two minutes after the build)
+# All tests that need only Rust (six minutes after the build)
 unit *ARGS:
     cargo test --locked --lib {{ ARGS }}
 
