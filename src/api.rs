@@ -5,6 +5,7 @@ pub mod annotation;
 pub mod approval;
 pub mod check;
 pub mod crd;
+pub mod digest;
 pub mod drain;
 pub mod failure;
 pub mod ids;

@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use sha2::{Digest as _, Sha256};
+use super::digest::short_digest;
 
 /// Length of a mark, in hex digits.
 const LENGTH: usize = 12;
@@ -16,15 +16,7 @@ pub struct Notified(Vec<String>);
 
 /// The mark of a notification that a receiver has got.
 pub fn mark(receiver: &str, id: &str) -> String {
-    let mut hash = Sha256::new();
-    for part in [receiver, id] {
-        // Without the lengths, two pairs with the same concatenation would have the same mark.
-        hash.update((part.len() as u64).to_be_bytes());
-        hash.update(part);
-    }
-    let mut mark = hex::encode(hash.finalize());
-    mark.truncate(LENGTH);
-    mark
+    short_digest(&[receiver, id], LENGTH)
 }
 
 impl Notified {

@@ -10,7 +10,6 @@ use std::time::Duration;
 use http::StatusCode;
 use http::header::{ETAG, LINK};
 use jiff::Timestamp;
-use sha2::{Digest as _, Sha256};
 use tokio::time::Instant;
 use url::Url;
 
@@ -35,15 +34,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(60 * 60);
 /// Digest of URL, credentials and authorities.
 pub(super) type Key = [u8; 32];
 
-pub(super) fn key<'a>(parts: impl IntoIterator<Item = &'a str>) -> Key {
-    let mut digest = Sha256::new();
-    for part in parts {
-        // With lengths, so that different lists of parts give different digests.
-        digest.update(part.len().to_be_bytes());
-        digest.update(part);
-    }
-    digest.finalize().into()
-}
+pub(super) use crate::api::digest::digest as key;
 
 pub(super) struct Page {
     etag: Option<String>,

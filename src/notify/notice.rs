@@ -1,8 +1,8 @@
 //! The notices that a Plan gives rise to, by its stored status. So a successor of a controller finds the same, with the same ids.
 
 use jiff::{SignedDuration, Timestamp};
-use sha2::{Digest as _, Sha256};
 
+use crate::api::digest::short_digest;
 use crate::api::open_enum::closed_enum;
 use crate::api::{ConditionType, NodePhase, OpenEnum, PlanStatus, Reason, Severity, WavePhase};
 use crate::rollout::PlanFacts;
@@ -111,15 +111,7 @@ impl Notice {
 }
 
 fn id(parts: &[&str]) -> String {
-    let mut hash = Sha256::new();
-    for part in parts {
-        // With lengths, so that different lists of parts give different ids.
-        hash.update((part.len() as u64).to_be_bytes());
-        hash.update(part);
-    }
-    let mut id = hex::encode(hash.finalize());
-    id.truncate(ID);
-    id
+    short_digest(parts, ID)
 }
 
 /// The first roll-out in `status.history`, if it is that of the current hash.

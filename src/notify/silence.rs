@@ -8,11 +8,11 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use sha2::{Digest as _, Sha256};
 
 use super::config::SilenceRule;
 use super::template::{Escape, Template};
 use crate::api::NodePhase;
+use crate::api::digest::short_digest;
 use crate::api::text::shorten;
 use crate::rollout::PlanFacts;
 
@@ -134,15 +134,7 @@ pub fn down(plan: &PlanFacts) -> Vec<Down> {
 }
 
 fn key(parts: &[&str]) -> String {
-    let mut hash = Sha256::new();
-    for part in parts {
-        // With lengths, so that different lists of parts give different keys.
-        hash.update((part.len() as u64).to_be_bytes());
-        hash.update(part);
-    }
-    let mut key = hex::encode(hash.finalize());
-    key.truncate(KEY);
-    key
+    short_digest(parts, KEY)
 }
 
 /// The author of the silences of a controller.

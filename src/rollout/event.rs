@@ -1,9 +1,8 @@
 //! Events as data. The key of an event is part of its name on the cluster: if it is written again after a crash or a lost
 //! response, the API server answers that it exists. So no event is lost, and none is written twice (S63).
 
-use sha2::{Digest, Sha256};
-
 use super::facts::{NodeName, PlanName, PlanUid};
+use crate::api::digest::short_digest;
 use crate::api::{Reason, Severity};
 
 /// What an event is about.
@@ -74,13 +73,5 @@ impl Event {
 }
 
 fn key(parts: &[&str]) -> String {
-    let mut hash = Sha256::new();
-    for part in parts {
-        // Without the length, `ab`, `c` and `a`, `bc` would give the same key.
-        hash.update((part.len() as u64).to_be_bytes());
-        hash.update(part);
-    }
-    let mut key = hex::encode(hash.finalize());
-    key.truncate(16);
-    key
+    short_digest(parts, 16)
 }
