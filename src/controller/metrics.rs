@@ -234,7 +234,7 @@ impl Metrics {
         {
             return Ok(text.clone());
         }
-        // The lock is held meanwhile, so that scrapes at the same time cause one question to the loop.
+        // The lock is held meanwhile, so that scrapes at the same time cause one request to the loop.
         let text = sample::text(self.samples().await)?;
         *last = Some((Instant::now(), text.clone()));
         Ok(text)

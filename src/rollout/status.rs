@@ -1,5 +1,6 @@
 //! What a Plan says of itself: conditions, counts, nodes and the events that go with a change. Starts, results and
-//! conditions are written at once, or 30 ms after the status before; mere progress is written with them, or waits for two seconds.
+//! conditions are written at once, or 30 ms after the status before; mere progress is written with them, or waits for two
+//! seconds.
 
 mod events;
 mod history;
@@ -42,8 +43,8 @@ const MAX_ACTIVE: usize = 100;
 /// within ten.
 const PROGRESS_INTERVAL: SignedDuration = SignedDuration::from_secs(2);
 /// Changes are collected for this time after each status write. A status that names a hundred nodes costs the API server as
-/// much as ten writes of a node; without a pause, status writes would be most of its load in a large roll-out. With a longer
-/// pause a free slot would wait more than 100 ms: half the pause, the status, the label before it and the Job after it.
+/// much as ten writes of a node; without a pause, status writes would be most of its load in a large roll-out. A free
+/// slot waits for half the pause on average, besides the label, the status and the Job.
 const PAUSE: SignedDuration = SignedDuration::from_millis(30);
 
 /// Computes the status of a Plan, and requests a write if it has changed.
@@ -59,10 +60,10 @@ pub(super) fn report(
     if plan.resolution == Resolution::Reading && unreadable(cluster, plan).is_none() {
         return;
     }
-    // During the pause, the status is not computed.
     // A write in the future was made before the clock was set back, and would delay the next one until then.
     let written = plan.written.filter(|written| *written <= now);
     let due = |wait| written.and_then(|written| written.checked_add(wait).ok());
+    // During the pause, the status is not computed.
     if let Some(due) = due(PAUSE).filter(|due| *due > now) {
         decision.requeue(due);
         return;
