@@ -189,9 +189,9 @@ impl Scene {
 
     /// Waits until the object of the attacker is named.
     async fn is_named(&self, attack: &Attack) {
-        let what = format!("{}: {:?}", attack.what, attack.named);
-        wait::eventually(&what, SOON, async || match &attack.named {
-            ReportedIn::OnPlan(name, text) => {
+        let what = format!("{}: {:?}", attack.what, attack.reported_in);
+        wait::eventually(&what, SOON, async || match &attack.reported_in {
+            ReportedIn::Status(name, text) => {
                 let plan = self.ctx.plans().get(name).await.unwrap();
                 let status = serde_json::to_string(&status(&plan)).unwrap();
                 status.contains(text).then_some(()).ok_or(status)
@@ -202,7 +202,7 @@ impl Scene {
                 let found = events.list(&ListParams::default().fields(&of_it)).await.unwrap();
                 (!found.items.is_empty()).then_some(()).ok_or(of_it)
             }
-            ReportedIn::Harmless => Ok(()),
+            ReportedIn::Nowhere => Ok(()),
         })
         .await;
     }
@@ -332,7 +332,7 @@ mod long {
                 seconds(took),
                 megabytes(peak),
                 seconds(restarted),
-                attack.named.text(),
+                attack.reported_in.text(),
             ));
             if is_slow(took, around) {
                 slow.push(attack.what);

@@ -14,7 +14,7 @@ pub(super) struct Attack {
     pub(super) by: &'static str,
     /// What the attacker writes, in this order.
     pub(super) objects: Vec<Value>,
-    pub(super) named: ReportedIn,
+    pub(super) reported_in: ReportedIn,
     /// Whether `cargo test` runs it.
     pub(super) is_short: bool,
 }
@@ -23,19 +23,19 @@ pub(super) struct Attack {
 #[derive(Debug)]
 pub(super) enum ReportedIn {
     /// In the status of this Plan, with this text.
-    OnPlan(&'static str, &'static str),
+    Status(&'static str, &'static str),
     /// In an event about the object of this name, with this reason.
     Event(String, &'static str),
     /// Nowhere, because nothing of it is refused.
-    Harmless,
+    Nowhere,
 }
 
 impl ReportedIn {
     pub(super) fn text(&self) -> String {
         match self {
-            Self::OnPlan(..) => "status of its Plan".to_owned(),
+            Self::Status(..) => "status of its Plan".to_owned(),
             Self::Event(_, reason) => format!("event `{reason}`"),
-            Self::Harmless => "nothing is refused".to_owned(),
+            Self::Nowhere => "nothing is refused".to_owned(),
         }
     }
 }
@@ -134,28 +134,28 @@ fn of_nodes(ctx: &TestContext) -> Vec<Attack> {
             what: "a time after the year 9999 in a condition of a Node",
             by: "a kubelet",
             objects: vec![late(0)],
-            named: ReportedIn::Event(name(0), "ObjectUnreadable"),
+            reported_in: ReportedIn::Event(name(0), "ObjectUnreadable"),
             is_short: true,
         },
         Attack {
             what: "the same on 40 Nodes that change twice a second",
             by: "kubelets",
             objects: (0..40).map(late).collect(),
-            named: ReportedIn::Event(name(0), "ObjectUnreadable"),
+            reported_in: ReportedIn::Event(name(0), "ObjectUnreadable"),
             is_short: false,
         },
         Attack {
             what: "a ledger of 40 and 200 records of Plans that never existed, on a cordoned Node",
             by: "a kubelet",
             objects: vec![cordoned],
-            named: ReportedIn::Event(name(0), "HolderUnknown"),
+            reported_in: ReportedIn::Event(name(0), "HolderUnknown"),
             is_short: true,
         },
         Attack {
             what: "two Nodes of 1.2 MB each: boot ID, versions, conditions, taints, annotations; written twice a second",
             by: "kubelets",
             objects: vec![large, large_too],
-            named: ReportedIn::Harmless,
+            reported_in: ReportedIn::Nowhere,
             is_short: false,
         },
     ]
@@ -192,14 +192,14 @@ fn of_pods(ctx: &TestContext) -> Vec<Attack> {
             what: "50 pods of 200 kB each with the labels of the Plan's Jobs",
             by: "a kubelet",
             objects: [host.clone()].into_iter().chain(pods).collect(),
-            named: ReportedIn::Harmless,
+            reported_in: ReportedIn::Nowhere,
             is_short: true,
         },
         Attack {
             what: "50 such pods of 1.2 MB each, in one page of a list",
             by: "a kubelet",
             objects: [host].into_iter().chain(large).collect(),
-            named: ReportedIn::Harmless,
+            reported_in: ReportedIn::Nowhere,
             is_short: false,
         },
     ]
@@ -233,7 +233,7 @@ fn of_other_objects(ctx: &TestContext) -> Vec<Attack> {
         what,
         by,
         objects,
-        named: ReportedIn::Harmless,
+        reported_in: ReportedIn::Nowhere,
         is_short: true,
     };
     vec![
@@ -277,7 +277,7 @@ fn of_plans(none: &Value) -> Vec<Attack> {
         what,
         by,
         objects: vec![object],
-        named: ReportedIn::OnPlan("evil", text),
+        reported_in: ReportedIn::Status("evil", text),
         is_short: false,
     };
     let many = (0..100).map(|number| {
@@ -322,7 +322,7 @@ fn of_plans(none: &Value) -> Vec<Attack> {
             )
         },
         Attack {
-            named: ReportedIn::Harmless,
+            reported_in: ReportedIn::Nowhere,
             ..attack(
                 "64 windows that begin each minute",
                 plan("evil", none, json!({ "windows": windows })),
@@ -330,7 +330,7 @@ fn of_plans(none: &Value) -> Vec<Attack> {
             )
         },
         Attack {
-            named: ReportedIn::Harmless,
+            reported_in: ReportedIn::Nowhere,
             ..attack("a spec of 1.5 MB", plan("evil", none, large), "")
         },
     ]
@@ -347,7 +347,7 @@ fn of_secrets(none: &Value, channel: &ChannelServer) -> Vec<Attack> {
         what: "`channelSecretRef` to the token of a service account, with a channel at one's own server",
         by: "the author of a Plan",
         objects: vec![secret, plan("evil", none, thief)],
-        named: ReportedIn::OnPlan("evil", "is the token of a service account"),
+        reported_in: ReportedIn::Status("evil", "is the token of a service account"),
         is_short: true,
     }]
 }
@@ -390,7 +390,7 @@ fn of_channels(channel: &ChannelServer) -> Vec<Attack> {
         what,
         by,
         objects: vec![follower("evil", url)],
-        named: ReportedIn::OnPlan("evil", text),
+        reported_in: ReportedIn::Status("evil", text),
         is_short: false,
     };
     let many = (0..40).map(|number| {
@@ -459,7 +459,7 @@ fn of_channels(channel: &ChannelServer) -> Vec<Attack> {
         attack("a Location of 60 kB", by, &channel.url("/long"), "lastError"),
         Attack {
             objects: many.collect(),
-            named: ReportedIn::OnPlan("evil", "lastError"),
+            reported_in: ReportedIn::Status("evil", "lastError"),
             ..attack("40 channels that do not answer", by, "", "")
         },
         attack(

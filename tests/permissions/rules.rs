@@ -130,7 +130,7 @@ impl Removed {
             || has("customresourcedefinitions")
     }
 
-    async fn where_named(&self, rollout: &RollOut, controller: &Controller) -> Result<ReportedIn, String> {
+    async fn where_reported(&self, rollout: &RollOut, controller: &Controller) -> Result<ReportedIn, String> {
         let ctx = &rollout.ctx;
         let plan = ctx.plans().get_opt(PLAN).await.expect("an answer");
         let conditions = ["Validated", "Complete"].map(|kind| {
@@ -181,7 +181,7 @@ impl Removed {
             rollout.begin().await;
         }
         let named = wait::eventually("what is missing is named", SOON, async || {
-            let found = self.where_named(&rollout, &controller).await?;
+            let found = self.where_reported(&rollout, &controller).await?;
             // The log is the first to know; a Plan that can say it does so next.
             let may_come = found == ReportedIn::Log && self.is_of_plans();
             if may_come {

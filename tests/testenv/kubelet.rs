@@ -189,7 +189,7 @@ impl FakeKubelet {
         let what = format!("{node} is schedulable");
         super::wait::eventually(&what, SCHEDULABLE, async || {
             let schedulable = match &self.0 {
-                Kubelets::Remote { remote, .. } => remote.ask(node, machine::Node::is_schedulable).await,
+                Kubelets::Remote { remote, .. } => remote.read(node, machine::Node::is_schedulable).await,
                 Kubelets::Simulated(_) => true,
             };
             schedulable.then_some(()).ok_or_else(|| "it is not".to_owned())
@@ -211,7 +211,7 @@ impl FakeKubelet {
         match &self.0 {
             Kubelets::Remote { remote, .. } => {
                 let runs = move |node: &machine::Node| node.runs.get(&container).copied().unwrap_or_default();
-                remote.ask(node, runs).await
+                remote.read(node, runs).await
             }
             Kubelets::Simulated(simulated) => simulated.runs(node, &container),
         }
@@ -219,7 +219,7 @@ impl FakeKubelet {
 
     async fn machine(&self, node: &str) -> Machine {
         match &self.0 {
-            Kubelets::Remote { remote, .. } => remote.ask(node, |node| node.machine.clone()).await,
+            Kubelets::Remote { remote, .. } => remote.read(node, |node| node.machine.clone()).await,
             Kubelets::Simulated(simulated) => simulated.machine(node),
         }
     }
@@ -236,7 +236,7 @@ impl FakeKubelet {
     /// Number of boots of the machine.
     pub async fn boots(&self, node: &str) -> u32 {
         match &self.0 {
-            Kubelets::Remote { remote, .. } => remote.ask(node, |node| node.boots).await,
+            Kubelets::Remote { remote, .. } => remote.read(node, |node| node.boots).await,
             Kubelets::Simulated(simulated) => simulated.boots(node),
         }
     }

@@ -116,7 +116,7 @@ impl Remote {
     }
 
     /// Reads the state of a node.
-    pub(super) async fn ask<T: Send + 'static>(
+    pub(super) async fn read<T: Send + 'static>(
         &self,
         node: &str,
         read: impl FnOnce(&Node) -> T + Send + 'static,
