@@ -7,5 +7,6 @@ mod load;
 mod marks;
 mod rng;
 mod rollout;
+mod sample;
 mod simulation;
 mod soak;

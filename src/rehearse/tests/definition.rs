@@ -28,6 +28,26 @@ const KNOWN_SPEC: [&str; 17] = [
 ];
 const KNOWN_STATUS: [&str; 4] = ["applying", "conditions", "latestHash", "latestVersion"];
 
+/// refit's CRD without descriptions, which are three quarters of its text: to read it is a large part of what each start
+/// of a controller costs in a test.
+pub(super) fn without_descriptions() -> serde_json::Value {
+    let mut definition = serde_json::to_value(crd::plans()).unwrap();
+    remove_descriptions(&mut definition);
+    definition
+}
+
+fn remove_descriptions(value: &mut serde_json::Value) {
+    match value {
+        serde_json::Value::Object(fields) => {
+            // A field of that name would have a schema.
+            fields.retain(|name, value| name != "description" || !value.is_string());
+            fields.values_mut().for_each(remove_descriptions);
+        }
+        serde_json::Value::Array(items) => items.iter_mut().for_each(remove_descriptions),
+        _ => {}
+    }
+}
+
 /// Replaces the served CRD.
 pub(super) fn put(cluster: &Cluster, theirs: bool) {
     let mut definition = serde_json::to_value(crd::plans()).unwrap();

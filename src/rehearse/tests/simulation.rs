@@ -2,7 +2,8 @@
 //! watches, processes and machines, and random user actions. Invariants are checked on every change (`invariants`);
 //! after the faults end, the roll-outs must end and leave nothing of refit behind.
 //!
-//! `REFIT_SEEDS` is the number of runs, `REFIT_SEED` the first seed; a broken invariant prints the trace.
+//! `REFIT_SEEDS` is the number of runs (`sample` divides the default), `REFIT_SEED` the first seed; a broken invariant
+//! prints the trace.
 
 mod front_ends;
 mod hostile;
@@ -18,6 +19,7 @@ use tokio::time::sleep;
 
 use super::faults::{FaultInjector, FaultyTransport, Process, Tally};
 use super::rng::Rng;
+use super::sample;
 use crate::api::{CheckAnswer, crd};
 use crate::channel::ChannelClient;
 use crate::controller::lease::LeaseTiming;
@@ -492,7 +494,11 @@ fn whatever_happens_the_invariants_hold_and_the_roll_outs_end() {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     // One seed, a number of seeds, or a number from one on.
     let first = number("REFIT_SEED");
-    let count = number("REFIT_SEEDS").unwrap_or(if first.is_some() { 1 } else { SEEDS });
+    let count = number("REFIT_SEEDS").unwrap_or(if first.is_some() {
+        1
+    } else {
+        SEEDS / sample::rate()
+    });
     let (next, end) = (AtomicU64::new(first.unwrap_or(0)), first.unwrap_or(0) + count);
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(4);
     let began = std::time::Instant::now();

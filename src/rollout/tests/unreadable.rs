@@ -179,9 +179,10 @@ fn five_thousand_nodes_that_failed_with_long_messages_fit_into_the_status() {
         .latest_hash
         .clone()
         .unwrap();
-    let message = "<&>\"\n".repeat(32 * 1_024 / 5);
+    let (message, longest) = ("<&>\"\n".repeat(4_096 / 5), "<&>\"\n".repeat(32 * 1_024 / 5));
     for number in 0..5_000 {
-        observe_node(&mut state, 2, failed(number, &hash, &message));
+        let message = if number % 100 == 0 { &longest } else { &message };
+        observe_node(&mut state, 2, failed(number, &hash, message));
     }
     let decision = decided(&mut state);
     let status = written(&decision).unwrap();

@@ -1,5 +1,6 @@
 //! Plans that nodes request: a node reboots when it says so, once for each request.
 
+use super::super::sample;
 use super::scenario::{Scenario, Setup};
 use crate::api::{DrainSpec, Plan, RebootRequest, RebootSpec, Trigger, names};
 use crate::rehearse::Kind;
@@ -229,8 +230,8 @@ fn two_requests_meet_any_fault_at_any_write() {
         Effect::Hang(Moment::After),
         Effect::Overtake,
     ];
-    for effect in effects {
-        let writes = (0..MOST).find(|write| {
+    for (number, effect) in (0..).zip(effects) {
+        let writes = sample::writes(MOST, number).find(|write| {
             let mut scenario = Scenario::without_controller(&Setup::default());
             scenario.add_nodes(&["a", "b"]);
             scenario.apply(on_request());

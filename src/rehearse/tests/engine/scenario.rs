@@ -19,7 +19,7 @@ use tokio::time::{sleep, timeout};
 use super::super::definition;
 use super::super::faults::{FaultInjector, FaultyTransport, Process};
 use super::super::simulation::MIN_READY;
-use crate::api::{Check, CheckAnswer, Plan, crd};
+use crate::api::{Check, CheckAnswer, Plan};
 use crate::channel::{ChannelClient, ChannelError};
 use crate::clock::Clock;
 use crate::controller::settings::{Flags, Settings};
@@ -169,6 +169,8 @@ fn settings(setup: &Setup) -> Settings {
         "SYSTEM_UPGRADE_CONTROLLER_LEADER_ELECT" => Some(setup.leader_elect.to_string()),
         "SYSTEM_UPGRADE_JOB_ACTIVE_DEADLINE_SECONDS" => Some("86400".to_owned()),
         "SYSTEM_UPGRADE_JOB_BACKOFF_LIMIT" => Some(setup.backoff_limit.to_string()),
+        // Otherwise its first write would be the CRD with descriptions.
+        "REFIT_MANAGE_CRD" => Some("false".to_owned()),
         "REFIT_ENABLE" => setup.enable.map(str::to_owned),
         "REFIT_IMAGE" => setup.own_image.map(str::to_owned),
         "SYSTEM_UPGRADE_JOB_KUBECTL_IMAGE_WINDOWS" => setup.kubectl_image_windows.map(str::to_owned),
@@ -234,7 +236,7 @@ impl Scenario {
             options.default_behaviour.steering.extend([never]);
         }
         let (cluster, fault_injector) = (Cluster::new(options), FaultInjector::new(setup.seed, 0));
-        cluster.put(serde_json::to_value(crd::plans()).unwrap()).unwrap();
+        cluster.put(definition::without_descriptions()).unwrap();
         let (wanted, wish) = watch::channel(false);
         let control = ControllerReplica {
             cluster: cluster.clone(),
