@@ -99,8 +99,8 @@ enum Command {
     Drain(drain::Flags),
     /// Show all roll-outs at a glance: version, progress, what holds each Plan, and what would release it
     ///
-    /// Below the Plans are the nodes in maintenance. Needs read access only. What may not be read is named, and everything else is
-    /// shown. If another controller wrote the status of a Plan, nodes are counted by their labels and Jobs.
+    /// Below the Plans are the nodes in maintenance. Needs read access only. If it lacks permission to read an object,
+    /// it names the object and shows the rest. If another controller wrote the status of a Plan, nodes are counted by their labels and Jobs.
     ///
     /// Ends with 0 when the status is printed, with 1 when Plans cannot be read or there is no Plan of that name, and with 2
     /// when the arguments are wrong.
@@ -108,7 +108,7 @@ enum Command {
     Status(status::Flags),
     /// Explain why a Plan, a node or another object is blocked, down to the object that holds it, and how to unblock it
     ///
-    /// Prints a chain of objects, the way out with its commands, and for a node its history, as far as its record, its Jobs and
+    /// Prints a chain of objects, the remedy with its commands, and for a node its history, as far as its record, its Jobs and
     /// Events still say. Needs read access only.
     ///
     /// A `NodeOp` or a `NodeOpUpgrade` is explained by its Plan, a `NodeMaintenance` by what it waits for and who holds its node.
@@ -220,8 +220,8 @@ enum Command {
     /// Print Plans that do what kured, the Flatcar update operator or kairos-operator did
     ///
     /// Reads the DaemonSet of kured with its flags, the DaemonSet and the Deployment of the Flatcar update operator, and `NodeOp`s
-    /// and `NodeOpUpgrade`s. What a Plan does otherwise, or cannot do, is a comment in the Plan and a note on standard error.
-    /// Reads files only, and writes nothing.
+    /// and `NodeOpUpgrade`s. Comments in the Plan and notes on standard error say what the Plan does differently or cannot
+    /// do. Reads files only, and writes nothing.
     ///
     /// Ends with 0 when a Plan is printed for each of these objects, with 1 when one of them cannot be converted, and with 2 when
     /// there is none, a file cannot be read or the arguments are wrong.
@@ -256,7 +256,7 @@ enum Command {
     /// Record on this node that its upgrade has succeeded; the last container of a Job that may reboot
     ///
     /// Writes /run/refit/NAME on the host. Its termination message and standard output are JSON with the boot ID and
-    /// whether a reboot is required: {"bootId":"...","required":true}. A reboot deletes the file, because /run is in
+    /// whether a reboot is required: {"bootId":"...","required":true}. A reboot usually deletes the file, because /run is in
     /// memory. Ends with 0 when the file is written, with 1 when it is not, and with 2 when the arguments are wrong.
     Sentinel(sentinel::Flags),
     /// Reboot this node once, however often the command runs; the container of the reboot pod

@@ -6,6 +6,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{Event, Node, Secret};
 use kube::Api;
 use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
+use kube::core::Request;
 use serde_json::json;
 
 use crate::testenv::context::{TestContext, create};
@@ -42,6 +43,34 @@ async fn a_secret_without_permission_to_read_it_is_reported() {
     assert_eq!(says(&plan, "Complete"), NOT_READY);
     faults.clear_rules();
     ctx.plan_complete("curious", Duration::from_secs(60)).await;
+}
+
+/// Whoever may write a Secret can set such a time in `managedFields`.
+#[tokio::test]
+async fn a_secret_with_a_time_that_cannot_be_read_is_mounted_all_the_same() {
+    let ctx = TestContext::new().await;
+    let _controller = ctx.start_and_warm_up().await;
+    create::<Secret>(
+        &ctx.secrets(),
+        json!({ "metadata": { "name": "late" }, "type": "Opaque" }),
+    )
+    .await;
+    let fields = json!([{
+        "manager": "someone", "operation": "Update", "apiVersion": "v1", "time": "9999-12-31T23:59:59Z",
+        "fieldsType": "FieldsV1", "fieldsV1": { "f:type": {} },
+    }]);
+    let patch = json!({ "metadata": { "managedFields": fields } });
+    let secrets = Request::new(ctx.secrets().resource_url());
+    let request = secrets.patch("late", &PatchParams::default(), &Patch::Merge(&patch));
+    let written = ctx.client.request_text(request.unwrap()).await.unwrap();
+    assert!(written.contains("9999-12-31T23:59:59Z"), "{written}");
+    ctx.secrets().get("late").await.unwrap_err();
+    ctx.plan(&plan(
+        "mounting",
+        "{version: v1, upgrade: {image: i}, secrets: [{name: late, path: a}]}",
+    ))
+    .await;
+    ctx.plan_complete("mounting", SOON).await;
 }
 
 #[tokio::test]

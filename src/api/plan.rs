@@ -197,8 +197,8 @@ pub struct PlanSpec {
     /// later. Nodes in progress finish. Defaults to none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_before: Option<String>,
-    /// Container that checks the node before anything else happens there, and decides whether the Plan applies to it. It has no
-    /// privileges, and the host's `/` is mounted read-only. With exit code 0 the Job continues. With 77 the node is skipped at
+    /// Container that checks the node before anything else happens there, and decides whether the Plan applies to it. By default
+    /// it has no privileges; the host's `/` is mounted read-only. With exit code 0 the Job continues. With 77 the node is skipped at
     /// this version: refit adds the Plan to the annotation `refit.rs/skip` of the node, and reports the container's termination
     /// message as the reason. With any other exit code the Job fails. If absent, the Job starts with `prepare`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -215,7 +215,7 @@ pub struct PlanSpec {
     #[schemars(extend("x-in-job" = true))]
     pub upgrade: Option<Box<ContainerSpec>>,
     /// Container that checks the node after the upgrade and the reboot, once it has settled and before it is uncordoned. It runs
-    /// in a Job of its own, without privileges, and the host's `/` is mounted read-only. With exit code 0 the node is done.
+    /// in a Job of its own, by default without privileges; the host's `/` is mounted read-only. With exit code 0 the node is done.
     /// With any other the Job retries, and in the end the node fails (`VerifyFailed`). If absent, nothing is verified.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-in-job" = true))]
@@ -267,9 +267,9 @@ pub struct PlanSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-in-job" = true))]
     pub host_access: Option<HostAccess>,
-    /// Which of the Plan's containers get a token of `serviceAccountName` for the API server. `PrepareOnly`: only `prepare`,
-    /// which reads the API in the images `k3s-upgrade` and `rke2-upgrade`. `None`: neither. `All`: `upgrade` too, as
-    /// under system-upgrade-controller. refit's own `cordon` and `drain` always have one, its other containers never.
+    /// Which of `prepare` and `upgrade` get a token of `serviceAccountName` for the API server. `PrepareOnly`: `prepare`,
+    /// which reads the API in the images `k3s-upgrade` and `rke2-upgrade`. `None`: neither. `All`: both, as under
+    /// system-upgrade-controller. `preflight` and `verify` never get one; refit's own `cordon` and `drain` always do.
     /// Defaults to `PrepareOnly`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-in-job" = true))]
@@ -378,7 +378,8 @@ pub struct SecretSpec {
     pub default_mode: Option<i32>,
 }
 
-/// How to drain the node. The fields are the flags of `kubectl drain`.
+/// How to drain the node. The fields that system-upgrade-controller has too are flags of `kubectl drain`;
+/// `deleteEmptydirData` and `ignoreDaemonSets` default to true.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DrainSpec {

@@ -39,8 +39,8 @@ pub struct PlanStatus {
     /// Number of nodes done and of nodes selected, such as `12/40`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress: Option<String>,
-    /// All nodes that are in progress or have failed, then waiting nodes, up to 100 in all. Beyond 512 KiB, messages are
-    /// omitted first, then failed nodes.
+    /// All nodes that are in progress or have failed, then waiting nodes, up to 100 in all. Beyond 512 KiB, refit omits
+    /// messages, then waiting nodes and failed nodes that are recorded on their Node, then reasons and times.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub active: Option<Vec<NodeProgress>>,
     /// Number of nodes that hold a slot and are not in `active`, because the list is full. `applying` and `nodes` include

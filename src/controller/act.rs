@@ -33,6 +33,7 @@ use crate::channel::ChannelClient;
 use crate::clock::Clock;
 use crate::job::digest;
 use crate::kube::objects::{Intern, RawPlan, SlimJob, SlimNode, SlimPod, version};
+use crate::kube::read::get;
 use crate::kube::{Failure, brief, failure};
 use crate::rollout::facts::{JobName, JobUid, NodeName, NodeUid, PlanName, Text};
 use crate::rollout::{Event, Key, Observation, PodFacts, PodStage, Query, StepEffect};
@@ -378,8 +379,7 @@ impl Actor {
     }
 
     async fn read_secret(&self, name: Text) -> StepResult {
-        let api = Api::<Secret>::namespaced(self.client.clone(), &self.source.namespace);
-        match api.get_opt(&name).await {
+        match get::<Secret>(&self.client, Some(&self.source.namespace), &name).await {
             Ok(Some(secret)) => {
                 let hash = digest::secret_hash(&secret);
                 Ok(vec![StepEffect::Secret(name, version(&secret.metadata), hash)])
@@ -389,6 +389,11 @@ impl Actor {
                 let message = format!("secrets {name:?} not found");
                 let kind = StepErrorKind::Stale;
                 Err((vec![StepEffect::SecretMissing(name)], StepError { message, kind }))
+            }
+            // Repeating the request does not help, so the Plan must say why it waits.
+            Err(kube::Error::SerdeError(error)) => {
+                let (message, kind) = (error.to_string(), StepErrorKind::Refused);
+                Err((Vec::new(), StepError { message, kind }))
             }
             Err(error) => Err((Vec::new(), step_error(&error))),
         }

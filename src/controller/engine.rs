@@ -11,7 +11,7 @@ use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
 
 use super::act::{Actor, FinishedStep, StepError, StepErrorKind, prepare};
-use super::lanes::Lanes;
+use super::lanes::{self, Lanes};
 use super::lease::{PlansNote, Progress};
 use super::metrics::{LoopFigures, Reporter, Scrape};
 use super::notify::{OutlookRequest, OutlookServer};
@@ -407,8 +407,8 @@ impl Engine {
         });
         let mut ready = Vec::new();
         let (mut background, mut checks, mut secrets) = (Vec::new(), Vec::new(), Vec::new());
-        for step in decision.steps {
-            let key = step.key();
+        let tries = |key: &Key| self.backoffs.get(key).map(|pause| pause.tries);
+        for (key, step) in lanes::take_turns(decision.steps, Step::key, tries) {
             if self.in_flight.contains_key(&key) {
                 continue; // its end causes another decision
             }
@@ -438,7 +438,7 @@ impl Engine {
                 sooner(&mut requeue_at, until);
             }
         }
-        if let Some(at) = self.lanes.requeue_at() {
+        if let Some(at) = self.lanes.requeue_at(now) {
             sooner(&mut requeue_at, at);
         }
         // An error of a step that is no longer requested is dropped.
@@ -460,12 +460,13 @@ impl Engine {
         if key == Key::Plans {
             self.relist_plans.send_replace(());
         }
+        // Also if there is nothing to send, or it would be due for ever.
+        self.lanes.dequeue(&key);
         // The request is built from the state as it is now, which may be newer than the decision.
         match prepare(&self.cluster, step) {
             Ok(Some(prepared)) => {
                 tracing::debug!(?key, "a step begins");
                 self.lanes.begin(lane, now);
-                self.lanes.dequeue(&key);
                 let lists = self.cluster.lists();
                 self.in_flight.insert(key.clone(), InFlight { lists, lane });
                 self.steps.spawn(Arc::clone(&self.actor).carry_out(key, prepared));
@@ -545,7 +546,11 @@ impl Engine {
             self.apply_effect(StepEffect::Forbidden, self.cluster.lists());
         }
         let refused = matches!(step_error.kind, StepErrorKind::Refused | StepErrorKind::Forbidden);
-        if refused || step_error.kind == StepErrorKind::Transient && tries >= TRANSIENT_REPORTED_AFTER {
+        let lasts = matches!(
+            step_error.kind,
+            StepErrorKind::Transient | StepErrorKind::Unanswered
+        ) && tries >= TRANSIENT_REPORTED_AFTER;
+        if refused || lasts {
             self.cluster.step_failed(
                 key.clone(),
                 rollout::StepFailure {

@@ -122,18 +122,59 @@ impl Lanes {
         self.waiting.len()
     }
 
-    /// When a waiting background request may start, unless the end of a request allows it earlier.
-    pub fn requeue_at(&self) -> Option<Instant> {
+    /// When a waiting background request may start, unless the end of a request allows it earlier. A request that could
+    /// start now and has not waits for another one for its object: a time in the past would have the engine decide again
+    /// and again, and do nothing else.
+    pub fn requeue_at(&self, now: Instant) -> Option<Instant> {
         let free = self.under_way[Lane::Background as usize] < BACKGROUND;
-        (free && !self.waiting.is_empty())
+        let from = (free && !self.waiting.is_empty())
             .then(|| self.background_from())
-            .flatten()
+            .flatten()?;
+        Some(if from > now { from } else { now + TRICKLE })
     }
+}
+
+/// Steps with their objects. Of several for one object, one is in flight at a time, and after each failure another one is
+/// first: a step that is always refused, as for an invalid label of one Plan, must not keep the node cordoned for another
+/// Plan. `tries` is the number of failures of an object, if the last step for it has failed.
+pub fn take_turns<T>(
+    steps: Vec<T>,
+    key: impl Fn(&T) -> Key,
+    tries: impl Fn(&Key) -> Option<u32>,
+) -> Vec<(Key, T)> {
+    let mut steps: Vec<_> = steps.into_iter().map(|step| (key(&step), step)).collect();
+    let mut failed: BTreeMap<Key, (usize, Vec<usize>)> = BTreeMap::new();
+    for (place, (key, _)) in steps.iter().enumerate() {
+        if let Some(tries) = tries(key) {
+            let tries = usize::try_from(tries).unwrap_or_default();
+            let entry = failed.entry(key.clone()).or_insert_with(|| (tries, Vec::new()));
+            entry.1.push(place);
+        }
+    }
+    for (tries, places) in failed.into_values() {
+        steps.swap(places[0], places[tries % places.len()]);
+    }
+    steps
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_several_steps_for_an_object_another_one_is_first_after_each_failure() {
+        let steps = vec![("a", 1), ("b", 1), ("a", 2), ("b", 2), ("a", 3)];
+        let first_of_a = |tries: Option<u32>| {
+            let tries = |of: &Key| (*of == key("a")).then_some(tries).flatten();
+            let steps = take_turns(steps.clone(), |(name, _)| key(name), tries);
+            assert_eq!(steps.len(), 5);
+            let first = |name: &str| steps.iter().find(|(of, _)| *of == key(name)).unwrap().1.1;
+            assert_eq!(first("b"), 1, "it has not failed");
+            first("a")
+        };
+        assert_eq!(first_of_a(None), 1);
+        assert_eq!([1, 2, 3, 4].map(|tries| first_of_a(Some(tries))), [2, 3, 1, 2]);
+    }
 
     fn key(name: &str) -> Key {
         Key::Job(name.into())
@@ -174,7 +215,7 @@ mod tests {
         let queue = lanes.queue(Lane::Secrets, vec![read("a"), read("b"), read("z")], later);
         assert_eq!(queue[0], read("z"), "it has waited longest");
         assert_eq!(lanes.waiting(), 0, "no background request waits");
-        assert_eq!(lanes.requeue_at(), None);
+        assert_eq!(lanes.requeue_at(later), None);
         assert_eq!(count(&mut lanes, Lane::Secrets, later), SECRETS);
         assert_eq!(count(&mut lanes, Lane::Interactive, later), INTERACTIVE);
     }
@@ -272,10 +313,12 @@ mod tests {
         let (mut lanes, start) = (Lanes::default(), Instant::now());
         lanes.begin(Lane::Interactive, start);
         lanes.begin(Lane::Background, start);
-        assert_eq!(lanes.requeue_at(), None, "none waits");
+        assert_eq!(lanes.requeue_at(start), None, "none waits");
         lanes.queue(Lane::Background, vec![(key("a"), ())], start);
-        assert_eq!(lanes.requeue_at(), Some(start + TRICKLE));
+        assert_eq!(lanes.requeue_at(start), Some(start + TRICKLE));
+        let late = start + QUIET * 2;
+        assert_eq!(lanes.requeue_at(late), Some(late + TRICKLE), "never in the past");
         lanes.dequeue(&key("a"));
-        assert_eq!(lanes.requeue_at(), None);
+        assert_eq!(lanes.requeue_at(start), None);
     }
 }

@@ -12,7 +12,6 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::Client;
-use kube::api::Api;
 use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, sleep, sleep_until};
@@ -26,6 +25,7 @@ use crate::api::notified::mark;
 use crate::api::{Notified, Reason};
 use crate::channel::{Access, Webhooks};
 use crate::clock::Clock;
+use crate::kube::read::get;
 use crate::kube::{Leadership, brief};
 use crate::notify::{Context, Notice, Problem, Receiver, SilenceRule, Stall, receivers, silence_rules};
 use crate::rollout::facts::{PlanName, PlanUid};
@@ -85,9 +85,7 @@ impl Shared {
 
     /// The URL and the credentials in a Secret. It is read each time, and not kept.
     async fn access(&self, name: &str) -> Result<(Url, Access), String> {
-        let api = Api::<Secret>::namespaced(self.client.clone(), &self.context.namespace);
-        let secret = api
-            .get_opt(name)
+        let secret: Secret = get(&self.client, Some(&self.context.namespace), name)
             .await
             .map_err(|error| format!("secrets {name:?} cannot be read: {}", brief(&error)))?
             .ok_or_else(|| format!("secrets {name:?} not found"))?;

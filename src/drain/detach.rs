@@ -10,7 +10,6 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube::Client;
-use kube::api::Api;
 use serde::Deserialize;
 use tokio::time::{Instant, sleep, sleep_until};
 
@@ -19,6 +18,7 @@ use super::pods::PodId;
 use super::publish::Publisher;
 use crate::api::DrainNote;
 use crate::kube::brief;
+use crate::kube::read::get;
 
 /// Interval of reads. The kubelet reports every ten seconds which volumes it no longer uses.
 const INTERVAL: Duration = Duration::from_secs(2);
@@ -63,14 +63,11 @@ pub(super) async fn kept(lister: &PodLister, leaving: &[PodId]) -> Result<BTreeS
 
 /// The name of the volume of a claim; `None` if it has none.
 async fn attached_name(client: &Client, namespace: &str, claim: &str) -> Result<Option<String>, kube::Error> {
-    let claims = Api::<PersistentVolumeClaim>::namespaced(client.clone(), namespace);
-    let claim = claims.get_opt(claim).await?;
+    let claim = get::<PersistentVolumeClaim>(client, Some(namespace), claim).await?;
     let Some(volume) = claim.and_then(|claim| claim.spec?.volume_name) else {
         return Ok(None);
     };
-    let volume = Api::<PersistentVolume>::all(client.clone())
-        .get_opt(&volume)
-        .await?;
+    let volume = get::<PersistentVolume>(client, None, &volume).await?;
     let csi = volume.and_then(|volume| volume.spec?.csi);
     // As the attach-detach controller names it (pkg/volume/util/util.go, GetUniqueVolumeName).
     Ok(csi.map(|csi| format!("kubernetes.io/csi/{}^{}", csi.driver, csi.volume_handle)))

@@ -254,9 +254,6 @@ impl SlimJobStatus {
     }
 }
 
-/// Boots of a Job that are read. The third one is a failure already.
-const MAX_BOOTS: usize = 16;
-
 /// Maximum length of the annotation `refit.rs/retry`, in bytes; a longer one is ignored.
 const MAX_RETRY: usize = 4_096;
 /// Maximum length of the annotation `refit.rs/labelled-jobs`, in bytes; a longer one is ignored.
@@ -411,7 +408,8 @@ impl SlimNode {
             taints: (self.spec.taints.len() <= MAX_TAINTS)
                 .then(|| self.spec.taints.iter().map(SlimTaint::fact).collect())
                 .flatten(),
-            boot_id: BootId::from(&*shorten(&self.status.node_info.boot_id, MAX_NAME)),
+            // The list of boots of a Job separates them by commas.
+            boot_id: BootId::from(&*shorten(&self.status.node_info.boot_id, MAX_NAME).replace(',', "_")),
             kubelet: intern.text(&shorten(&self.status.node_info.kubelet_version, MAX_NAME)),
             os_image: intern.text(&shorten(&self.status.node_info.os_image, MAX_NAME)),
             kernel: intern.text(&shorten(&self.status.node_info.kernel_version, MAX_NAME)),
@@ -550,7 +548,7 @@ impl SlimJob {
                 .into_iter()
                 .flat_map(|boots| boots.split(','))
                 .filter(|boot| !boot.is_empty())
-                .take(MAX_BOOTS)
+                .take(JobFacts::MAX_BOOTS)
                 .map(|boot| BootId::from(&*shorten(boot, MAX_NAME)))
                 .collect(),
         }

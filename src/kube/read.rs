@@ -3,7 +3,11 @@
 //! 9999-12-30) would otherwise fail a whole list.
 
 use jiff::Timestamp;
-use serde::de::{DeserializeOwned, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use kube::api::GetParams;
+use kube::core::Request;
+use kube::core::request::Error as RequestError;
+use kube::{Client, Error, Resource};
+use serde::de::{DeserializeOwned, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -45,6 +49,36 @@ impl Identity {
         serde_json::from_str::<Object>(raw.get())
             .unwrap_or_default()
             .metadata
+    }
+}
+
+/// Sends a request, and reads the object of the response.
+///
+/// # Errors
+/// Fails if the request does, or with [`Error::SerdeError`] if the object cannot be read.
+pub async fn send<K: DeserializeOwned>(
+    client: &Client,
+    request: Result<http::Request<Vec<u8>>, RequestError>,
+) -> Result<K, Error> {
+    let request = request.map_err(Error::BuildRequest)?;
+    let response: Box<RawValue> = client.request(request).await?;
+    read(&response).map_err(|unreadable| Error::SerdeError(serde_json::Error::custom(unreadable.why)))
+}
+
+/// The object of this name, if it exists. `Api::get_opt` fails for a time out of range in `managedFields`, which whoever may
+/// write the object can set.
+///
+/// # Errors
+/// As [`send`].
+pub async fn get<K>(client: &Client, namespace: Option<&str>, name: &str) -> Result<Option<K>, Error>
+where
+    K: Resource<DynamicType = ()> + DeserializeOwned,
+{
+    let request = Request::new(K::url_path(&(), namespace)).get(name, &GetParams::default());
+    match send(client, request).await {
+        Ok(object) => Ok(Some(object)),
+        Err(Error::Api(status)) if status.is_not_found() => Ok(None),
+        Err(error) => Err(error),
     }
 }
 

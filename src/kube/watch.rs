@@ -30,10 +30,11 @@ const WATCH_GRACE: Duration = Duration::from_secs(5);
 /// Source: `defaultBookmarkFrequency` in apiserver's `storage/cacher/cacher.go`.
 const SILENCE: Duration = Duration::from_secs(150);
 
-/// Maximum length of a page of a list, and of a line of a watch. Objects have up to 1.5 MiB, and a kubelet may create any
-/// number of pods: a page of a hundred such would take half of the memory of the controller, so it is requested again in
-/// parts. A line has one object.
-const MAX_RESPONSE: u64 = 8 << 20;
+/// Maximum length of a page of a list, and of a line of a watch. etcd stores objects of up to 1.5 MiB, and Go's JSON has six
+/// bytes for each `<`, `>`, `&` and control character. A single object has to fit, because one that is never read stops its
+/// kind. A kubelet may create any number of pods: a page of a hundred such would take more than the memory of the
+/// controller, so it is requested again in parts.
+const MAX_RESPONSE: u64 = 12 << 20;
 
 /// An object of a kind that is watched.
 pub trait Watched: Resource<DynamicType = ()> + DeserializeOwned + Send + 'static {
@@ -276,7 +277,7 @@ impl<K: Watched> Watch<K> {
                     // The watch resumes at its last version, unless the error needs a list (`next`).
                     Err(error) => {
                         self.state = State::Listed(version);
-                        Err(error.into())
+                        Err(error)
                     }
                 }
             }
@@ -440,15 +441,15 @@ async fn read_line(
     lines: &mut Pin<Box<dyn AsyncBufRead + Send>>,
     line: &mut Vec<u8>,
     max: u64,
-) -> io::Result<bool> {
+) -> Result<bool, WatchError> {
     let limit = Duration::from_secs(WATCH_SECONDS.into()) + WATCH_GRACE;
     let mut lines = lines.as_mut().take(max);
     match tokio::time::timeout(limit, lines.read_until(b'\n', line)).await {
-        Ok(Ok(_)) if lines.limit() == 0 => Err(io::Error::other(WatchError::TooLong)),
+        Ok(Ok(_)) if lines.limit() == 0 => Err(WatchError::TooLong),
         Ok(Ok(bytes)) => Ok(bytes > 0),
         // A server that ends, or a proxy with a time limit, may do so in the middle of a chunk.
         Ok(Err(error)) if is_unexpected_end(&error) => Ok(false),
-        Ok(Err(error)) => Err(error),
+        Ok(Err(error)) => Err(error.into()),
         // The server ends each watch by itself at the requested time, so this connection is dead.
         Err(_) => Ok(false),
     }

@@ -170,6 +170,9 @@ pub fn decide(cluster: &ClusterState, now: Timestamp) -> Decision {
 /// The step that pulls the image on a node that starts next, unless that was done.
 fn prepull(cluster: &ClusterState, plan: &PlanState, node: &NodeName) -> Option<Step> {
     let (hash, node) = (&plan.resolved.as_ref()?.hash, cluster.nodes.get(node)?);
+    if node.is_windows() {
+        return None; // There is no such Job (`job::prepull_job`).
+    }
     let facts = &plan.facts;
     let job = facts.run_id(node, hash).prepull_job_name();
     let job = JobName::from(job);
@@ -212,7 +215,10 @@ fn mark_at_version(
     };
     let due = plan.targets.at_version().iter();
     let due = due.filter(|name| !nodes.contains_key(*name) && !cluster.is_unreadable(name) && !has_job(name));
-    let due = due.filter_map(|name| cluster.nodes.get(name)).take(MARKS);
+    let due = cluster
+        .refused_last(due)
+        .filter_map(|name| cluster.nodes.get(name))
+        .take(MARKS);
     let marks = due.map(|node| reconciler.mark_at_version(node, resolved));
     decision.steps.extend(marks);
 }

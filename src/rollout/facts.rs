@@ -249,6 +249,9 @@ pub struct JobFacts {
 }
 
 impl JobFacts {
+    /// Boots of a Job that are read. The third one is a failure already.
+    pub const MAX_BOOTS: usize = 16;
+
     /// Whether system-upgrade-controller created the Job.
     pub fn is_made_by_suc(&self) -> bool {
         self.node_uid.is_none()

@@ -91,7 +91,7 @@ pub(super) fn cleanup(cluster: &ClusterState) -> Vec<Step> {
     let gone = gone.filter(|(plan, _)| !cluster.plans.contains_key(*plan));
     let nodes = gone.flat_map(|(_, nodes)| nodes);
     let nodes = nodes.filter(|name| !cluster.is_unreadable(name));
-    let nodes: BTreeSet<&NodeName> = nodes.take(NODES).collect();
+    let nodes: BTreeSet<&NodeName> = cluster.refused_last(nodes).take(NODES).collect();
     let namespace = &*cluster.defaults.namespace;
     let stays = |it: &Entry<'_>| it.namespace != namespace || cluster.plans.contains_key(it.plan);
     let nodes = nodes.into_iter().filter_map(|name| cluster.nodes.get(name));

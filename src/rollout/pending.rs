@@ -64,7 +64,7 @@ pub(super) fn taints(
         }
     };
     let nodes = nodes.into_iter().filter(|name| !cluster.is_unreadable(name));
-    let steps = nodes.filter_map(|name| {
+    let steps = cluster.refused_last(nodes).filter_map(|name| {
         let node = cluster.nodes.get(name)?;
         let plans = tainting.iter().map(|(plan, _)| **plan);
         change(node, &cluster.defaults.namespace, plans, |plan| {

@@ -83,7 +83,7 @@ impl Explanation {
             let _ = writeln!(out, "{}└─ {}: {}", "   ".repeat(depth), link.object, link.says);
         }
         if !self.remedy.is_empty() {
-            let _ = writeln!(out, "\nWay out: {}", self.remedy);
+            let _ = writeln!(out, "\nRemedy: {}", self.remedy);
         }
         for command in &self.commands {
             let _ = writeln!(out, "  {command}");

@@ -8,7 +8,7 @@ use crate::api::reason::Kind;
 use crate::api::{ConditionType, OpenEnum, Reason, limits};
 
 /// The remedy of a reason in words, and commands that can be copied.
-#[expect(clippy::too_many_lines, reason = "one arm for each way out")]
+#[expect(clippy::too_many_lines, reason = "one arm for each remedy")]
 pub(super) fn remedy(
     view: &PlanOverview<'_>,
     reason: &OpenEnum<Reason>,

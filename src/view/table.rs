@@ -113,7 +113,7 @@ fn plan(view: &PlanOverview<'_>, wide: bool, out: &mut String) {
             .map_or_else(String::new, |node| format!("Node {node}: "));
         let _ = writeln!(out, "  held by: {} ({node}{})", obstacle.reason, obstacle.message);
         if !obstacle.remedy.is_empty() {
-            let _ = writeln!(out, "  way out: {}", obstacle.remedy);
+            let _ = writeln!(out, "  remedy: {}", obstacle.remedy);
         }
         for command in &obstacle.commands {
             let _ = writeln!(out, "    {command}");

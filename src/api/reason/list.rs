@@ -40,7 +40,7 @@ reasons! {
             => "repair what the check is about, or correct the check; `status.checks` has the last answers. [More](rollouts.md#checks)"
         PodBlocks Normal [Node Complete PlanEvent]
             "a pod of `drain.blockedBy` runs on the node. The message names it; other nodes start meanwhile"
-            => "wait until the pod has ended, or delete it; [more](drain.md#pods-that-a-node-waits-for)"
+            => "wait until the pod has ended, or delete it; [more](drain.md#pods-that-delay-a-node)"
         PodsPending Normal [Node Complete]
             "with `drain.blockedBy`: the pods of the node are being listed, or cannot be"
             => "wait; if the message says why they cannot be listed, repair that"
@@ -232,7 +232,7 @@ reasons! {
             => "check the node or the workload; or raise `settle.timeout`"
         VerifyFailed Warning [FailedNode PlanEvent]
             "the upgrade succeeded, and `verify` did not: its container failed too often, or exceeded the deadline. The message has its termination message"
-            => "check the node; or correct `verify`; then retry. [More](rollouts.md#a-look-at-the-node-afterwards)"
+            => "check the node; or correct `verify`; then retry. [More](rollouts.md#checks-of-a-node-after-the-upgrade)"
         NodeLost Warning [FailedNode]
             "the Job failed while its node is not Ready, so the cause is not known yet"
             => "repair the node, or delete it; refit then replaces this reason by the cause"

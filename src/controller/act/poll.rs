@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::Secret;
-use kube::Api;
 
 use super::{Actor, StepError, StepErrorKind, StepResult};
 use crate::api::validate::{MAX_SECRETS, is_secret_name};
 use crate::channel::Access;
 use crate::channel::{ChannelRef, ChannelRequest};
+use crate::kube::read::get;
 use crate::rollout::StepEffect;
 use crate::rollout::facts::{Hash, PlanName};
 use crate::version::Offer;
@@ -104,8 +104,8 @@ impl Actor {
         if !is_secret_name(name) {
             return Ok(None);
         }
-        let api = Api::<Secret>::namespaced(self.client.clone(), &self.source.namespace);
-        api.get_opt(name).await.map_err(|error| {
+        let secret = get(&self.client, Some(&self.source.namespace), name).await;
+        secret.map_err(|error| {
             let why = super::brief(&error);
             format!("{field}: secrets {name:?} cannot be read: {why}")
         })

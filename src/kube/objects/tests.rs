@@ -49,10 +49,17 @@ fn of_the_boots_of_a_job_that_anybody_wrote_as_many_are_read_as_a_job_can_have()
         *boots(",a,,b,".to_owned()),
         [BootId::from("a"), BootId::from("b")]
     );
-    assert_eq!(boots("a,".repeat(100_000)).len(), MAX_BOOTS);
+    assert_eq!(boots("a,".repeat(100_000)).len(), JobFacts::MAX_BOOTS);
     let long = boots("x".repeat(100_000));
     assert_eq!(long.len(), 1);
     assert!(long[0].to_string().len() <= MAX_NAME);
+}
+
+#[test]
+fn a_boot_id_fits_into_the_list_of_boots_that_separates_them_by_commas() {
+    let node = json!({ "metadata": { "name": "n" }, "status": { "nodeInfo": { "bootID": "a,b,c" } } });
+    let node = serde_json::from_value::<SlimNode>(node).unwrap();
+    assert_eq!(node.facts(&Intern::default()).boot_id, BootId::from("a_b_c"));
 }
 
 /// The order of the members of a JSON object has no meaning (RFC 8259, 4).

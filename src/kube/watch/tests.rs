@@ -301,6 +301,18 @@ async fn a_page_of_huge_objects_is_read_in_parts_and_none_is_missing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_object_that_fits_into_etcd_is_read_even_if_each_of_its_characters_takes_six_bytes() {
+    let [listed, changed] = [3, 11].map(|version| {
+        let mut long = node("a", version);
+        long["metadata"]["annotations"] = json!({ "example.com/large": "a".repeat(6 * (3 << 19)) });
+        long
+    });
+    let server = Server::with([list(10, &[listed]), lines(&[("MODIFIED", changed)])]);
+    let mut watch = server.watch::<SlimNode>();
+    assert_eq!(events(&mut watch, 4).await, ["start", "a", "end", "a"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_answer_that_is_longer_than_any_object_is_not_read_to_its_end() {
     let mut answers = vec![list(10, &[json!("a".repeat(10_000))]); 8];
     answers.push(list(11, &[node("a", 1)]));

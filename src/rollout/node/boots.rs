@@ -88,7 +88,9 @@ impl NodeReconciler<'_> {
 pub(super) fn note_boot(node: &NodeFacts, job: &JobFacts) -> Option<Step> {
     // The list begins at the creation of a refit Job. One of system-upgrade-controller has none to compare with.
     let known = job.boots.is_empty() || node.boot_id.is_empty() || job.boots.contains(&node.boot_id);
-    (!known).then(|| Step::NoteBoots {
+    // More are not read, so that the list would never be complete.
+    let is_full = job.boots.len() >= JobFacts::MAX_BOOTS;
+    (!known && !is_full).then(|| Step::NoteBoots {
         job: job.name.clone(),
         uid: job.uid.clone(),
         boots: job.boots.iter().chain([&node.boot_id]).cloned().collect(),

@@ -52,7 +52,15 @@ impl NodeReconciler<'_> {
 
     /// The state of a node whose evicted workloads are not available yet.
     pub(super) fn recover(&self, node: &NodeFacts, record: &Record) -> NodeDecision {
+        let known = self.cluster.record_known_since(node, record).unwrap_or(self.now);
+        // A time in the future, by another clock or forged, would make every reading count as too old, and each be
+        // followed by the next at once.
         let since = record.settling.unwrap_or(record.at);
+        let since = if since > self.now {
+            known.min(self.now)
+        } else {
+            since
+        };
         let mut state = NodeState::new(node, NodePhase::Settling);
         state.since = Some(since);
         state.job = Some(record.job.clone());
@@ -94,7 +102,6 @@ impl NodeReconciler<'_> {
         };
         broken.truncate(MAX_NAMED);
         let text = shorten(&format!("{}{more}", broken.join(", ")), MAX_MESSAGE).into_owned();
-        let known = self.cluster.record_known_since(node, record).unwrap_or(self.now);
         let until = later(since.max(known), self.plan.completion.settle_timeout);
         // A controller that is available at the time limit gets its second reading.
         if until <= self.now && !is_available {

@@ -88,6 +88,11 @@ impl<'a> DisruptionLocks<'a> {
         if let Some(plan) = self.locked_by.get(node) {
             return Some(format!("Plan {plan} works on the node"));
         }
+        // Its Job may appear after the object has taken the node.
+        let mut created = self.cluster.pending_creates.keys();
+        if let Some((plan, _)) = created.find(|(_, on)| on == node) {
+            return Some(format!("Plan {plan} works on the node"));
+        }
         let mut jobs = self.cluster.jobs_on(node);
         if let Some(job) = jobs.find(|job| job.parallelism > 0 && job.is_live()) {
             return Some(format!("Plan {} works on the node", job.plan));

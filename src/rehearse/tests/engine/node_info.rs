@@ -3,6 +3,7 @@
 use super::scenario::Scenario;
 use crate::api::{NodeInfoSpec, Plan, SkipWhenSpec};
 use crate::rehearse::Kind;
+use crate::rehearse::fault::Rule;
 use crate::rehearse::json::json;
 use crate::rollout::tests::build::plan_with;
 
@@ -161,4 +162,25 @@ fn a_node_stays_selected_while_its_upgrade_changes_what_it_says_of_itself() {
         (scenario.complete("p").0, progress(&scenario)),
         ("True".to_owned(), "3/3".to_owned())
     );
+}
+
+#[test]
+fn nodes_that_cannot_be_marked_as_done_keep_no_other_node_from_it() {
+    let mut scenario = Scenario::empty();
+    for number in 0..50 {
+        let name = format!("n{number:02}");
+        let info = json!({ "kubeletVersion": "v1.36.1+k3s1" });
+        scenario.add_node(&name, &json!({ "status": { "nodeInfo": info } }));
+        if number < 40 {
+            let refusal = Rule::on("patch", "nodes").named(&name).answer(422);
+            scenario.fault_always(refusal);
+        }
+    }
+    scenario.apply(plan(skipping));
+    scenario.pass_secs(60);
+    assert_eq!(progress(&scenario), "10/50");
+    scenario.mend();
+    scenario.pass_secs(600);
+    assert_eq!(progress(&scenario), "50/50");
+    scenario.assert_over();
 }

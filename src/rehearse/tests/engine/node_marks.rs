@@ -241,6 +241,23 @@ fn the_next_nodes_pull_the_image_while_others_are_in_progress_and_no_other_node_
 }
 
 #[test]
+fn a_windows_node_for_which_no_image_is_pulled_does_not_stop_the_controller() {
+    let mut scenario = Scenario::empty();
+    scenario.add_nodes(&["a", "b"]);
+    for name in ["w", "x"] {
+        let labels = json!({ "labels": { "kubernetes.io/os": "windows" } });
+        scenario.add_node(name, &json!({ "metadata": labels }));
+    }
+    scenario.apply(plan_with("p", |spec| {
+        spec.concurrency = Some(1);
+        spec.prepull = Some(true);
+    }));
+    scenario.pass_secs(10);
+    scenario.roll_out();
+    scenario.assert_over();
+}
+
+#[test]
 fn a_pod_rather_goes_to_a_node_that_is_done_although_that_has_more_pods() {
     let mut scenario = Scenario::empty();
     scenario.add_nodes(&["a", "b", "c"]);

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use jiff::SignedDuration;
+
 use super::scenario::Scenario;
 use crate::api::names::ANNOTATION_RECORDED;
 use crate::api::{DrainSpec, Plan, SettleSpec};
@@ -211,6 +213,23 @@ fn a_node_is_released_first_and_keeps_its_slot_until_its_workloads_are_whole_und
     scenario.roll_out();
     scenario.assert_over();
     assert_eq!(scenario.events_of("JobComplete").len(), 2);
+}
+
+#[test]
+fn a_wait_for_workloads_that_begins_in_the_future_by_another_clock_reads_them_no_more_often() {
+    let (mut scenario, first) = drained();
+    scenario.set_clock(SignedDuration::from_hours(-1));
+    for _ in 0..2 {
+        let before = reads(&scenario);
+        scenario.pass_secs(30);
+        let reads = reads(&scenario) - before;
+        assert!((5..=12).contains(&reads), "{reads}");
+        assert_eq!(scenario.slots("p"), [first.as_str()]);
+        scenario.restart();
+    }
+    be_whole(&mut scenario, true);
+    scenario.pass_secs(15);
+    assert_ne!(scenario.slots("p"), [first.as_str()], "the other one");
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! Clusters in which a roll-out is stuck, each for another reason: `refit status` and `refit explain` name the object that
-//! holds it and the way out.
+//! holds it and the remedy.
 
 mod readers;
 mod versions;
@@ -56,7 +56,7 @@ fn names(scenario: &mut Scenario, status: &[&str], explanation: &[&str]) {
             "{text:?} is not explained:\n{explained}"
         );
     }
-    assert!(explained.contains("Way out: "), "{explained}");
+    assert!(explained.contains("Remedy: "), "{explained}");
 }
 
 #[track_caller]
@@ -141,7 +141,7 @@ fn a_closed_window() {
         &["WindowClosed", "opens at 2026-01-03T22:00:00Z"],
         &["spec.window: opens in 2d"],
     );
-    names_node(&mut scenario, "a", &["does not start", "WindowClosed", "Way out"]);
+    names_node(&mut scenario, "a", &["does not start", "WindowClosed", "Remedy"]);
 }
 
 #[test]
@@ -189,7 +189,7 @@ fn a_wave_that_waits_for_its_nodes_its_soak_and_its_approval() {
     names_node(
         &mut scenario,
         other,
-        &["wave canary: Progressing", "is not Ready", "Way out: "],
+        &["wave canary: Progressing", "is not Ready", "Remedy: "],
     );
     scenario.ready(&first, true);
     scenario.pass_secs(31 * 60);

@@ -5,6 +5,7 @@
 use crate::rollout::facts::{NodeName, NodeUid, Text};
 use crate::rollout::observation::Kind;
 use crate::rollout::state::ClusterState;
+use crate::rollout::step::Key;
 
 /// A Node that cannot be read.
 #[derive(Debug, PartialEq, Eq)]
@@ -65,5 +66,16 @@ impl ClusterState {
     /// Whether the Node cannot be read. Nothing may change on such a node.
     pub(in crate::rollout) fn is_unreadable(&self, node: &str) -> bool {
         self.unreadable_nodes.contains_key(node)
+    }
+
+    /// The nodes in another order: those whose last step was refused come last, so that they cannot take all places of a
+    /// decision from the others.
+    pub(in crate::rollout) fn refused_last<'n>(
+        &self,
+        nodes: impl Iterator<Item = &'n NodeName>,
+    ) -> impl Iterator<Item = &'n NodeName> {
+        let (refused, others): (Vec<_>, Vec<_>) =
+            nodes.partition(|name| self.failures_by_step.contains_key(&Key::Node((*name).clone())));
+        others.into_iter().chain(refused)
     }
 }

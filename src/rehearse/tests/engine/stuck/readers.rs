@@ -129,7 +129,7 @@ fn a_roll_out_that_goes_on_is_not_explained_away() {
         explanation.starts_with("Plan system-upgrade/p continues: 0 of 2"),
         "{explanation}"
     );
-    assert!(!explanation.contains("Way out"), "{explanation}");
+    assert!(!explanation.contains("Remedy"), "{explanation}");
     names_node(&mut scenario, &first, &["continues: Upgrading"]);
     scenario.roll_out();
     let (status, explanation) = shown(&mut scenario);
