@@ -50,7 +50,7 @@ struct JsonFilter {
 
 impl JsonFilter {
     /// Whether the parser gets the byte.
-    fn passes(&mut self, byte: u8) -> io::Result<bool> {
+    fn filter_byte(&mut self, byte: u8) -> io::Result<bool> {
         let Some(length) = &mut self.string else {
             match byte {
                 b'"' => self.string = Some(0),
@@ -95,7 +95,7 @@ impl Body {
                 self.start.extend(self.part.iter().take(missing));
             }
             let byte = self.part.get_u8();
-            if self.json.passes(byte)? {
+            if self.json.filter_byte(byte)? {
                 return Ok(Some(byte));
             }
         }
@@ -239,7 +239,7 @@ mod tests {
         let mut filter = JsonFilter::default();
         let mut passed = Vec::new();
         for byte in json.bytes() {
-            if filter.passes(byte)? {
+            if filter.filter_byte(byte)? {
                 passed.push(byte);
             }
         }

@@ -402,7 +402,7 @@ impl Actor {
     /// A 404 for a Plan does not mean that it was deleted until the watch says so: while its definition is being
     /// replaced, every Plan returns 404, and the Jobs must survive that.
     async fn reread_plan(&self, name: &PlanName, uid: &str, error: &kube::Error) -> StepResult {
-        if !is_worth_a_read(error) {
+        if !should_reread(error) {
             return Err((Vec::new(), step_error(error)));
         }
         match self.plans().get_opt(name).await {
@@ -416,7 +416,7 @@ impl Actor {
 
     /// If the Job no longer exists, nothing is left to do.
     async fn reread_job(&self, name: &JobName, uid: &JobUid, error: &kube::Error) -> StepResult {
-        if !is_worth_a_read(error) {
+        if !should_reread(error) {
             return Err((Vec::new(), step_error(error)));
         }
         let gone = StepEffect::Observed(Observation::JobDeleted(name.clone(), uid.clone()));
@@ -431,7 +431,7 @@ impl Actor {
     }
 
     async fn reread_node(&self, name: &NodeName, uid: &NodeUid, error: &kube::Error) -> StepResult {
-        if !is_worth_a_read(error) {
+        if !should_reread(error) {
             return Err((Vec::new(), step_error(error)));
         }
         let gone = StepEffect::Observed(Observation::NodeDeleted(name.clone(), uid.clone()));
@@ -485,7 +485,7 @@ fn pruned() -> (Vec<StepEffect>, StepError) {
 }
 
 /// Whether the object may be another one, or another version, than the decision assumed.
-fn is_worth_a_read(error: &kube::Error) -> bool {
+fn should_reread(error: &kube::Error) -> bool {
     match error {
         // 404: it is gone. 409: it has another version. 422: the name is that of another object, because a patch cannot
         // change a UID. From 500 on the write may have taken effect.

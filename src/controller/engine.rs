@@ -425,8 +425,12 @@ impl Engine {
                 Lane::Interactive | Lane::External => ready.push((key, step)),
             }
         }
+        self.lanes.note_waiting(Lane::Interactive, &ready, now);
         // Steps that fill slots run before steps that free more slots.
-        ready.sort_by_key(|(_, step)| !matches!(step, Step::WriteStatus { .. } | Step::CreateJob { .. }));
+        ready.sort_by_key(|(key, step)| {
+            let fills = matches!(step, Step::WriteStatus { .. } | Step::CreateJob { .. });
+            (!self.lanes.is_overdue(key, now), !fills)
+        });
         ready.extend(self.lanes.queue(Lane::Background, background, now));
         ready.extend(self.lanes.queue(Lane::Secrets, secrets, now));
         ready.extend(self.lanes.queue(Lane::Check, checks, now));

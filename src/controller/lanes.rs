@@ -24,13 +24,17 @@ const QUIET: Duration = Duration::from_millis(500);
 /// Otherwise one background request starts per interval, so that none starves: a thousand of them wait 100 s at most,
 /// and use a twentieth of the capacity of a small API server.
 const TRICKLE: Duration = Duration::from_millis(100);
+/// An interactive request that has waited for this time is overdue. In a large roll-out none waits for a second.
+const OVERDUE: Duration = Duration::from_secs(2);
 
 /// The requests in flight, and those that wait in the lanes for background requests, checks and Secrets.
 #[derive(Debug, Default)]
 pub struct Lanes {
-    under_way: [usize; 5],
+    counts: [usize; 5],
     /// When an interactive request last began or ended.
     interactive: Option<Instant>,
+    /// Since when each interactive request has waited for a place.
+    urgent: BTreeMap<Key, Instant>,
     /// When a background request last began.
     background: Option<Instant>,
     /// Since when each background request has waited.
@@ -43,7 +47,7 @@ pub struct Lanes {
 
 impl Lanes {
     pub fn begin(&mut self, lane: Lane, now: Instant) {
-        self.under_way[lane as usize] += 1;
+        self.counts[lane as usize] += 1;
         self.note(lane, now);
         if lane == Lane::Background {
             self.background = Some(now);
@@ -51,7 +55,7 @@ impl Lanes {
     }
 
     pub fn end(&mut self, lane: Lane, now: Instant) {
-        let count = &mut self.under_way[lane as usize];
+        let count = &mut self.counts[lane as usize];
         *count = count.saturating_sub(1);
         self.note(lane, now);
     }
@@ -64,7 +68,7 @@ impl Lanes {
 
     /// Whether a request of this lane may start now.
     pub fn has_place(&self, lane: Lane, now: Instant) -> bool {
-        let count = self.under_way[lane as usize];
+        let count = self.counts[lane as usize];
         match lane {
             Lane::Interactive => count < INTERACTIVE,
             Lane::External => count < OUTSIDE,
@@ -79,28 +83,46 @@ impl Lanes {
         let trickle = self.background? + TRICKLE;
         let quiet = self.interactive? + QUIET;
         // A request that is in flight for long is as much load as many short ones.
-        let busy = self.under_way[Lane::Interactive as usize] > 0;
+        let busy = self.counts[Lane::Interactive as usize] > 0;
         Some(if busy { trickle } else { trickle.min(quiet) })
+    }
+
+    fn waiting_in(&mut self, lane: Lane) -> &mut BTreeMap<Key, Instant> {
+        match lane {
+            Lane::Secrets => &mut self.secrets,
+            Lane::Check => &mut self.checks,
+            Lane::Interactive | Lane::External => &mut self.urgent,
+            Lane::Background => &mut self.waiting,
+        }
+    }
+
+    /// Notes since when each ready request of the lane has waited. These are all; what is not ready does not wait.
+    pub fn note_waiting<T>(&mut self, lane: Lane, ready: &[(Key, T)], now: Instant) {
+        let waiting = self.waiting_in(lane);
+        let before = std::mem::take(waiting);
+        for (key, _) in ready {
+            let since = before.get(key).copied().unwrap_or(now);
+            waiting.insert(key.clone(), since);
+        }
     }
 
     /// Orders all ready requests of the lane by waiting time, so that each gets its turn whatever arrives later.
     pub fn queue<T>(&mut self, lane: Lane, mut ready: Vec<(Key, T)>, now: Instant) -> Vec<(Key, T)> {
-        let waiting = match lane {
-            Lane::Secrets => &mut self.secrets,
-            Lane::Check => &mut self.checks,
-            Lane::Interactive | Lane::Background | Lane::External => &mut self.waiting,
-        };
-        let before = std::mem::take(waiting);
-        for (key, _) in &ready {
-            let since = before.get(key).copied().unwrap_or(now);
-            waiting.insert(key.clone(), since);
-        }
+        self.note_waiting(lane, &ready, now);
+        let waiting = self.waiting_in(lane);
         ready.sort_by_key(|(key, _)| waiting.get(key).copied());
         ready
     }
 
+    /// Whether an interactive request has waited for so long that it comes before those that would come first otherwise: if
+    /// creations of Jobs hang, they must not take all places from the patches that uncordon nodes.
+    pub fn is_overdue(&self, key: &Key, now: Instant) -> bool {
+        self.urgent.get(key).is_some_and(|since| *since + OVERDUE <= now)
+    }
+
     /// A waiting request has started.
     pub fn dequeue(&mut self, key: &Key) {
+        self.urgent.remove(key);
         self.waiting.remove(key);
         self.checks.remove(key);
         self.secrets.remove(key);
@@ -108,7 +130,7 @@ impl Lanes {
 
     /// The requests in flight in the lanes interactive, background, external and secrets. Checks are external, too.
     pub fn in_flight(&self) -> [usize; 4] {
-        let count = |lane: Lane| self.under_way[lane as usize];
+        let count = |lane: Lane| self.counts[lane as usize];
         [
             count(Lane::Interactive),
             count(Lane::Background),
@@ -126,7 +148,7 @@ impl Lanes {
     /// start now and has not waits for another one for its object: a time in the past would have the engine decide again
     /// and again, and do nothing else.
     pub fn requeue_at(&self, now: Instant) -> Option<Instant> {
-        let free = self.under_way[Lane::Background as usize] < BACKGROUND;
+        let free = self.counts[Lane::Background as usize] < BACKGROUND;
         let from = (free && !self.waiting.is_empty())
             .then(|| self.background_from())
             .flatten()?;
@@ -288,6 +310,22 @@ mod tests {
                 .enumerate()
                 .all(|(turn, n)| n.abs_diff(turn as u64) <= 1),
             "{begun:?}"
+        );
+    }
+
+    #[test]
+    fn an_interactive_request_is_overdue_after_two_seconds_without_a_place() {
+        let (mut lanes, start) = (Lanes::default(), Instant::now());
+        let all = || vec![(key("a"), ()), (key("b"), ())];
+        lanes.note_waiting(Lane::Interactive, &all(), start);
+        let later = start + OVERDUE;
+        lanes.dequeue(&key("b"));
+        lanes.note_waiting(Lane::Interactive, &all(), later);
+        assert!(lanes.is_overdue(&key("a"), later) && !lanes.is_overdue(&key("b"), later));
+        lanes.note_waiting(Lane::Interactive, &all()[1..], later);
+        assert!(
+            !lanes.is_overdue(&key("a"), later),
+            "it is not requested any more"
         );
     }
 

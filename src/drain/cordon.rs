@@ -198,7 +198,7 @@ pub(super) async fn cordon(
         // change by the controller must fail this write.
         match api.patch(node, &params, &Patch::Merge(patch)).await {
             Ok(_) => return Ok(already),
-            Err(error) if is_worth_another_look(&error) => tokio::time::sleep(PAUSE).await,
+            Err(error) if should_reread(&error) => tokio::time::sleep(PAUSE).await,
             Err(error) => return Err(error.into()),
         }
     }
@@ -312,7 +312,7 @@ pub(super) async fn uncordon(client: &Client, node: &str, dry_run: bool) -> Resu
 
 /// Whether to read the node again: after a conflict, or if it is unknown whether the patch was applied. Applying the
 /// patch twice does no harm.
-fn is_worth_another_look(error: &kube::Error) -> bool {
+fn should_reread(error: &kube::Error) -> bool {
     match error {
         kube::Error::Api(status) => matches!(status.code, 409 | 429) || status.code >= 500,
         _ => failure(error) != Failure::Refused,

@@ -308,7 +308,7 @@ impl Blocker {
 
     /// Whether the node waits only for other nodes to finish. A node that could not start anyway reports its own
     /// blocker instead.
-    pub(super) fn is_for_want_of_room(&self) -> bool {
+    pub(super) fn is_capacity(&self) -> bool {
         matches!(
             self,
             Self::NoSlot { .. }

@@ -95,7 +95,7 @@ pub fn decide(cluster: &ClusterState, now: Timestamp) -> Decision {
 
     decision.steps.extend(labelled::cleanup(cluster));
 
-    pending::taints(cluster, &node_states, &gates, &mut decision);
+    pending::add_taint_steps(cluster, &node_states, &gates, &mut decision);
 
     // Nodes that have a slot continue before others start.
     let mut locks = DisruptionLocks::new(cluster, &node_states);
@@ -130,7 +130,7 @@ pub fn decide(cluster: &ClusterState, now: Timestamp) -> Decision {
         }
     }
 
-    marks(cluster, now, &mut decision);
+    add_mark_steps(cluster, now, &mut decision);
     notified::note(cluster, &mut decision);
 
     // Then other nodes start, Plan by Plan; each Plan sees the slots and locks that earlier Plans took.
@@ -227,7 +227,7 @@ fn mark_at_version(
 const MARKS: usize = 32;
 
 /// Records the Jobs for which only the annotation `refit.rs/recorded` is missing.
-fn marks(cluster: &ClusterState, now: Timestamp, decision: &mut Decision) {
+fn add_mark_steps(cluster: &ClusterState, now: Timestamp, decision: &mut Decision) {
     let readable = |job: &&JobFacts| !cluster.is_unreadable(&job.node);
     for job in cluster.unmarked().filter(readable).take(MARKS) {
         let plan = cluster

@@ -27,7 +27,7 @@ enum DesiredTaint {
 }
 
 /// Steps that add the taint to nodes and remove it from them, a few at a time. Nothing waits for them.
-pub(super) fn taints(
+pub(super) fn add_taint_steps(
     cluster: &ClusterState,
     node_states: &NodeStates,
     gates: &BTreeMap<PlanName, Option<Blocker>>,

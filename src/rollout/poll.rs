@@ -116,12 +116,12 @@ fn polling_plans<'a>(
 ) -> impl Iterator<Item = &'a PlanState> {
     plans_of_channel(cluster, channel).filter(move |plan| {
         let is_usable = !plan.facts.is_deleting() && plan.facts.malformed.is_none();
-        is_usable && (!plan.is_suspended() || wish(plan, channel).is_some())
+        is_usable && (!plan.is_suspended() || requested_poll(plan, channel).is_some())
     })
 }
 
 /// The value of `refit.rs/poll-now` that has not caused a poll yet.
-fn wish<'a>(plan: &'a PlanState, channel: &ChannelRef) -> Option<Cow<'a, str>> {
+fn requested_poll<'a>(plan: &'a PlanState, channel: &ChannelRef) -> Option<Cow<'a, str>> {
     // Shortened, as it is stored in status and compared with what is stored there.
     let value = shorten(plan.facts.annotation(ANNOTATION_POLL_NOW)?, MAX_NAME);
     let heeded = plan.polled_for.as_deref().or_else(|| {
@@ -135,7 +135,12 @@ fn wish<'a>(plan: &'a PlanState, channel: &ChannelRef) -> Option<Cow<'a, str>> {
 pub(super) fn asked_by(cluster: &ClusterState, channel: &ChannelRef) -> BTreeMap<PlanName, String> {
     plans_of_channel(cluster, channel)
         .filter(|plan| !plan.facts.is_deleting())
-        .filter_map(|plan| Some((plan.facts.name.clone(), wish(plan, channel)?.into_owned())))
+        .filter_map(|plan| {
+            Some((
+                plan.facts.name.clone(),
+                requested_poll(plan, channel)?.into_owned(),
+            ))
+        })
         .collect()
 }
 

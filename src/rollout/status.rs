@@ -71,7 +71,7 @@ pub(super) fn report(
     let stored = plan.facts.status();
     let mut status = status(cluster, plan, nodes, report, now);
     status.expected_end.clone_from(&stored.expected_end);
-    limits::fit(&mut status, |entry| limits::is_recorded(cluster, plan, entry));
+    limits::truncate_to_budget(&mut status, |entry| limits::is_recorded(cluster, plan, entry));
     if status == *stored {
         // Not while a status write is in flight: either write would make the other one stale.
         if let Err(note) = fields::note(&plan.facts) {
@@ -247,7 +247,7 @@ fn active(
     let mut out: Vec<_> = nodes.iter().map(entry).collect();
     let room = MAX_ACTIVE.saturating_sub(out.len());
     let not_ready = Blocker::NodeNotReady;
-    let shut = report.blocker.as_ref().filter(|b| !b.is_for_want_of_room());
+    let shut = report.blocker.as_ref().filter(|b| !b.is_capacity());
     let waiting = plan.targets.ready().map(|name| (name, None));
     let waiting = waiting.chain(plan.targets.not_ready().map(|name| (name, Some(&not_ready))));
     let waiting = waiting.filter(|(name, _)| !nodes.contains_key(*name)).take(room);

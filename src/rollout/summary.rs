@@ -180,7 +180,7 @@ fn waiting_by_reason(plan: &PlanState, report: &Report) -> BTreeMap<Reason, usiz
     let shut = report
         .blocker
         .as_ref()
-        .is_some_and(|blocker| !blocker.is_for_want_of_room());
+        .is_some_and(|blocker| !blocker.is_capacity());
     if !shut {
         let has_own = |name: &&NodeName| report.nodes.contains_key(*name) || report.slots.contains_key(*name);
         let not_ready = plan

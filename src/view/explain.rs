@@ -70,7 +70,7 @@ impl Explanation {
     }
 
     /// Takes the remedy of a reason, unless a link nearer to the cause has given one.
-    pub(super) fn release(&mut self, remedy: &str, commands: &[String]) {
+    pub(super) fn set_remedy(&mut self, remedy: &str, commands: &[String]) {
         if self.remedy.is_empty() {
             remedy.clone_into(&mut self.remedy);
             self.commands = commands.to_vec();
@@ -161,7 +161,7 @@ pub fn explain_plan(view: &PlanOverview<'_>) -> Explanation {
         }
         None => chain_of_obstacle(view, obstacle, &mut explanation),
     }
-    explanation.release(&obstacle.remedy, &obstacle.commands);
+    explanation.set_remedy(&obstacle.remedy, &obstacle.commands);
     explanation
 }
 
@@ -173,7 +173,7 @@ pub fn explain_node(view: &PlanOverview<'_>, name: &str) -> Explanation {
     if let Some(reason) = node.and_then(|node| not_selected(view, node)) {
         explanation.verdict = format!("Plan {title} does not concern Node {name}");
         explanation.link(format!("Node {name}"), reason);
-        explanation.release(
+        explanation.set_remedy(
             "change spec.nodeSelector, or label the node",
             &[format!("kubectl get node {name} --show-labels")],
         );
@@ -191,7 +191,7 @@ pub fn explain_node(view: &PlanOverview<'_>, name: &str) -> Explanation {
             explanation.verdict = format!("Plan {title} is disabled on Node {name}");
             let key = format!("{}{}", names::LABEL_PLAN_PREFIX, view.plan.facts.name);
             explanation.link(format!("Node {name}"), format!("has the label {key}=disabled"));
-            explanation.release("remove the label", &[format!("kubectl label node {name} {key}-")]);
+            explanation.set_remedy("remove the label", &[format!("kubectl label node {name} {key}-")]);
         }
         (label, known) if label.is_some() && label == hash && known.is_none_or(|known| !known.has_slot()) => {
             explanation.verdict = format!("Node {name} is done: Plan {title} has upgraded it to {version}");
@@ -222,7 +222,7 @@ pub fn explain_node(view: &PlanOverview<'_>, name: &str) -> Explanation {
                 Some(obstacle) => {
                     explanation.link(format!("Node {name}"), "waits like the rest of the Plan");
                     chain_of_obstacle(view, obstacle, &mut explanation);
-                    explanation.release(&obstacle.remedy, &obstacle.commands);
+                    explanation.set_remedy(&obstacle.remedy, &obstacle.commands);
                 }
                 None => no_slot(view, &mut explanation, 0),
             }

@@ -12,7 +12,7 @@ use crate::kube::objects::maintenance::{Maintenance, MaintenancePhase, PLURAL};
 
 closed_enum! {
     /// Where a maintenance is: its phase, or what the object does not say in its phase.
-    Stage {
+    MaintenanceState {
         Pending "No controller has begun with it."
         Running "Its node is not drained yet."
         Succeeded "Its node is drained."
@@ -23,15 +23,15 @@ closed_enum! {
 /// Objects of one kind that a chain names.
 const MAX_NAMED: usize = 5;
 
-fn stage(object: &Maintenance) -> OpenEnum<Stage> {
+fn stage(object: &Maintenance) -> OpenEnum<MaintenanceState> {
     if object.is_being_deleted() {
-        return Stage::Deleting.into();
+        return MaintenanceState::Deleting.into();
     }
     match object.status.phase.as_ref().filter(|phase| !phase.is_empty()) {
-        None => Stage::Pending.into(),
-        Some(OpenEnum::Known(MaintenancePhase::Running)) => Stage::Running.into(),
-        Some(OpenEnum::Known(MaintenancePhase::Succeeded)) => Stage::Succeeded.into(),
-        Some(OpenEnum::Known(MaintenancePhase::Failed)) => Stage::Failed.into(),
+        None => MaintenanceState::Pending.into(),
+        Some(OpenEnum::Known(MaintenancePhase::Running)) => MaintenanceState::Running.into(),
+        Some(OpenEnum::Known(MaintenancePhase::Succeeded)) => MaintenanceState::Succeeded.into(),
+        Some(OpenEnum::Known(MaintenancePhase::Failed)) => MaintenanceState::Failed.into(),
         Some(OpenEnum::Other(other)) => OpenEnum::Other(other.clone()),
     }
 }
@@ -90,17 +90,21 @@ pub fn explain_maintenance(snapshot: &Snapshot, object: &Maintenance) -> Explana
     let (title, node) = (object.title(), object.spec.node_name.as_str());
     let stage = stage(object);
     let verdict = match stage.known() {
-        Some(Stage::Succeeded) => {
+        Some(MaintenanceState::Succeeded) => {
             format!("{title} has drained Node {node}, which stays so until the object is deleted")
         }
-        Some(Stage::Failed) => format!("{title} has failed, and Node {node} is not in maintenance"),
-        Some(Stage::Deleting) => format!("{title} is being deleted, and Node {node} is yet to be released"),
-        Some(Stage::Running) => format!("{title} waits: Node {node} is not drained yet"),
-        Some(Stage::Pending) => format!("{title} waits: no controller has begun with it"),
+        Some(MaintenanceState::Failed) => {
+            format!("{title} has failed, and Node {node} is not in maintenance")
+        }
+        Some(MaintenanceState::Deleting) => {
+            format!("{title} is being deleted, and Node {node} is yet to be released")
+        }
+        Some(MaintenanceState::Running) => format!("{title} waits: Node {node} is not drained yet"),
+        Some(MaintenanceState::Pending) => format!("{title} waits: no controller has begun with it"),
         None => format!("{title} is {stage}"),
     };
     let mut explanation = Explanation::new(verdict);
-    explanation.held = stage != Stage::Succeeded;
+    explanation.held = stage != MaintenanceState::Succeeded;
     explanation.link(&*title, says(snapshot, object));
     let pods = &object.status.pending_pods_refs;
     if !pods.is_empty() && explanation.held {
@@ -118,28 +122,30 @@ pub fn explain_maintenance(snapshot: &Snapshot, object: &Maintenance) -> Explana
         );
     }
     chain_of_holders(snapshot, object, &mut explanation);
-    if let Some(others) = others(snapshot, object).filter(|_| stage == Stage::Failed) {
+    if let Some(others) = others(snapshot, object).filter(|_| stage == MaintenanceState::Failed) {
         explanation.link(others.title(), format!("is also for Node {node}"));
-        explanation.release(
+        explanation.set_remedy(
             "delete one of the two: a node has one at a time",
             &[delete(object)],
         );
     }
     let get = format!("kubectl get {} {} -o yaml", resource(object), object.name());
     match stage.known() {
-        Some(Stage::Succeeded) => explanation.release(
+        Some(MaintenanceState::Succeeded) => explanation.set_remedy(
             "delete the object when the work is done: the node is then as it was before",
             &[delete(object)],
         ),
-        Some(Stage::Failed) => explanation.release(
+        Some(MaintenanceState::Failed) => explanation.set_remedy(
             "delete the object, and create one for a node that exists",
             &[delete(object), "kubectl get nodes".to_owned()],
         ),
-        Some(Stage::Deleting) => {
-            explanation.release("wait; if nothing happens, look for the controller", &[get]);
+        Some(MaintenanceState::Deleting) => {
+            explanation.set_remedy("wait; if nothing happens, look for the controller", &[get]);
         }
-        Some(Stage::Pending) => explanation.release("run the controller with --enable=maintenance", &[get]),
-        Some(Stage::Running) | None => explanation.release(
+        Some(MaintenanceState::Pending) => {
+            explanation.set_remedy("run the controller with --enable=maintenance", &[get]);
+        }
+        Some(MaintenanceState::Running) | None => explanation.set_remedy(
             "wait until these pods have ended and no budget refuses their eviction, or delete the object",
             &[
                 format!("kubectl get pods -A --field-selector spec.nodeName={node}"),
@@ -179,7 +185,7 @@ fn chain_of_holders(snapshot: &Snapshot, object: &Maintenance, explanation: &mut
     if let Some((view, known)) = at_work.next() {
         explanation.link(format!("Plan {}", view.title()), "works on the node");
         chain_of_node(&view, &known, explanation, 0);
-        explanation.release(
+        explanation.set_remedy(
             "wait until that Plan has finished with the node",
             &[format!(
                 "refit explain -n {} {} {node}",
@@ -215,7 +221,7 @@ pub fn explain_any_node(snapshot: &Snapshot, name: &str) -> Vec<Explanation> {
         none.held = false;
         if let Some((says, command)) = snapshot.node(name).and_then(unavailability) {
             none.link(format!("Node {name}"), says);
-            none.release("see the node", &[command]);
+            none.set_remedy("see the node", &[command]);
         }
         all.push(none);
     }

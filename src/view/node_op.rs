@@ -69,7 +69,7 @@ pub fn explain_op_without_plan(op: &AnyOp) -> Explanation {
     if let Err(why) = op_plan::plan(&written, op.namespace()) {
         explanation.verdict = format!("{title} is refused: it cannot become a Plan");
         explanation.link(title, why);
-        explanation.release("correct the object", &[get]);
+        explanation.set_remedy("correct the object", &[get]);
     } else if !phase.is_empty() {
         explanation.verdict = format!("{title} is {phase}, and has no Plan");
         explanation.held = *phase != OpPhase::Completed && *phase != OpPhase::Failed;
@@ -77,11 +77,11 @@ pub fn explain_op_without_plan(op: &AnyOp) -> Explanation {
             title,
             "has begun under another controller, or its Plan was deleted: nothing runs twice",
         );
-        explanation.release("create another object to run it again", &[get]);
+        explanation.set_remedy("create another object to run it again", &[get]);
     } else {
         explanation.verdict = format!("{title} waits: no controller has made a Plan of it");
         explanation.link(title, "has no status");
-        explanation.release("run the controller with --enable=nodeops", &[get]);
+        explanation.set_remedy("run the controller with --enable=nodeops", &[get]);
     }
     explanation
 }

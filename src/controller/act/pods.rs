@@ -4,7 +4,7 @@ use kube::api::{Api, DeleteParams, PostParams, Preconditions};
 use kube::core::Request;
 use kube::{Resource, ResourceExt};
 
-use super::{Actor, StepResult, is_forbidden, is_worth_a_read, stale, step_error};
+use super::{Actor, StepResult, is_forbidden, should_reread, stale, step_error};
 use crate::api::names;
 use crate::kube::objects::{SlimPod, version};
 use crate::kube::{Failure, failure};
@@ -74,7 +74,7 @@ impl Actor {
         let Err(error) = self.pods().delete(name, &params).await else {
             return Ok(vec![StepEffect::PodDeleting(name.clone(), uid.clone())]);
         };
-        if !is_worth_a_read(&error) {
+        if !should_reread(&error) {
             return Err((Vec::new(), step_error(&error)));
         }
         let gone = StepEffect::Observed(Observation::PodDeleted(name.clone(), uid.clone()));

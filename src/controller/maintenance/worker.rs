@@ -169,7 +169,7 @@ impl Worker {
             return Ok(Next::After(PAUSE));
         }
         if let Err(error) = self.hold_lease(&object, &node).await {
-            return self.lease_failed(&object, error).await;
+            return self.record_lease_error(&object, error).await;
         }
         self.status.error_on_lease_count = 0;
         let is_drained =
@@ -239,7 +239,7 @@ impl Worker {
 
     /// The Lease is another's, or cannot be written. Before the drain this is waited for; later, the fourth time in a row ends
     /// the maintenance.
-    async fn lease_failed(&mut self, object: &Maintenance, error: LeaseError) -> Pass {
+    async fn record_lease_error(&mut self, object: &Maintenance, error: LeaseError) -> Pass {
         let has_begun = self.status.drain_progress > 0;
         let (why, is_held) = match error {
             LeaseError::Held(holder) => {

@@ -119,7 +119,7 @@ impl NodeReconciler<'_> {
             return decision;
         }
         if let Some(Blocker::Aborted { .. }) = self.gate {
-            return self.give_up_slot(node, pending(), leaving);
+            return self.release_slot(node, pending(), leaving);
         }
         let mut state = pending();
         state.start = Some(Start::Later);
@@ -180,7 +180,7 @@ impl NodeReconciler<'_> {
 
     /// A node of an aborted roll-out: it keeps its slot until nothing of its Job is left. A node that has failed before
     /// keeps it, as failed nodes do.
-    fn give_up_slot(&self, node: &NodeFacts, state: NodeState, leaving: Option<&JobFacts>) -> NodeDecision {
+    fn release_slot(&self, node: &NodeFacts, state: NodeState, leaving: Option<&JobFacts>) -> NodeDecision {
         let by_job = leaving.map(|job| Blocker::JobLeaving {
             job: job.name.to_string(),
         });

@@ -149,7 +149,7 @@ pub(super) fn expected_end(
 ) -> Option<ExpectedEnd> {
     let current = current.filter(|known| known.to.is_none())?;
     let is_passing =
-        |blocker: &Blocker| blocker.is_for_want_of_room() || matches!(blocker, Blocker::CheckPending { .. });
+        |blocker: &Blocker| blocker.is_capacity() || matches!(blocker, Blocker::CheckPending { .. });
     let only_slots = report.blocker.as_ref().is_none_or(is_passing);
     if !only_slots || !report.nodes.is_empty() {
         return None;

@@ -26,7 +26,7 @@ const JOB_BYTES: usize = 72;
 
 /// Shortens every text of a status that someone else can write, and cuts `active` to its budget. An entry is omitted only
 /// if `is_recorded` says that the record on its Node holds the slot.
-pub(super) fn fit(status: &mut PlanStatus, is_recorded: impl Fn(&NodeProgress) -> bool) {
+pub(super) fn truncate_to_budget(status: &mut PlanStatus, is_recorded: impl Fn(&NodeProgress) -> bool) {
     for condition in &mut status.conditions {
         shorten_opt(condition.message.as_mut(), MAX_CONDITION_MESSAGE);
         shorten_word(&mut condition.reason);
@@ -216,7 +216,7 @@ mod tests {
     #[test]
     fn a_short_list_stays_as_it_is_but_for_long_messages() {
         let mut status = status(100, &"x".repeat(32 * 1_024));
-        fit(&mut status, |_| true);
+        truncate_to_budget(&mut status, |_| true);
         assert_eq!((active(&status).len(), status.active_omitted), (100, None));
         assert!(
             active(&status)
@@ -228,12 +228,12 @@ mod tests {
     #[test]
     fn messages_go_first_then_entries_that_a_record_replaces() {
         let mut many = status(1_500, &"x".repeat(32 * 1_024));
-        fit(&mut many, |_| true);
+        truncate_to_budget(&mut many, |_| true);
         assert_eq!((active(&many).len(), many.active_omitted), (1_500, None));
         assert!(active(&many)[0].message.is_some() && active(&many)[1_499].message.is_none());
 
         let mut all = status(5_000, &"x".repeat(32 * 1_024));
-        fit(&mut all, |_| true);
+        truncate_to_budget(&mut all, |_| true);
         let left = active(&all).len();
         assert_eq!(all.active_omitted, Some(i64::try_from(5_000 - left).unwrap()));
         assert!((1_000..5_000).contains(&left), "{left}");
@@ -242,14 +242,14 @@ mod tests {
 
         // The same status gives the same list, so that nothing is written again and again.
         let mut again = status(5_000, &"x".repeat(32 * 1_024));
-        fit(&mut again, |_| true);
+        truncate_to_budget(&mut again, |_| true);
         assert_eq!(all, again);
     }
 
     #[test]
     fn an_entry_that_alone_holds_a_slot_is_never_omitted() {
         let mut status = status(4_000, "m");
-        fit(&mut status, |_| false);
+        truncate_to_budget(&mut status, |_| false);
         assert_eq!((active(&status).len(), status.active_omitted), (4_000, None));
         assert!(
             active(&status)

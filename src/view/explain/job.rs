@@ -96,11 +96,11 @@ fn chain_of_drain(snapshot: &Snapshot, wait: &DrainWait, explanation: &mut Expla
     explanation.link(object, says);
     let get = format!("kubectl get pdb,pods -n {namespace}");
     match known.unready.as_slice() {
-        [] if known.desired >= known.expected => explanation.release(
+        [] if known.desired >= known.expected => explanation.set_remedy(
             "the budget never allows an eviction: relax it, add replicas, or set drain.disableEviction",
             &[format!("kubectl edit pdb -n {namespace} {name}"), get],
         ),
-        [] => explanation.release(
+        [] => explanation.set_remedy(
             "wait until a pod of the budget may be evicted, or relax the budget",
             &[get],
         ),
@@ -108,7 +108,7 @@ fn chain_of_drain(snapshot: &Snapshot, wait: &DrainWait, explanation: &mut Expla
             for (pod, why) in unready.iter().take(MAX_NAMED) {
                 explanation.link(format!("Pod {namespace}/{pod}"), format!("is not Ready: {why}"));
             }
-            explanation.release(
+            explanation.set_remedy(
                 "make these pods Ready, or relax the budget",
                 &[
                     format!("kubectl describe pods -n {namespace} {}", unready[0].0),

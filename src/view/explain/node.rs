@@ -53,7 +53,7 @@ pub(in crate::view) fn chain_of_node(
             let is_of_plan = |obstacle: &&Obstacle| obstacle.reason == reason || reason == Reason::NotReady;
             if let Some(obstacle) = of_plan().filter(is_of_plan) {
                 chain_of_obstacle(view, obstacle, explanation);
-                explanation.release(&obstacle.remedy, &obstacle.commands);
+                explanation.set_remedy(&obstacle.remedy, &obstacle.commands);
             } else {
                 chain_of_job(view, node, explanation);
             }
@@ -62,7 +62,7 @@ pub(in crate::view) fn chain_of_node(
     }
     if let Some(reason) = &node.reason {
         let (remedy, commands) = remedy::remedy(view, reason, Some(&node.name));
-        explanation.release(&remedy, &commands);
+        explanation.set_remedy(&remedy, &commands);
     }
 }
 
@@ -97,7 +97,7 @@ fn busy(view: &PlanOverview<'_>, node: &NodeOverview, explanation: &mut Explanat
     let named = maintenances.find(|it| message.starts_with(&format!("{} ", it.title())));
     if let Some(object) = named {
         explanation.link(object.title(), maintenance::says(view.snapshot, object));
-        explanation.release(
+        explanation.set_remedy(
             "delete it when the work on the node is done",
             &[
                 format!("refit explain nodemaintenance/{}", object.name()),
@@ -124,7 +124,7 @@ fn busy(view: &PlanOverview<'_>, node: &NodeOverview, explanation: &mut Explanat
         if depth < MAX_DEPTH {
             chain_of_node(&other, &node, explanation, depth + 1);
         }
-        explanation.release(
+        explanation.set_remedy(
             "wait until that Plan has finished with the node",
             &[format!(
                 "refit explain -n {} {} {name}",
@@ -153,7 +153,7 @@ pub(super) fn chain_of_unavailable(view: &PlanOverview<'_>, explanation: &mut Ex
     }
     if !nodes.is_empty() {
         let commands: Vec<_> = nodes.into_iter().map(|(_, _, command)| command).collect();
-        explanation.release(
+        explanation.set_remedy(
             "repair or uncordon these nodes, or raise spec.maxUnavailable",
             &commands,
         );

@@ -24,7 +24,7 @@ pub(super) fn chain_of_obstacle(view: &PlanOverview<'_>, obstacle: &Obstacle, ex
             let error = channel.and_then(|channel| Some((channel.url.clone()?, channel.last_error.clone()?)));
             if let Some((url, error)) = error.filter(|_| !failed) {
                 explanation.link(format!("channel {url}"), error);
-                explanation.release(
+                explanation.set_remedy(
                     "make the channel reachable, or set spec.version",
                     &[format!("refit resolve {url}")],
                 );
@@ -108,7 +108,7 @@ pub(in crate::view) fn chain_of_named_node(
         (waits, format!("kubectl describe node {name}"))
     });
     explanation.link(format!("Node {name}"), says);
-    explanation.release("repair the node, or wait for it", &[command]);
+    explanation.set_remedy("repair the node, or wait for it", &[command]);
 }
 
 /// A Plan that this one waits for.
@@ -122,7 +122,7 @@ pub(in crate::view) fn chain_of_dependency(
     let is_it = |plan: &&PlanObject| plan.namespace == *namespace && *plan.facts.name == *name;
     let Some(plan) = view.snapshot.plans.iter().find(is_it) else {
         explanation.link(format!("Plan {namespace}/{name}"), "does not exist");
-        explanation.release(
+        explanation.set_remedy(
             "create the Plan, or correct spec.dependsOn",
             &[format!("kubectl get plans -n {namespace}"), edit(view)],
         );
@@ -144,7 +144,7 @@ pub(in crate::view) fn chain_of_dependency(
     };
     explanation.link(format!("Plan {}", other.title()), says);
     if is_cycle {
-        explanation.release("remove one of the entries of spec.dependsOn", &[edit(view)]);
+        explanation.set_remedy("remove one of the entries of spec.dependsOn", &[edit(view)]);
         return;
     }
     if let Some(node) = other
@@ -157,7 +157,7 @@ pub(in crate::view) fn chain_of_dependency(
             chain_of_node(&other, &known, explanation, depth + 1);
         }
     }
-    explanation.release(
+    explanation.set_remedy(
         "wait for that Plan; if it does not progress, see why",
         &[format!("refit explain -n {namespace} {name}")],
     );
@@ -222,7 +222,7 @@ pub(super) fn chain_of_wave(view: &PlanOverview<'_>, explanation: &mut Explanati
     if let Some(node) = unready.and_then(|name| view.snapshot.node(name)) {
         let name = &node.facts.name;
         explanation.link(format!("Node {name}"), not_ready(node));
-        explanation.release(
+        explanation.set_remedy(
             "repair the node: its wave is over when all upgraded nodes are Ready",
             &[format!("kubectl describe node {name}")],
         );
