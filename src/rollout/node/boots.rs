@@ -96,3 +96,22 @@ pub(super) fn note_boot(node: &NodeFacts, job: &JobFacts) -> Option<Step> {
         boots: job.boots.iter().chain([&node.boot_id]).cloned().collect(),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rollout::facts::BootId;
+    use crate::rollout::tests::build;
+
+    #[test]
+    fn a_boot_is_added_to_the_list_of_a_job_until_the_list_is_full() {
+        let node = build::node("a", "a-uid");
+        let plan = build::read(build::plan("p"));
+        let mut job = build::job("j", &plan, &node, "hash");
+        let boots = |count: usize| (0..count).map(|number| BootId::from(format!("before-{number}").as_str()));
+        job.boots = boots(JobFacts::MAX_BOOTS - 1).collect();
+        assert!(note_boot(&node, &job).is_some());
+        job.boots = boots(JobFacts::MAX_BOOTS).collect();
+        assert_eq!(note_boot(&node, &job), None);
+    }
+}

@@ -1,9 +1,12 @@
 //! Nodes in maintenance beside Plans: one decision sees both.
 
+use std::time::Duration;
+
 use super::limits::set;
 use super::scenario::{Scenario, Setup};
 use crate::api::{DrainSpec, MarkForm, NodeMark};
 use crate::rehearse::Kind;
+use crate::rehearse::fault::Rule;
 use crate::rehearse::json::{Value, json};
 use crate::rollout::tests::build::{plan, plan_with};
 use crate::view::maintenance::{explain_any_node, explain_maintenance};
@@ -37,6 +40,28 @@ fn end(scenario: &mut Scenario, name: &str) {
 
 fn status(scenario: &Scenario, name: &str) -> Value {
     scenario.cluster.get(Kind::Maintenance, "", name).unwrap()["status"].clone()
+}
+
+#[test]
+fn a_maintenance_waits_for_a_job_that_is_being_created() {
+    let mut scenario = scenario(&["a"]);
+    let creation = Rule::on("create", "jobs").delay(Duration::from_secs(8));
+    scenario.fault(creation);
+    // Without a cordon, so that no lock keeps the node.
+    scenario.apply(plan_with("p", |spec| spec.cordon = None));
+    scenario.pass_secs(1);
+    let object = json!({
+        "apiVersion": "nodemaintenance.medik8s.io/v1beta1", "kind": "NodeMaintenance", "metadata": { "name": "disk" },
+        "spec": { "nodeName": "a" },
+    });
+    scenario.cluster.create(object).unwrap();
+    scenario.pass_secs(5);
+    assert!(!scenario.is_cordoned("a"));
+    assert_eq!(status(&scenario, "disk")["lastError"], "Plan p works on the node");
+    scenario.pass_secs(10);
+    scenario.succeed("a");
+    scenario.pass_secs(30);
+    assert_eq!(status(&scenario, "disk")["phase"], "Succeeded");
 }
 
 #[test]
