@@ -327,6 +327,24 @@ fn sixteen_requests_are_under_way_at_most_and_each_of_them_makes_room() {
 }
 
 #[test]
+fn a_request_that_is_never_answered_is_reported_until_it_is() {
+    let mut scenario = Scenario::empty();
+    scenario.add_nodes(&["a"]);
+    scenario.fault_always(Rule::on("create", "jobs").hang());
+    scenario.apply(plan("p"));
+    scenario.pass_secs(20);
+    assert_eq!(scenario.phase("p", "a").1, "", "an outage of seconds is no news");
+    scenario.pass_secs(120);
+    assert_ne!(scenario.phase("p", "a").1, "");
+    assert!(scenario.entry("p", "a").message.is_some());
+    scenario.mend();
+    scenario.pass_secs(60);
+    assert_eq!(scenario.phase("p", "a").1, "");
+    scenario.roll_out();
+    scenario.assert_over();
+}
+
+#[test]
 fn a_request_that_keeps_failing_is_repeated_less_and_less_often_and_reported() {
     let mut scenario = Scenario::empty();
     scenario.add_nodes(&["a"]);
