@@ -213,6 +213,15 @@ async fn the_account_of_work_on_nodes_changes_its_own_node_only_and_of_that_only
     })
     .await;
     assert!(refused.contains("evicts no pods of upgrades"), "{refused}");
+    for role in ["verify", "prepull", "reboot", "ask"] {
+        let name = format!("{role}-p-on-two-with-x-abcde");
+        pod_on(&ctx, &name, two).await;
+        let refused = pods.evict(&name, &EvictParams::default()).await.unwrap_err();
+        assert!(
+            refused.to_string().contains("evicts no pods of upgrades"),
+            "{refused}"
+        );
+    }
     pods.evict("web-on-two", &EvictParams::default()).await.unwrap();
     let at_once = DeleteParams::default().grace_period(0);
     let refused = wait::eventually("the policy of deletions is in force", SOON, async || {
