@@ -166,7 +166,7 @@ impl Availability {
         let with_slot = nodes.iter().filter(|(_, state)| !state.frees_slot);
         let with_slot = with_slot.map(|(name, _)| name);
         let reserved = locks.cluster.reserved();
-        let worked_on = locks.locked_by.keys().chain(reserved).filter(is_selected);
+        let worked_on = locks.worked_on().chain(reserved).filter(is_selected);
         let worked_on = worked_on.chain(with_slot);
         let unavailable = plan.targets.unavailable().iter().chain(worked_on);
         Some(Self {
@@ -240,6 +240,7 @@ pub(super) fn start(
     // Failed nodes count as well, unless `spec.failure` frees their slots: each of them keeps its slot until someone has
     // looked at it (S61).
     let mut free = free_slots(plan, nodes);
+    let mut no_room = None;
     let has_candidate = || plan.targets.ready_in(reach).any(|name| !nodes.contains_key(name));
     if free > 0 && left > 0 && has_candidate() {
         report.asks_checks = true;
@@ -266,7 +267,7 @@ pub(super) fn start(
     let mut last = last.into_iter();
     while free > 0 && left > 0 {
         // Once a node has to wait for room, later ones may not overtake it. Those in `last` take no room.
-        let waits = held || out_of_turn || cluster_full.is_some();
+        let waits = held || out_of_turn || cluster_full.is_some() || no_room.is_some();
         let next = if waits { None } else { queue.next() };
         let Some(name) = next.or_else(|| last.next()) else {
             break;
@@ -284,6 +285,10 @@ pub(super) fn start(
         }
         if !current.admits(name) {
             out_of_turn = true; // the nodes of a group come together
+            continue;
+        }
+        if let Some(blocker) = locks.room_blocker(plan, nodes, free, name) {
+            no_room = Some(blocker);
             continue;
         }
         if availability
@@ -349,6 +354,8 @@ pub(super) fn start(
     }
     report.blocker = if free <= 0 {
         (report.waiting > 0).then_some(Blocker::NoSlot { limit })
+    } else if no_room.is_some() {
+        no_room
     } else if cluster_full.is_some() {
         cluster_full
     } else if lists_pods {
@@ -423,6 +430,8 @@ fn admit_retries(
             current.blocker(nodes, &Report::default())
         } else if free_slots(plan, nodes) <= 0 {
             Some(Blocker::NoSlot { limit: plan.limit() })
+        } else if let Some(blocker) = locks.room_blocker(plan, nodes, free_slots(plan, nodes), &name) {
+            Some(blocker)
         } else {
             let availability = Availability::of(plan, nodes, locks);
             let full = availability.filter(|availability| !availability.admits(cluster, plan, &name));

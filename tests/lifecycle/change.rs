@@ -7,6 +7,7 @@ use serde_json::json;
 
 use crate::harness::{Harness, hash, held, is_free, label};
 use crate::scenario::Backend;
+use crate::testenv::kubelet::NodeSet;
 use crate::testenv::wait::{self, SOON};
 
 scenarios! {
@@ -14,6 +15,7 @@ scenarios! {
         an_upgrade_that_runs_finishes_when_the_version_changes,
         a_job_whose_pod_has_no_node_yet_is_replaced_at_once,
         a_plan_that_is_deleted_in_mid_run_takes_its_jobs_and_pods_along,
+        a_plan_created_again_counts_the_node_on_which_the_old_one_still_works,
     }
     in_process {
         a_node_that_is_deselected_in_mid_run_finishes_and_keeps_its_slot_until_then,
@@ -140,4 +142,26 @@ async fn a_plan_that_is_deleted_in_mid_run_takes_its_jobs_and_pods_along(on: Bac
         let node = harness.ctx.node_until(&node, "is released", SOON, is_free).await;
         assert!(!node.labels().contains_key(&label("gone")));
     }
+}
+
+async fn a_plan_created_again_counts_the_node_on_which_the_old_one_still_works(on: Backend) {
+    // Within the grace period of a pod, which is 30 s.
+    let set = |set: NodeSet| held(set).steer("delete-delay", "25s");
+    let harness = on.harness_with(["one", "two"], set).await;
+    let _controller = harness.ctx.controller().start();
+    harness.plan_with("again", json!({})).await;
+    let (first, other) = harness.first_of_two("again").await;
+    harness.upgrading("again", first).await;
+    harness.delete_plan("again").await;
+    harness.plan_with("again", json!({})).await;
+    for node in [other, first] {
+        let waits = harness.held_up("again", node, "PodLeaving").await;
+        let why = waits.message.unwrap();
+        assert!(why.contains(&format!("on-{}", harness.node(first))), "{why}");
+    }
+    assert_eq!(harness.made().await.len(), 1, "the other node has not started");
+    harness.release("one").await;
+    harness.release("two").await;
+    harness.complete("again").await;
+    assert_eq!(harness.made().await.len(), 3);
 }

@@ -120,11 +120,11 @@ reasons! {
             => "delete the Job or pod that the message names. If a kubelet creates the pod again (annotation \
                 `kubernetes.io/config.mirror`), find out why on its node"
         JobLeaving Warning [Node Complete PlanEvent]
-            "a Job of an earlier Plan or Node with the same name is still being deleted, or the result of the previous Job is being \
-             recorded"
+            "a Job of an earlier Plan or Node with the same name is still being deleted, on this node or on so many that the Plan has no \
+             slot left; or the result of the previous Job is being recorded"
             => "wait; if it persists, look for finalizers on that Job"
         PodLeaving Warning [Node Complete PlanEvent]
-            "a pod of a deleted Job still runs on the node"
+            "a pod of a deleted Job still runs on this node, or on so many that a Plan that was created again has no slot left"
             => "wait; if it persists, look for finalizers on that pod, and check its node"
         ChannelWithdrawn Warning [Node Complete PlanEvent]
             "the last version that the channel gave is older than the Plan's; nodes that have started finish"

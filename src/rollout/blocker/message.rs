@@ -224,7 +224,7 @@ impl fmt::Display for Blocker {
             }
             Self::NameTaken { kind, name } => write!(f, "another {kind} has the name {name}; delete it"),
             Self::JobLeaving { job } => write!(f, "a previous Job, {job}, is still being deleted"),
-            Self::PodLeaving { pod } => write!(f, "pod {pod} of a deleted Job still runs on the node"),
+            Self::PodLeaving { pod } => write!(f, "pod {pod} of a deleted Job still runs on its node"),
             Self::ChannelWithdrawn { offered, current } => {
                 write!(f, "spec.channel gives {offered}, which is older than {current}")
             }

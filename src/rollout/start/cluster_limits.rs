@@ -1,9 +1,9 @@
 //! The limits of the `ConfigMap` `refit`, over all Plans.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::blocker::Blocker;
-use super::super::facts::NodeName;
+use super::super::facts::{NodeName, PlanName};
 use super::super::state::{ClusterState, KnownLimits};
 use super::NodeStates;
 use crate::api::NodeLimit;
@@ -49,6 +49,7 @@ impl ClusterLimits {
     pub(super) fn of<'a>(
         cluster: &'a ClusterState,
         node_states: &'a NodeStates,
+        leaving: &'a BTreeMap<PlanName, BTreeSet<NodeName>>,
         worked_on: impl Iterator<Item = &'a NodeName>,
     ) -> Self {
         let mut limits = Vec::new();
@@ -66,7 +67,11 @@ impl ClusterLimits {
             limits.push(ClusterLimit {
                 key: MAX_CONCURRENT,
                 limit: number(limit),
-                nodes: slots.chain(pending).cloned().collect(),
+                nodes: slots
+                    .chain(pending)
+                    .chain(leaving.values().flatten())
+                    .cloned()
+                    .collect(),
             });
         }
         if let Some(limit) = known.max_unavailable {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::blocker::Blocker;
 use super::super::facts::{JobFacts, JobOutcome, NodeName, PlanName, PodFacts};
-use super::super::node::Start;
+use super::super::node::{NodeState, Start};
 use super::super::plan::PlanState;
 use super::super::state::ClusterState;
 use super::NodeStates;
@@ -15,6 +15,8 @@ use super::quorum::Quorums;
 pub(in crate::rollout) struct DisruptionLocks<'a> {
     pub(super) cluster: &'a ClusterState,
     pub(super) locked_by: BTreeMap<NodeName, PlanName>,
+    /// The Ready nodes on which Jobs or pods of deleted Plans still run, by the names of these Plans.
+    pub(super) leaving: BTreeMap<PlanName, BTreeSet<NodeName>>,
     pub(super) quorums: Quorums<'a>,
     pub(super) cluster_limits: ClusterLimits,
 }
@@ -53,14 +55,24 @@ impl<'a> DisruptionLocks<'a> {
                 || is_disturbed(cluster, node)
                 || cluster.is_taken(node)
         });
-        let worked_on = locked_by.keys().chain(cluster.taken());
-        let cluster_limits = ClusterLimits::of(cluster, node_states, worked_on);
+        let leaving = leaving(cluster);
+        let disturbed = disturbed(cluster, &leaving);
+        let worked_on = locked_by.keys().chain(cluster.taken()).chain(disturbed);
+        let cluster_limits = ClusterLimits::of(cluster, node_states, &leaving, worked_on);
         Self {
             cluster,
             locked_by,
+            leaving,
             quorums,
             cluster_limits,
         }
+    }
+
+    /// The nodes that Plans have begun to take down, or that deleted Plans still may.
+    pub(super) fn worked_on(&self) -> impl Iterator<Item = &NodeName> {
+        self.locked_by
+            .keys()
+            .chain(disturbed(self.cluster, &self.leaving))
     }
 
     /// Starts nodes that already have a slot, unless another disruptive Plan works on them.
@@ -118,6 +130,23 @@ impl<'a> DisruptionLocks<'a> {
         self.quorums.take(node);
     }
 
+    /// Why the node may not take one of the Plan's free slots: as many nodes without a slot still run Jobs or pods of a
+    /// deleted Plan of its name. Each of them is a node in progress, as it was before the Plan was created again.
+    pub(super) fn room_blocker(
+        &self,
+        plan: &PlanState,
+        slots: &BTreeMap<NodeName, NodeState>,
+        free: i64,
+        node: &NodeName,
+    ) -> Option<Blocker> {
+        let nodes = self.leaving.get(&plan.facts.name)?;
+        let mut leaving = nodes.iter().filter(|node| !slots.contains_key(*node));
+        let first = leaving.next()?;
+        let is_full = free <= i64::try_from(1 + leaving.count()).unwrap_or(i64::MAX);
+        let blocker = || self.leaving_blocker(plan, first);
+        (is_full && !nodes.contains(node)).then(blocker).flatten()
+    }
+
     pub(super) fn lock(&mut self, plan: &PlanState, node: &NodeName) {
         if plan.disruptive {
             self.locked_by.insert(node.clone(), plan.facts.name.clone());
@@ -143,13 +172,23 @@ impl<'a> DisruptionLocks<'a> {
                 by: format!("Plan {other}"),
             });
         }
-        let by_job = self.cluster.jobs_on(node).find_map(|job| {
-            if job.plan != *name {
-                let blocks = plan.disruptive && job.disruptive && job.parallelism > 0 && job.is_live();
-                return blocks.then(|| Blocker::NodeBusy {
-                    by: format!("Plan {}", job.plan),
-                });
-            }
+        let blocks =
+            |job: &&JobFacts| job.plan != *name && job.disruptive && job.parallelism > 0 && job.is_live();
+        if plan.disruptive
+            && let Some(job) = self.cluster.jobs_on(node).find(blocks)
+        {
+            return Some(Blocker::NodeBusy {
+                by: format!("Plan {}", job.plan),
+            });
+        }
+        self.leaving_blocker(plan, node)
+    }
+
+    /// The Job or pod on the node that has to be gone before the Plan may start there.
+    fn leaving_blocker(&self, plan: &PlanState, node: &NodeName) -> Option<Blocker> {
+        let name = &plan.facts.name;
+        let mut own = self.cluster.jobs_on(node).filter(|job| job.plan == *name);
+        let by_job = own.find_map(|job| {
             // While status names the node, the result of a successful Job without `refit.rs/recorded` is yet to be
             // recorded.
             let is_unmarked = matches!(job.outcome, JobOutcome::Complete { .. })
@@ -161,11 +200,7 @@ impl<'a> DisruptionLocks<'a> {
             })
         });
         by_job.or_else(|| {
-            // A Job can be deleted while its pod terminates: with orphan propagation, or while its kubelet is down.
-            // That pod may still upgrade the host.
-            let of_before =
-                |pod: &&PodFacts| !self.cluster.all_jobs_on(node).any(|job| job.uid == pod.job_uid);
-            let mut pods = self.cluster.live_pods_on(node).filter(of_before);
+            let mut pods = left_behind(self.cluster, node);
             let pod = pods.find(|pod| plan.disruptive || pod.plan == *name)?;
             Some(Blocker::PodLeaving {
                 pod: pod.name.to_string(),
@@ -174,13 +209,50 @@ impl<'a> DisruptionLocks<'a> {
     }
 }
 
+/// The Ready nodes on which Jobs and pods of deleted Plans still run. Garbage collection deletes a Job at once, and its pod
+/// has its grace period after that.
+fn leaving(cluster: &ClusterState) -> BTreeMap<PlanName, BTreeSet<NodeName>> {
+    let of_a_deleted_plan = |job: &&JobFacts| {
+        let plan = cluster.plans.get(&job.plan);
+        let is_deleted = plan.is_none_or(|plan| plan.facts.uid != job.plan_uid);
+        is_deleted && job.verifies.is_none() && job.parallelism > 0 && job.is_live()
+    };
+    let jobs = cluster.open_jobs.iter().flat_map(|(_, jobs)| jobs);
+    let jobs = jobs.filter_map(|job| cluster.jobs.get(job));
+    let jobs = jobs.filter(of_a_deleted_plan).map(|job| (&job.plan, &job.node));
+    let nodes: BTreeSet<_> = cluster.live_pods().filter_map(|pod| pod.node.as_ref()).collect();
+    let pods = nodes
+        .into_iter()
+        .flat_map(|node| left_behind(cluster, node).map(move |pod| (&pod.plan, node)));
+    let mut leaving = BTreeMap::<_, BTreeSet<_>>::new();
+    // A kubelet that is down may never report the end of its pods: nobody but its own node waits for that.
+    let is_up = |(_, node): &(_, &NodeName)| cluster.nodes.get(node).is_some_and(|node| node.ready);
+    for (plan, node) in jobs.chain(pods).filter(is_up) {
+        leaving.entry(plan.clone()).or_default().insert(node.clone());
+    }
+    leaving
+}
+
+/// The pods on the node whose Job is gone. A Job can be deleted while its pod terminates: with its Plan, with orphan
+/// propagation, or while its kubelet is down. That pod may still upgrade the host.
+fn left_behind<'a>(cluster: &'a ClusterState, node: &'a NodeName) -> impl Iterator<Item = &'a PodFacts> {
+    let has_job = |pod: &PodFacts| cluster.all_jobs_on(node).any(|job| job.uid == pod.job_uid);
+    cluster.live_pods_on(node).filter(move |pod| !has_job(pod))
+}
+
+fn disturbed<'a>(
+    cluster: &'a ClusterState,
+    leaving: &'a BTreeMap<PlanName, BTreeSet<NodeName>>,
+) -> impl Iterator<Item = &'a NodeName> {
+    let nodes = leaving.values().flatten();
+    nodes.filter(|node| is_disturbed(cluster, node))
+}
+
 /// Whether a Job or a pod of a Plan that takes nodes down works on the node, even if the Plan is gone.
 pub(super) fn is_disturbed(cluster: &ClusterState, node: &NodeName) -> bool {
     // At parallelism 0, as system-upgrade-controller creates Jobs, a Job has no pod.
     let by_job = |job: &JobFacts| job.disruptive && job.parallelism > 0 && job.is_live();
     cluster.jobs_on(node).any(by_job)
         // Nothing shows whether the deleted Job of such a pod was disruptive.
-        || cluster
-            .live_pods_on(node)
-            .any(|pod| !cluster.all_jobs_on(node).any(|job| job.uid == pod.job_uid))
+        || left_behind(cluster, node).next().is_some()
 }

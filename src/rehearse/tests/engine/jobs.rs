@@ -8,7 +8,7 @@ use crate::rehearse::Kind;
 use crate::rehearse::fault::{Effect, Moment, Rule};
 use crate::rehearse::json::{Value, json};
 use crate::rollout::PodStage;
-use crate::rollout::tests::build::plan;
+use crate::rollout::tests::build::{plan, plan_with};
 
 /// A Job of another owner.
 fn foreign(name: &str) -> Value {
@@ -204,6 +204,32 @@ fn a_plan_created_again_at_once_waits_for_the_pod_of_the_old_one() {
     scenario.roll_out();
     scenario.assert_over();
     assert_ne!(scenario.job_for("a").uid, old);
+}
+
+#[test]
+fn a_plan_created_again_has_the_slots_that_the_old_one_does_not_use_or_cannot_give_back() {
+    for (concurrency, is_down) in [(2, false), (1, true)] {
+        let mut scenario = Scenario::empty();
+        scenario.add_nodes(&["a", "b", "c"]);
+        for node in ["a", "b", "c"] {
+            scenario.steer(node, "delete-delay", Some("20s"));
+        }
+        scenario.apply(plan("p"));
+        scenario.settle();
+        let first = scenario.live_nodes("p").remove(0);
+        scenario.comes_to(&first, PodStage::Upgrade);
+        if is_down {
+            scenario.ready(&first, false);
+        }
+        scenario.delete(Kind::Plan, "p");
+        scenario.apply(plan_with("p", |spec| spec.concurrency = Some(concurrency)));
+        scenario.pass_secs(5);
+        let second = scenario.live_nodes("p");
+        assert!(second.len() == 1 && second[0] != first, "{first} {second:?}");
+        scenario.ready(&first, true);
+        scenario.roll_out();
+        scenario.assert_over();
+    }
 }
 
 #[test]

@@ -52,6 +52,30 @@ fn a_freeze_starts_no_node_of_any_plan_and_every_plan_says_why() {
 }
 
 #[test]
+fn a_node_on_which_the_pod_of_a_deleted_plan_still_runs_counts_for_both_limits() {
+    for key in ["maxConcurrent", "maxUnavailable"] {
+        let mut scenario = Scenario::empty();
+        scenario.add_nodes(&["a", "b"]);
+        set(&mut scenario, key, Some("1"));
+        scenario.steer("a", "delete-delay", Some("20s"));
+        scenario.steer("b", "delete-delay", Some("20s"));
+        scenario.apply(plan("p"));
+        scenario.settle();
+        let first = scenario.live_nodes("p").remove(0);
+        scenario.comes_to(&first, PodStage::Upgrade);
+        scenario.delete(Kind::Plan, "p");
+        scenario.apply(plan("q"));
+        scenario.pass_secs(5);
+        assert_eq!(scenario.pods().count(), 1, "{key}");
+        let waits = scenario.complete("q");
+        assert_eq!(waits.1, "ClusterLimit", "{key}: {}", waits.2);
+        assert!(waits.2.contains(&format!(": {first}")), "{key}: {}", waits.2);
+        scenario.roll_out();
+        scenario.assert_over();
+    }
+}
+
+#[test]
 fn nodes_in_progress_finish_in_a_freeze_also_where_their_job_was_lost() {
     let mut scenario = Scenario::with(&["a", "b"], plan("p"));
     let first = scenario.live_nodes("p")[0].clone();
