@@ -6,7 +6,6 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{Event, Node, Secret};
 use kube::Api;
 use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
-use kube::core::Request;
 use serde_json::json;
 
 use crate::testenv::context::{TestContext, create};
@@ -55,15 +54,7 @@ async fn a_secret_with_a_time_that_cannot_be_read_is_mounted_all_the_same() {
         json!({ "metadata": { "name": "late" }, "type": "Opaque" }),
     )
     .await;
-    let fields = json!([{
-        "manager": "someone", "operation": "Update", "apiVersion": "v1", "time": "9999-12-31T23:59:59Z",
-        "fieldsType": "FieldsV1", "fieldsV1": { "f:type": {} },
-    }]);
-    let patch = json!({ "metadata": { "managedFields": fields } });
-    let secrets = Request::new(ctx.secrets().resource_url());
-    let request = secrets.patch("late", &PatchParams::default(), &Patch::Merge(&patch));
-    let written = ctx.client.request_text(request.unwrap()).await.unwrap();
-    assert!(written.contains("9999-12-31T23:59:59Z"), "{written}");
+    ctx.write_late_time(&ctx.secrets(), "late").await;
     ctx.secrets().get("late").await.unwrap_err();
     ctx.plan(&plan(
         "mounting",

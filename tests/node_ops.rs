@@ -1,5 +1,5 @@
-//! `NodeOp` and `NodeOpUpgrade` on a real API server: they run on their nodes as a Plan would, say so in their own words, and leave
-//! nothing when they go.
+//! `NodeOp` and `NodeOpUpgrade` on a real API server: they run on their nodes as a Plan would, say so in their own
+//! words, and leave nothing when they go.
 
 use std::time::Duration;
 
@@ -279,6 +279,40 @@ async fn an_object_that_goes_while_a_node_is_at_work_takes_its_job_at_once_and_i
     let free = async || is_free(&test.harness.get("one").await);
     wait::holds("the node is as it was before", free).await;
     assert_eq!(test.plan_labels("one").await, [""; 0]);
+}
+
+/// A kubelet may write its own Node, `managedFields` included.
+#[tokio::test]
+async fn a_node_with_a_time_that_cannot_be_read_stops_no_operation_and_no_deletion_of_one() {
+    let test = NodeOps::new(["one", "two"], |set| set).await;
+    let _controller = test.start();
+    let nodes = test.harness.ctx.nodes();
+    let one = test.harness.node("one");
+    test.harness.ctx.write_late_time(&nodes, &one).await;
+    nodes.get(&one).await.unwrap_err();
+    let name = test
+        .create(|object| {
+            let spec = object["spec"].as_object_mut().unwrap();
+            for field in ["cordon", "drainOptions", "rebootOnSuccess"] {
+                spec.remove(field);
+            }
+        })
+        .await;
+    let status = test.in_phase("NodeOp", &name, "Completed").await;
+    for node in ["one", "two"] {
+        assert_eq!(test.entry(&status, node)["phase"], "Completed", "{status:#}");
+    }
+    let plans = test
+        .harness
+        .ctx
+        .plans()
+        .list(&ListParams::default())
+        .await
+        .unwrap();
+    let done = ListParams::default().labels(&format!("plan.upgrade.cattle.io/{}", plans.items[0].name_any()));
+    nodes.list_metadata(&done).await.unwrap_err();
+    test.end("NodeOp", &name).await;
+    assert!(nodes.list_metadata(&done).await.unwrap().items.is_empty());
 }
 
 #[tokio::test]

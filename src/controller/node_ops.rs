@@ -1,9 +1,9 @@
-//! Node operations (`NodeOp` and `NodeOpUpgrade`, as of kairos-operator): a front end. Each object becomes a Plan in the namespace of
-//! the controller, so that its order, limits, drains, reboots and proofs are those of Plans, and one decision sees both. What
-//! the Plan does becomes the status of the object, in kairos-operator's words.
+//! Node operations (`NodeOp` and `NodeOpUpgrade`, as of kairos-operator): a front end. Each object becomes a Plan in
+//! the namespace of the controller, so that its order, limits, drains, reboots and proofs are those of Plans, and one
+//! decision sees both. What the Plan does becomes the status of the object, in kairos-operator's words.
 //!
-//! The Plan has a finalizer: when the object goes, the labels of the Plan are taken off its nodes before it goes too. While nodes
-//! were in progress, it stays a little for labels that arrive late, without its Jobs.
+//! The Plan has a finalizer: when the object goes, the labels of the Plan are taken off its nodes before it goes too.
+//! While nodes were in progress, it stays a little for labels that arrive late, without its Jobs.
 
 mod child;
 mod status;
@@ -14,9 +14,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Node, ObjectReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Client;
 use kube::api::{Api, ApiResource, DynamicObject, ListParams, Patch, PatchParams};
-use kube::core::PartialObjectMeta;
 use serde_json::json;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
@@ -30,6 +30,7 @@ use crate::clock::Clock;
 use crate::kube::objects::node_op::{
     AnyOp, GROUP, NodeOp, NodeOpUpgrade, OpKind, OpStatus, OwnedPlan, VERSION,
 };
+use crate::kube::read::list_metadata;
 use supervisor::Supervisor;
 
 /// Nodes per page of a list of metadata.
@@ -142,23 +143,11 @@ impl NodeOps {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
-    fn nodes(&self) -> Api<Node> {
-        Api::all(self.client.clone())
-    }
-
     /// The metadata of nodes.
-    async fn list_nodes(&self, labels: Option<&str>) -> Result<Vec<PartialObjectMeta<Node>>, kube::Error> {
+    async fn list_nodes(&self, labels: Option<&str>) -> Result<Vec<ObjectMeta>, kube::Error> {
         let mut params = ListParams::default().limit(NODES_PER_PAGE);
         params.label_selector = labels.map(str::to_owned);
-        let mut all = Vec::new();
-        loop {
-            let page = self.nodes().list_metadata(&params).await?;
-            all.extend(page.items);
-            match page.metadata.continue_.filter(|token| !token.is_empty()) {
-                Some(token) => params.continue_token = Some(token),
-                None => return Ok(all),
-            }
-        }
+        list_metadata::<Node>(&self.client, None, params).await
     }
 
     async fn write_status(&self, op: &AnyOp, status: &OpStatus) -> Result<(), kube::Error> {
@@ -170,8 +159,8 @@ impl NodeOps {
             plural: op.kind.plural().to_owned(),
         };
         let api = Api::<DynamicObject>::namespaced_with(self.client.clone(), op.namespace(), &resource);
-        // All of it: a merge patch would keep fields of nodes that are absent now. Another object of the name is another one's.
-        // `add` replaces a member that exists (RFC 6902, section 4.1).
+        // All of it: a merge patch would keep fields of nodes that are absent now. Another object of the name is
+        // another one's. `add` replaces a member that exists (RFC 6902, section 4.1).
         let operations = serde_json::from_value(json!([
             { "op": "test", "path": "/metadata/uid", "value": op.uid() },
             { "op": "add", "path": "/status", "value": status },

@@ -18,17 +18,7 @@ use super::changes::{Changes, LastAnswer};
 use super::pods::{DaemonSet, Found, Pod, PodId, Rules, Verdict, triage};
 use crate::api::selector::Selector;
 use crate::kube::brief;
-use crate::kube::read::{present_time, read};
-
-/// A page of a list.
-#[derive(Deserialize)]
-#[serde(bound = "T: Deserialize<'de>")]
-struct Page<T> {
-    #[serde(default)]
-    metadata: PageMeta,
-    /// null in an empty list of metadata.
-    items: Option<Vec<T>>,
-}
+use crate::kube::read::{list, present_time, read};
 
 /// The parts of a pod that are needed while waiting for it. A drain lists its node several times a second, so labels,
 /// annotations and owners are not parsed.
@@ -56,15 +46,6 @@ struct NamedNode {
 struct NodeMeta {
     name: String,
 }
-
-#[derive(Default, Deserialize)]
-struct PageMeta {
-    #[serde(rename = "continue", default)]
-    next: Option<String>,
-}
-
-/// How often to restart a list whose continue token has expired.
-const RESTARTS: u32 = 3;
 
 /// Lists the pods of one node.
 #[derive(Clone)]
@@ -162,35 +143,7 @@ impl PodLister {
         if self.chunk > 0 {
             params = params.limit(self.chunk);
         }
-        let (mut all, mut restarts) = (Vec::new(), 0);
-        loop {
-            let list = if metadata_only {
-                request.list_metadata(&params)
-            } else {
-                request.list(&params)
-            };
-            let page: Page<T> = match self
-                .client
-                .request(list.map_err(kube::Error::BuildRequest)?)
-                .await
-            {
-                Ok(page) => page,
-                // A continue token holds a resource version, and etcd is compacted every five minutes by default
-                // (kube-apiserver, `--etcd-compaction-interval`).
-                Err(kube::Error::Api(status)) if status.code == 410 && restarts < RESTARTS => {
-                    restarts += 1;
-                    params.continue_token = None;
-                    all.clear();
-                    continue;
-                }
-                Err(error) => return Err(error),
-            };
-            all.extend(page.items.into_iter().flatten());
-            params.continue_token = page.metadata.next.filter(|next| !next.is_empty());
-            if params.continue_token.is_none() {
-                return Ok(all);
-            }
-        }
+        list(&self.client, &request, params, metadata_only).await
     }
 
     async fn daemon_set(&self, namespace: &str, name: &str) -> DaemonSet {
@@ -215,9 +168,8 @@ impl PodLister {
         let pods = self.pages::<Pod>(true).await.ok()?;
         let labels = pods.iter().find(|one| one.id() == *pod)?.labels();
         let request = Request::new(PodDisruptionBudget::url_path(&(), Some(&pod.namespace)));
-        let request = request.list(&ListParams::default()).ok()?;
-        let budgets: Page<Box<RawValue>> = self.client.request(request).await.ok()?;
-        let budgets = budgets.items.into_iter().flatten();
+        let budgets = list::<Box<RawValue>>(&self.client, &request, ListParams::default(), false);
+        let budgets = budgets.await.ok()?.into_iter();
         let selects = |budget: &PodDisruptionBudget| {
             let selector = budget.spec.as_ref().and_then(|spec| spec.selector.as_ref());
             Selector::new(selector).is_ok_and(|selector| selector.matches(labels))
@@ -243,18 +195,8 @@ pub(super) async fn nodes(client: &Client, selector: &str, chunk: u32) -> Result
     if chunk > 0 {
         params = params.limit(chunk);
     }
-    let mut names = Vec::new();
-    loop {
-        let page = request
-            .list_metadata(&params)
-            .map_err(kube::Error::BuildRequest)?;
-        let page: Page<NamedNode> = client.request(page).await?;
-        names.extend(page.items.into_iter().flatten().map(|node| node.metadata.name));
-        params.continue_token = page.metadata.next.filter(|next| !next.is_empty());
-        if params.continue_token.is_none() {
-            return Ok(names);
-        }
-    }
+    let nodes: Vec<NamedNode> = list(client, &request, params, true).await?;
+    Ok(nodes.into_iter().map(|node| node.metadata.name).collect())
 }
 
 /// Body of an eviction. The one of kube's client sends `delete_options`, which the API server ignores, so grace period,

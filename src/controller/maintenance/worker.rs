@@ -23,6 +23,7 @@ use crate::kube::objects::maintenance::{
     KIND, Maintenance, MaintenanceGroup, MaintenancePhase, MaintenanceStatus, PLURAL, VERSION,
 };
 use crate::kube::objects::{Intern, SlimNode};
+use crate::kube::read::list_metadata;
 use crate::rollout::NodeFacts;
 
 /// Finalizer of node-maintenance-operator.
@@ -31,7 +32,8 @@ const FINALIZER: &str = "foregroundDeleteNodeMaintenance";
 const DRAIN_LIMIT: GoDuration = GoDuration::from_nanos(30_000_000_000);
 /// Pause between two drains.
 const RETRY: Duration = Duration::from_secs(5);
-/// How often a drained node is looked at: pods that tolerate the cordon may have landed there, and a user may have uncordoned it.
+/// How often a drained node is looked at: pods that tolerate the cordon may have landed there, and a user may have
+/// uncordoned it.
 const LOOK: Duration = Duration::from_secs(30);
 /// How often it is looked at whether the node has been restored.
 const RESTORE_LOOK: Duration = Duration::from_millis(500);
@@ -237,8 +239,8 @@ impl Worker {
             .await
     }
 
-    /// The Lease is another's, or cannot be written. Before the drain this is waited for; later, the fourth time in a row ends
-    /// the maintenance.
+    /// The Lease is another's, or cannot be written. Before the drain this is waited for; later, the fourth time in a
+    /// row ends the maintenance.
     async fn record_lease_error(&mut self, object: &Maintenance, error: LeaseError) -> Pass {
         let has_begun = self.status.drain_progress > 0;
         let (why, is_held) = match error {
@@ -290,7 +292,8 @@ impl Worker {
         Ok(Next::After(again))
     }
 
-    /// The object is being deleted. The decision restores the node; what is left is to give back the Lease and the finalizer.
+    /// The object is being deleted. The decision restores the node; what is left is to give back the Lease and the
+    /// finalizer.
     async fn end(&mut self, object: &Maintenance) -> Pass {
         if !has_finalizer(object) {
             return Ok(Next::Over);
@@ -422,8 +425,8 @@ impl Worker {
     /// Number of pods that are bound to the node.
     async fn total(&self, node: &str) -> Result<usize, kube::Error> {
         let on_node = ListParams::default().fields(&format!("spec.nodeName={node}"));
-        let pods = Api::<Pod>::all(self.client()).list_metadata(&on_node).await?;
-        Ok(pods.items.len())
+        let pods = list_metadata::<Pod>(&self.client(), None, on_node).await?;
+        Ok(pods.len())
     }
 }
 

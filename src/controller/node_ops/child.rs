@@ -16,8 +16,8 @@ pub(super) const FINALIZER: &str = "refit.rs/node-op";
 
 const DIGEST_LENGTH: usize = 16;
 
-/// Whether an edit of the object changes its Plan. kairos-operator acts on a `NodeOpUpgrade` once, as it was created: an image
-/// that is edited later would upgrade all nodes again.
+/// Whether an edit of the object changes its Plan. kairos-operator acts on a `NodeOpUpgrade` once, as it was created:
+/// an image that is edited later would upgrade all nodes again.
 pub(super) fn follows_edits(op: &AnyOp) -> bool {
     op.kind == OpKind::Op
 }

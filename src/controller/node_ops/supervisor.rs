@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use serde_json::{Value, json};
@@ -16,12 +17,14 @@ use crate::api::{NodePhase, names};
 use crate::controller::front_end::Change;
 use crate::kube::brief;
 use crate::kube::objects::node_op::{AnyOp, OwnedPlan};
+use crate::kube::read::get_metadata;
 
 /// The owner of the fields of Plans that are made here.
 const MANAGER: &str = "refit-node-ops";
 
-/// How long a Plan that is being deleted stays for labels that arrive late, because its deletion was not seen when a node became
-/// done: the time of a request ([`REQUEST_TIMEOUT`](crate::kube::client::REQUEST_TIMEOUT)), and the delay of the watch.
+/// How long a Plan that is being deleted stays for labels that arrive late, because its deletion was not seen when a
+/// node became done: the time of a request ([`REQUEST_TIMEOUT`](crate::kube::client::REQUEST_TIMEOUT)), and the delay
+/// of the watch.
 const LATE: Duration = Duration::from_secs(20);
 /// Nodes that are read one by one. A list costs less for more.
 const MAX_READ: usize = 8;
@@ -312,7 +315,8 @@ impl Supervisor {
         }
     }
 
-    /// Reads which nodes are done, if that may have changed: those without a slot since the last time, or all if they are many.
+    /// Reads which nodes are done, if that may have changed: those without a slot since the last time, or all if they
+    /// are many.
     async fn read_nodes(&mut self, uid: &str) -> Result<(), kube::Error> {
         let Some(child) = self.children.get_mut(uid) else {
             return Ok(());
@@ -331,11 +335,11 @@ impl Supervisor {
         let is_known = match &child.seen {
             Some(seen) if seen.2 == counts.2 && freed.len() <= MAX_READ => {
                 let by_people = seen.1 - child.skipped_count();
-                let nodes = self.front_end.nodes();
+                let client = &self.front_end.client;
                 for name in freed {
                     child.forget(&name);
-                    if let Some(node) = nodes.get_metadata_opt(&name).await? {
-                        child.note(node.metadata, &hash);
+                    if let Some(node) = get_metadata::<Node>(client, None, &name).await? {
+                        child.note(node, &hash);
                     }
                 }
                 child.agrees_with(done) && by_people + child.skipped_count() == skipped
@@ -351,7 +355,7 @@ impl Supervisor {
                 .await?;
             (child.done, child.skipped) = (Vec::new(), BTreeMap::new());
             for node in nodes {
-                child.note(node.metadata, &hash);
+                child.note(node, &hash);
             }
         }
         child.seen = Some(counts).filter(|_| child.agrees_with(done));

@@ -1,15 +1,19 @@
-//! What the Plan of an object leaves: on nodes, the label of those that are done and the annotation of those that `preflight` has
-//! skipped; its Jobs.
+//! What the Plan of an object leaves: on nodes, the label of those that are done and the annotation of those that
+//! `preflight` has skipped; its Jobs.
 
 use futures::{StreamExt as _, stream};
 use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
+use kube::Resource as _;
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, Request};
+use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
 use super::NodeOps;
 use crate::api::{annotation, names};
 use crate::kube::objects::node_op::OwnedPlan;
+use crate::kube::read::{list_metadata, send};
 
 /// Nodes that are patched at the same time.
 const PATCHES: usize = 8;
@@ -29,14 +33,13 @@ impl NodeOps {
         let selector = (!may_have_skipped).then_some(&*label);
         let listed = self.list_nodes(selector).await?;
         let changes = listed.into_iter().filter_map(|node| {
-            let change = without_traces(&node.metadata, &label, plan)?;
-            Some((node.metadata.name?, change))
+            let change = without_traces(&node, &label, plan)?;
+            Some((node.name?, change))
         });
-        let nodes = &self.nodes();
+        let nodes = &Request::new(Node::url_path(&(), None));
         let clean = |(name, change): (String, Value)| async move {
-            let result = nodes
-                .patch_metadata(&name, &PatchParams::default(), &Patch::Merge(&change))
-                .await;
+            let patch = nodes.patch_metadata(&name, &PatchParams::default(), &Patch::Merge(&change));
+            let result = send::<IgnoredAny>(&self.client, patch).await;
             missing_is_fine(result.map(drop))
         };
         // Other objects wait meanwhile.
@@ -55,9 +58,7 @@ impl NodeOps {
         let name = plan.metadata.name.as_deref().unwrap_or_default();
         let jobs = Api::<Job>::namespaced(self.client.clone(), &self.namespace);
         let of_plan = ListParams::default().labels(&format!("{}={name}", names::LABEL_PLAN));
-        let listed = jobs.list_metadata(&of_plan).await?;
-        for job in listed.items {
-            let metadata = job.metadata;
+        for metadata in list_metadata::<Job>(&self.client, Some(&self.namespace), of_plan).await? {
             let mut owners = metadata.owner_references.iter().flatten();
             let is_owned = owners.any(|owner| Some(&owner.uid) == plan.metadata.uid.as_ref());
             if let Some(name) = metadata

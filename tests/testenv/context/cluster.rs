@@ -6,7 +6,7 @@ use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Event, Namespace, Node, Pod, Secret};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
 use kube::Client;
-use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, Request};
 use refit::api::names::{LABEL_PLAN, LABEL_PLAN_PREFIX};
 use refit::api::{Plan, PlanCondition};
 use serde_json::{Value, json};
@@ -40,6 +40,20 @@ impl TestContext {
     }
 
     /// All Nodes, those of other tests as well.
+    /// Gives an object a time in `managedFields` that Go accepts and refit's types do not, as whoever may write it can.
+    pub async fn write_late_time<K: kube::Resource>(&self, api: &Api<K>, name: &str) {
+        let late = "9999-12-31T23:59:59Z";
+        let fields = json!([{
+            "manager": "someone", "operation": "Update", "apiVersion": "v1", "time": late,
+            "fieldsType": "FieldsV1", "fieldsV1": { "f:metadata": {} },
+        }]);
+        let patch = json!({ "metadata": { "managedFields": fields } });
+        let request = Request::new(api.resource_url());
+        let request = request.patch(name, &PatchParams::default(), &Patch::Merge(&patch));
+        let written = self.client.request_text(request.unwrap()).await.unwrap();
+        assert!(written.contains(late), "{written}");
+    }
+
     pub fn nodes(&self) -> Api<Node> {
         Api::all(self.client.clone())
     }
