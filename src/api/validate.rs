@@ -10,11 +10,12 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
+use super::complete_label::expand;
 use super::failure::{FailurePolicy, MAX_RETRIES};
 use super::node_limit::NodeLimit;
 use super::reboot::{HostAccess, REQUIRED_FILES, RebootWhen};
 use super::schedule::{Blackout, BlackoutError, PlanWindow, ScheduleError};
-use super::selector::{Selector, SelectorError, is_subdomain, label_value_problems};
+use super::selector::{Selector, SelectorError, is_subdomain, label_key_problems, label_value_problems};
 use super::text::{MAX_NAME, shorten};
 use super::window::{Window, WindowError};
 use super::{
@@ -229,6 +230,18 @@ pub enum Invalid {
     TooManySecrets { field: &'static str, secrets: usize },
     #[error("spec.channel has {0} bytes, and may have {MAX_CHANNEL}")]
     ChannelTooLong(usize),
+    /// A label that the API server would refuse on each node that has been upgraded.
+    #[error("spec.postCompleteLabels has the key {key:?}, which is not one of a label: {problem}")]
+    CompleteLabelKey { key: String, problem: String },
+    /// As above, whatever the version and the hash are.
+    #[error(
+        "spec.postCompleteLabels has the value {value:?} for {key}, which is not one of a label: {problem}"
+    )]
+    CompleteLabelValue {
+        key: String,
+        value: String,
+        problem: String,
+    },
     /// Required Secrets that do not exist, in the order of the spec.
     #[error("{}", not_found(.0))]
     SecretsMissing(Vec<String>),
@@ -304,6 +317,7 @@ pub fn validate(name: &str, spec: &PlanSpec) -> Result<(), Invalid> {
         return Err(Invalid::ChannelTooLong(channel.len()));
     }
     validate_trigger(spec)?;
+    validate_complete_labels(spec)?;
     let secrets = [
         ("spec.channelSecretRef", &spec.channel_secret_ref),
         ("spec.channelCASecretRef", &spec.channel_ca_secret_ref),
@@ -353,6 +367,24 @@ fn validate_dependencies(own: &str, spec: &PlanSpec) -> Result<(), Invalid> {
         if let Some(first) = all[..index].iter().position(|other| other.name == *name) {
             let name = name.clone();
             return Err(Invalid::DependencyTwice { index, first, name });
+        }
+    }
+    Ok(())
+}
+
+fn validate_complete_labels(spec: &PlanSpec) -> Result<(), Invalid> {
+    for (key, value) in spec.post_complete_labels.iter().flatten() {
+        if let Some(problem) = label_key_problems(key).into_iter().next() {
+            let key = shorten(key, MAX_NAME).into();
+            return Err(Invalid::CompleteLabelKey { key, problem });
+        }
+        // One character each: the text may be too long with one version, and not with another one.
+        if let Some(problem) = label_value_problems(&expand(value, "v", "a")).into_iter().next() {
+            return Err(Invalid::CompleteLabelValue {
+                key: key.clone(),
+                value: shorten(value, MAX_NAME).into(),
+                problem,
+            });
         }
     }
     Ok(())

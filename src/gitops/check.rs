@@ -338,6 +338,7 @@ impl Subject<'_> {
             );
             return Some(plan);
         }
+        self.check_post_complete_labels(&plan.spec);
         self.check_as_controller(&plan);
         self.check_jobs(&plan);
         self.check_images(&plan.spec);

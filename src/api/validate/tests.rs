@@ -305,3 +305,20 @@ fn a_channel_longer_than_any_url_is_refused() {
     assert_eq!(of(4_096), "valid");
     assert_eq!(of(4_097), "spec.channel has 4097 bytes, and may have 4096");
 }
+
+#[test]
+fn labels_that_no_node_can_have_are_refused_whatever_the_version() {
+    check(
+        r#"postCompleteLabels: {a.b/c: x-$(LATEST_VERSION), d: $(LATEST_HASH), e: ""} => valid
+        postCompleteLabels: {/a: b} => spec.postCompleteLabels has the key "/a", which is not one of a label: prefix part must be non-empty"#,
+    );
+    for value in ["a b", "$(OTHER)", "$$(LATEST_VERSION)", "$(LATEST_VERSION)-"] {
+        let found = mistake(json!({ "postCompleteLabels": { "a": value } }));
+        let begins =
+            format!("spec.postCompleteLabels has the value {value:?} for a, which is not one of a label: ");
+        assert!(found.starts_with(&begins), "{found}");
+    }
+    let long = "v".repeat(64);
+    let found = mistake(json!({ "postCompleteLabels": { "a": long } }));
+    assert!(found.ends_with("must be no more than 63 bytes"), "{found}");
+}

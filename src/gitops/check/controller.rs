@@ -84,8 +84,13 @@ impl Subject<'_> {
                 | Invalid::Order(BadOrder::Fields { .. })
                 | Invalid::Waves(BadWave::RestNotLast(_) | BadWave::Selector { .. })
         );
+        let is_of_labels = matches!(
+            invalid,
+            Invalid::CompleteLabelKey { .. } | Invalid::CompleteLabelValue { .. }
+        );
         if (is_of_fields && is_reported(&schema))
             || (matches!(invalid, Invalid::PlanName(_)) && is_reported(&[Rule::BadName]))
+            || (is_of_labels && is_reported(&[Rule::BadLabel]))
         {
             return;
         }

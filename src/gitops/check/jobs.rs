@@ -4,6 +4,7 @@
 use super::Subject;
 use super::images::Reference;
 use super::instead::yaml;
+use crate::api::complete_label::expand;
 use crate::api::selector::{label_key_problems, label_value_problems};
 use crate::api::{ContainerSpec, Plan, PlanSpec, SecretSpec};
 use crate::gitops::Rule;
@@ -75,7 +76,6 @@ impl Subject<'_> {
             self.check_container(container, of);
         }
         self.check_secrets(spec);
-        self.check_post_complete_labels(spec, &version);
     }
 
     fn report_job_error(&mut self, spec: &PlanSpec, error: &JobError) {
@@ -328,15 +328,13 @@ impl Subject<'_> {
         }
     }
 
-    fn check_post_complete_labels(&mut self, spec: &PlanSpec, version: &str) {
+    pub(super) fn check_post_complete_labels(&mut self, spec: &PlanSpec) {
         const FIELD: &str = "spec.postCompleteLabels";
+        let version = version_of(spec);
         // The values are checked below, after their variables are replaced.
         self.check_label_map(FIELD, FIELD, false);
         for (key, value) in spec.post_complete_labels.iter().flatten() {
-            let filled_in = value
-                .replace("$(LATEST_VERSION)", version)
-                .replace("$(LATEST_HASH)", ANY_HASH)
-                .replace("$$", "$");
+            let filled_in = expand(value, &version, ANY_HASH);
             let Some(problem) = label_value_problems(&filled_in).into_iter().next() else {
                 continue;
             };

@@ -3,8 +3,9 @@
 use jiff::Timestamp;
 
 use super::reboot::{Evidence, awaiting_report};
-use super::success::{Success, expand};
+use super::success::Success;
 use super::{NodeDecision, NodeReconciler, NodeState, patch, record_key};
+use crate::api::complete_label::expand;
 use crate::api::{NodePhase, Reason, names};
 use crate::rollout::conditions::seconds;
 use crate::rollout::event::Event;
@@ -51,8 +52,8 @@ impl NodeReconciler<'_> {
             // The patch below was made, or system-upgrade-controller did the same.
             return NodeDecision::Cleanup(job.map(|job| self.mark_done(node, job)).into_iter().collect());
         }
-        // The request was withdrawn during the drain, or someone else has rebooted the node. No record requests a reboot yet, so
-        // the node is released as one that the Plan does not concern.
+        // The request was withdrawn during the drain, or someone else has rebooted the node. No record requests a
+        // reboot yet, so the node is released as one that the Plan does not concern.
         if let (Some(on_request), None) = (self.plan.selection.on_request, record)
             && on_request.is_withdrawn(node)
         {

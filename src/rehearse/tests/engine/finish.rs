@@ -28,7 +28,7 @@ fn one_patch_labels_a_node_as_done_and_uncordons_it_before_anything_else() {
         &["a"],
         plan_with("p", |spec| {
             let pairs = [
-                ("example.com/at", "$(LATEST_VERSION)-$(OTHER)"),
+                ("example.com/at", "$(LATEST_VERSION)-x"),
                 ("example.com/x", "static"),
             ];
             spec.post_complete_labels = Some(pairs.map(|(k, v)| (k.to_owned(), v.to_owned())).into());
@@ -45,7 +45,7 @@ fn one_patch_labels_a_node_as_done_and_uncordons_it_before_anything_else() {
     assert_eq!(scenario.requests("PATCH /nodes/a"), 1);
     let node = scenario.node("a");
     assert_eq!(scenario.done_label("a", "p"), Some(hash), "it is that of its Job");
-    assert_eq!(node.labels.get("example.com/at"), Some("v1-$(OTHER)"));
+    assert_eq!(node.labels.get("example.com/at"), Some("v1-x"));
     assert_eq!(node.labels.get("example.com/x"), Some("static"));
     assert!(!node.unschedulable && node.ledger.is_none() && node.records.is_empty());
     assert!(scenario.events_of("JobComplete").is_empty() && !scenario.job_for("a").recorded);
