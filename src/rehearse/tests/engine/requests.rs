@@ -335,7 +335,7 @@ fn a_request_that_is_never_answered_is_reported_until_it_is() {
     scenario.pass_secs(20);
     assert_eq!(scenario.phase("p", "a").1, "", "an outage of seconds is no news");
     scenario.pass_secs(120);
-    assert_ne!(scenario.phase("p", "a").1, "");
+    assert_eq!(scenario.phase("p", "a").1, "JobRefused");
     assert!(scenario.entry("p", "a").message.is_some());
     scenario.mend();
     scenario.pass_secs(60);
