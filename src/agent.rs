@@ -60,8 +60,8 @@ struct Found {
 }
 
 impl Found {
-    /// What changes on the Node, one patch each, with what is noted about it. They are apart so that one that is refused does not
-    /// keep the other back.
+    /// What changes on the Node, one patch each, with what is noted about it. They are apart so that one that is
+    /// refused does not keep the other back.
     fn changes(&self, node: &str, metadata: &Metadata) -> Vec<(Change, String)> {
         let reboot = self.reboot.as_ref().and_then(|(boot, findings)| {
             let (change, wanted) = reboot_change(findings, boot, self.now, metadata)?;

@@ -4,6 +4,7 @@ pub mod access;
 pub mod annotation;
 pub mod approval;
 pub mod check;
+pub mod complete_label;
 pub mod crd;
 pub mod digest;
 pub mod drain;

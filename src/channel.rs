@@ -155,8 +155,8 @@ impl ChannelClient {
         }
     }
 
-    /// Requests to receivers of notifications, with the connections, proxies, authorities and hosts of channels; `None` without a
-    /// network.
+    /// Requests to receivers of notifications, with the connections, proxies, authorities and hosts of channels; `None`
+    /// without a network.
     pub fn webhooks(&self) -> Option<Webhooks> {
         match &self.0 {
             Backend::Http(http) => Some(Webhooks::new(Arc::clone(&http.transport))),

@@ -100,7 +100,8 @@ enum Command {
     /// Show all roll-outs at a glance: version, progress, what holds each Plan, and what would release it
     ///
     /// Below the Plans are the nodes in maintenance. Needs read access only. If it lacks permission to read an object,
-    /// it names the object and shows the rest. If another controller wrote the status of a Plan, nodes are counted by their labels and Jobs.
+    /// it names the object and shows the rest. If another controller wrote the status of a Plan, nodes are counted by
+    /// their labels and Jobs.
     ///
     /// Ends with 0 when the status is printed, with 1 when Plans cannot be read or there is no Plan of that name, and with 2
     /// when the arguments are wrong.
@@ -108,10 +109,11 @@ enum Command {
     Status(status::Flags),
     /// Explain why a Plan, a node or another object is blocked, down to the object that holds it, and how to unblock it
     ///
-    /// Prints a chain of objects, the remedy with its commands, and for a node its history, as far as its record, its Jobs and
-    /// Events still say. Needs read access only.
+    /// Prints a chain of objects, the remedy with its commands, and for a node its history, as far as its record, its
+    /// Jobs and Events still say. Needs read access only.
     ///
-    /// A `NodeOp` or a `NodeOpUpgrade` is explained by its Plan, a `NodeMaintenance` by what it waits for and who holds its node.
+    /// A `NodeOp` or a `NodeOpUpgrade` is explained by its Plan, a `NodeMaintenance` by what it waits for and who holds
+    /// its node.
     ///
     /// Ends with 0 when nothing holds the object, with 1 when something does or the cluster cannot be read, and with
     /// 2 when the arguments are wrong.
@@ -119,75 +121,78 @@ enum Command {
     Explain(explain::Flags),
     /// Print an audit report of a Plan: which nodes it upgraded, when and how
     ///
-    /// Its sources are status, records, Jobs and Events. The report says what the cluster no longer knows. Needs read access only.
+    /// Its sources are status, records, Jobs and Events. The report says what the cluster no longer knows. Needs read
+    /// access only.
     ///
-    /// Ends with 0 when the report is printed, with 1 when the cluster cannot be read or there is no such Plan, and with 2 when
-    /// the arguments are wrong.
+    /// Ends with 0 when the report is printed, with 1 when the cluster cannot be read or there is no such Plan, and
+    /// with 2 when the arguments are wrong.
     Report(report::Flags),
     /// Start no further node of a Plan; nodes in progress finish
     ///
-    /// Sets `spec.suspend`, and notes in the annotation `refit.rs/suspended` who did so, when and why. With --wait, waits until
-    /// no node is in progress.
+    /// Sets `spec.suspend`, and notes in the annotation `refit.rs/suspended` who did so, when and why. With --wait,
+    /// waits until no node is in progress.
     ///
-    /// Ends with 0 when the Plan is suspended, with 1 when it was already, the cluster refuses or --timeout passes, and with 2
-    /// when the arguments are wrong.
+    /// Ends with 0 when the Plan is suspended, with 1 when it was already, the cluster refuses or --timeout passes, and
+    /// with 2 when the arguments are wrong.
     Suspend(steer::ReasonFlags),
     /// Resume a suspended or aborted Plan
     ///
-    /// Removes `spec.suspend` and the annotations `refit.rs/suspended` and `refit.rs/abort`. With --wait, waits until the Plan
-    /// is complete.
+    /// Removes `spec.suspend` and the annotations `refit.rs/suspended` and `refit.rs/abort`. With --wait, waits until
+    /// the Plan is complete.
     ///
-    /// Ends with 0 when the Plan continues, with 1 when it was neither suspended nor aborted, the cluster refuses, a node fails
-    /// or --timeout passes, and with 2 when the arguments are wrong.
+    /// Ends with 0 when the Plan continues, with 1 when it was neither suspended nor aborted, the cluster refuses, a
+    /// node fails or --timeout passes, and with 2 when the arguments are wrong.
     Resume(steer::PlanFlags),
     /// Approve what waits in a Plan: a wave, or a version with `versionPolicy.propose`
     ///
-    /// Adds the wave and the hash of the roll-out, or the version, to the annotation `refit.rs/approve`, with who and when. So an
-    /// approval of a wave holds for this wave of this roll-out only. With --wait, waits until the Plan is complete, or until the
-    /// next wave waits for approval.
+    /// Adds the wave and the hash of the roll-out, or the version, to the annotation `refit.rs/approve`, with who and
+    /// when. So an approval of a wave holds for this wave of this roll-out only. With --wait, waits until the Plan is
+    /// complete, or until the next wave waits for approval.
     ///
-    /// Ends with 0 when it is approved, with 1 when nothing waits for approval, a wave and a version do and neither is named, the
-    /// cluster refuses, a node fails or --timeout passes, and with 2 when the arguments are wrong.
+    /// Ends with 0 when it is approved, with 1 when nothing waits for approval, a wave and a version do and neither is
+    /// named, the cluster refuses, a node fails or --timeout passes, and with 2 when the arguments are wrong.
     Approve(steer::ApproveFlags),
     /// Try again on nodes where a Plan failed: those that are named, or all
     ///
     /// Adds the Plan to the annotation `refit.rs/retry` of each Node, with who and when; the controller removes it when the
     /// next attempt begins. With --wait, waits until these nodes are done.
     ///
-    /// Ends with 0 when the nodes are to be retried, with 1 when a node has not failed, the cluster refuses, a node fails again
-    /// or --timeout passes, and with 2 when the arguments are wrong.
+    /// Ends with 0 when the nodes are to be retried, with 1 when a node has not failed, the cluster refuses, a node
+    /// fails again or --timeout passes, and with 2 when the arguments are wrong.
     Retry(steer::NodeFlags),
     /// Skip nodes of a Plan at its current version, or undo that
     ///
-    /// Adds the Plan to the annotation `refit.rs/skip` of each Node, with its version, who and when. A skipped node takes no
-    /// slot, and the Plan is complete without it. A failed node's failure is dropped, and its cordon released; an upgrade that
-    /// runs finishes. With --wait, waits until these nodes have no slot, and with --undo until they are done.
+    /// Adds the Plan to the annotation `refit.rs/skip` of each Node, with its version, who and when. A skipped node
+    /// takes no slot, and the Plan is complete without it. A failed node's failure is dropped, and its cordon released;
+    /// an upgrade that runs finishes. With --wait, waits until these nodes have no slot, and with --undo until they are
+    /// done.
     ///
-    /// Ends with 0 when the nodes are skipped, with 1 when a node is done, or skipped already, the cluster refuses or --timeout
-    /// passes, and with 2 when the arguments are wrong.
+    /// Ends with 0 when the nodes are skipped, with 1 when a node is done, or skipped already, the cluster refuses or
+    /// --timeout passes, and with 2 when the arguments are wrong.
     Skip(steer::SkipFlags),
     /// Stop a roll-out: no node starts, drains stop and their nodes are released; upgrades that run finish
     ///
-    /// Sets the annotation `refit.rs/abort` of the Plan, with who, when and why. `refit resume` resumes it. With --wait, waits
-    /// until no node is in progress.
+    /// Sets the annotation `refit.rs/abort` of the Plan, with who, when and why. `refit resume` resumes it. With
+    /// --wait, waits until no node is in progress.
     ///
-    /// Ends with 0 when the Plan is aborted, with 1 when it was already or is complete, the cluster refuses or --timeout passes,
-    /// and with 2 when the arguments are wrong.
+    /// Ends with 0 when the Plan is aborted, with 1 when it was already or is complete, the cluster refuses or
+    /// --timeout passes, and with 2 when the arguments are wrong.
     Abort(steer::ReasonFlags),
     /// Run a Plan again at the same version on nodes that are done: those that are named, or all
     ///
-    /// Removes the label `plan.upgrade.cattle.io/PLAN` of each Node, and notes in the annotation `refit.rs/rerun` of the Plan who
-    /// did so and when. Nodes in progress are left alone. With --wait, waits until these nodes are done again.
+    /// Removes the label `plan.upgrade.cattle.io/PLAN` of each Node, and notes in the annotation `refit.rs/rerun` of
+    /// the Plan who did so and when. Nodes in progress are left alone. With --wait, waits until these nodes are done
+    /// again.
     ///
     /// Ends with 0 when the nodes are to run again, with 1 when a node is not done, the cluster refuses, a node fails or
     /// --timeout passes, and with 2 when the arguments are wrong.
     Rerun(steer::NodeFlags),
     /// Find every mistake in files with Plans, `NodeOp`s and `NodeMaintenance`s, offline
     ///
-    /// Reports what the API server and the controller would refuse, and what is suspicious: each with file, line, column, a
-    /// rule and a hint. Files are YAML or JSON with any number of documents; a folder means the .yaml, .yml and .json files
-    /// below it, and - standard input. A `NodeOp` and a `NodeOpUpgrade` are also checked as the Plans that they become. Other
-    /// objects are skipped.
+    /// Reports what the API server and the controller would refuse, and what is suspicious: each with file, line,
+    /// column, a rule and a hint. Files are YAML or JSON with any number of documents; a folder means the .yaml, .yml
+    /// and .json files below it, and - standard input. A `NodeOp` and a `NodeOpUpgrade` are also checked as the Plans
+    /// that they become. Other objects are skipped.
     ///
     /// Ends with 0 when there is neither error nor warning, with 1 when there is one, and with 2 when a file cannot be read
     /// or the arguments are wrong. Notes do not count.
@@ -201,10 +206,10 @@ enum Command {
     /// A value that is not a version, such as a placeholder, stays as it is; so does a Plan that is newer than its channel,
     /// and one whose channel gives a version of another distribution.
     ///
-    /// Ends with 0 when each Plan is written, up to date, or stays for a reason that is printed; with 1 when --check finds
-    /// a Plan that would change; and with 2 when a file cannot be read or written, a channel gives no version or one of
-    /// another distribution, `spec.version` is a number or a list that is not a version, or the arguments are wrong. After an
-    /// error with one Plan, refit continues with the others.
+    /// Ends with 0 when each Plan is written, up to date, or stays for a reason that is printed; with 1 when --check
+    /// finds a Plan that would change; and with 2 when a file cannot be read or written, a channel gives no version or
+    /// one of another distribution, `spec.version` is a number or a list that is not a version, or the arguments are
+    /// wrong. After an error with one Plan, refit continues with the others.
     #[command(after_help = pin::EXAMPLES)]
     Pin(pin::Flags),
     /// Print the Job that the controller would create for a Plan on a node, and the Pod that would reboot the node
@@ -219,12 +224,12 @@ enum Command {
     Render(render::Flags),
     /// Print Plans that do what kured, the Flatcar update operator or kairos-operator did
     ///
-    /// Reads the DaemonSet of kured with its flags, the DaemonSet and the Deployment of the Flatcar update operator, and `NodeOp`s
-    /// and `NodeOpUpgrade`s. Comments in the Plan and notes on standard error say what the Plan does differently or cannot
-    /// do. Reads files only, and writes nothing.
+    /// Reads the DaemonSet of kured with its flags, the DaemonSet and the Deployment of the Flatcar update operator,
+    /// and `NodeOp`s and `NodeOpUpgrade`s. Comments in the Plan and notes on standard error say what the Plan does
+    /// differently or cannot do. Reads files only, and writes nothing.
     ///
-    /// Ends with 0 when a Plan is printed for each of these objects, with 1 when one of them cannot be converted, and with 2 when
-    /// there is none, a file cannot be read or the arguments are wrong.
+    /// Ends with 0 when a Plan is printed for each of these objects, with 1 when one of them cannot be converted, and
+    /// with 2 when there is none, a file cannot be read or the arguments are wrong.
     #[command(after_help = convert::EXAMPLES)]
     Convert(convert::Flags),
     /// Simulate a roll-out in this process, in seconds: when each node is upgraded, what waits for what, and whether it
@@ -232,8 +237,8 @@ enum Command {
     ///
     /// Runs the unchanged controller against a simulated cluster, generated or read from a snapshot, with a simulated
     /// clock. It needs no cluster and writes nothing. Files are read as `refit validate` reads them; Secrets,
-    /// `PodDisruptionBudget`s and Deployments in them count. A `NodeOp` is rehearsed as the Plan that the controller makes of it,
-    /// and a `NodeMaintenance` holds its node until the end.
+    /// `PodDisruptionBudget`s and Deployments in them count. A `NodeOp` is rehearsed as the Plan that the controller
+    /// makes of it, and a `NodeMaintenance` holds its node until the end.
     ///
     /// Standard error names all assumptions: how long each step takes, which version a channel gives, which nodes exist.
     /// The same arguments give the same result, byte for byte.
@@ -271,12 +276,13 @@ enum Command {
     Reboot(reboot::Flags),
     /// Annotate this Node when it needs a reboot, for Plans with a trigger
     ///
-    /// Checks files and commands on the host periodically, and writes the annotation refit.rs/reboot-needed of its own Node
-    /// when something has changed: the boot, since when, which file or command says so, and which packages. It reboots nothing. With
+    /// Checks files and commands on the host periodically, and writes the annotation refit.rs/reboot-needed of its own
+    /// Node when something has changed: the boot, since when, which file or command says so, and which packages. It
+    /// reboots nothing. With
     /// --kairos-labels it also writes the labels and annotations kairos.io/* of a Kairos host.
     ///
-    /// Without permissions or without an API server it reports that and tries again. Ends with 0 on SIGTERM or SIGINT, with 1
-    /// when it cannot start, and with 2 when the arguments are wrong.
+    /// Without permissions or without an API server it reports that and tries again. Ends with 0 on SIGTERM or SIGINT,
+    /// with 1 when it cannot start, and with 2 when the arguments are wrong.
     #[command(after_help = agent::EXAMPLES)]
     Agent(agent::Flags),
     /// Print the version that a channel or a Plan resolves to, and why

@@ -126,7 +126,8 @@ fn before_annotation(object: &Written, namespace: &str) -> Option<Result<Convert
     }))
 }
 
-/// Joins the Plans for agent and operator of Flatcar where a namespace has one of each. Each Plan comes with what it was made from.
+/// Joins the Plans for agent and operator of Flatcar where a namespace has one of each. Each Plan comes with what it
+/// was made from.
 pub fn join_parts(mut plans: Vec<(String, Converted)>) -> Vec<(String, Converted)> {
     let parts = plans.iter().filter_map(|(_, one)| one.part.as_ref());
     let namespaces: BTreeSet<String> = parts.map(|part| part.namespace.clone()).collect();

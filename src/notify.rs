@@ -1,5 +1,6 @@
-//! Which receivers refit notifies about roll-outs, and in which Alertmanagers it silences alerts of nodes that are being upgraded: what follows
-//! from the state of the cluster, and what the requests contain. The controller sends them.
+//! Which receivers refit notifies about roll-outs, and in which Alertmanagers it silences alerts of nodes that are
+//! being upgraded: what follows from the state of the cluster, and what the requests contain. The controller sends
+//! them.
 //!
 //! Nothing of this may hold up a roll-out: a mistake in the configuration is reported, and whatever else is valid is used.
 

@@ -1,5 +1,5 @@
-//! `examples/careful.yaml` on a real control plane with 40 nodes, with shorter times: each gate is seen closed and open, and the
-//! controller is killed at each. The invariants of the simulation hold at every change.
+//! `examples/careful.yaml` on a real control plane with 40 nodes, with shorter times: each gate is seen closed and
+//! open, and the controller is killed at each. The invariants of the simulation hold at every change.
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -1,5 +1,6 @@
-//! The Plans in `examples/`, which users copy, except for what `refit validate` finds (`tests/gitops/corpus.rs`): except for
-//! `ubuntu-reboot.yaml`, `reboots.yaml` and `careful.yaml`, none has a field that system-upgrade-controller's definition would drop.
+//! The Plans in `examples/`, which users copy, except for what `refit validate` finds (`tests/gitops/corpus.rs`):
+//! except for `ubuntu-reboot.yaml`, `reboots.yaml` and `careful.yaml`, none has a field that
+//! system-upgrade-controller's definition would drop.
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! Whatever text a parser reads, it ends with a value or an error, and what it gives stays within its limits. 1,000 cases for
-//! each parser; `just soak` runs 100,000 (`REFIT_CASES`).
+//! Whatever text a parser reads, it ends with a value or an error, and what it gives stays within its limits. 1,000
+//! cases for each parser; `just soak` runs 100,000 (`REFIT_CASES`).
 
 use k8s_openapi::api::coordination::v1::Lease;
 use proptest::collection::{btree_map, vec};

@@ -101,9 +101,9 @@ fn without_comments(code: &str) -> String {
     token.unwrap().replace_all(code, blank).into_owned()
 }
 
-/// The modules of the crate that code imports, each with its line: what follows `crate::`, also in braces and in macros, and
-/// what follows as many `super::` as lead out of a module that is `depth` levels below the root. `*` and `as` would hide what
-/// is imported.
+/// The modules of the crate that code imports, each with its line: what follows `crate::`, also in braces and in
+/// macros, and what follows as many `super::` as lead out of a module that is `depth` levels below the root. `*` and
+/// `as` would hide what is imported.
 fn imports(code: &str, depth: usize) -> Vec<(usize, String)> {
     let code = without_comments(code);
     let root = Regex::new(&format!(

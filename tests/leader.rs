@@ -25,7 +25,8 @@ const SHAPE: Shape = Shape {
 /// Delay of the test's machine in addition to the Lease's times.
 const SLACK: SignedDuration = SignedDuration::from_secs(4);
 
-/// Of a Lease that passes to the other replica: short enough to wait for, and long enough that a busy machine does not lose it.
+/// Of a Lease that passes to the other replica: short enough to wait for, and long enough that a busy machine does not
+/// lose it.
 const SHORT: [&str; 3] = ["20s", "15s", "500ms"];
 /// The duration of [`SHORT`].
 const SHORT_DURATION: SignedDuration = SignedDuration::from_secs(20);

@@ -1,5 +1,6 @@
-//! The e2e suite of node-maintenance-operator, unmodified, against refit, on a control plane with simulated kubelets. The suite is a Go
-//! program outside of this repository: `just nmo-suite PROGRAM` takes the compiled tests of its package `test/e2e`.
+//! The e2e suite of node-maintenance-operator, unmodified, against refit, on a control plane with simulated kubelets.
+//! The suite is a Go program outside of this repository: `just nmo-suite PROGRAM` takes the compiled tests of its
+//! package `test/e2e`.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -22,8 +23,8 @@ use crate::testenv::wait;
 /// The variable with the path of the program.
 const PROGRAM: &str = "REFIT_NMO_SUITE";
 
-/// Its specs in their order, and how they end with refit. Those that fail expect the refusal of a webhook that looks up Nodes, or
-/// budgets: docs/from-node-maintenance.md.
+/// Its specs in their order, and how they end with refit. Those that fail expect the refusal of a webhook that looks up
+/// Nodes, or budgets: docs/from-node-maintenance.md.
 const RESULTS: [(&str, &str); 5] = [
     ("for the 1st master/control-plane node should succeed", "passed"),
     // Only with fewer than three control-plane nodes.
@@ -147,8 +148,8 @@ async fn policies_are_in_force(ctx: &TestContext) {
     wait::holds("the object is gone", is_gone).await;
 }
 
-/// Three control-plane nodes, with the taint of kubeadm, and two workers. Pods run until they are deleted, and then for forty of the
-/// eighty seconds that the suite allows them: a drain takes thirty at most, and is repeated.
+/// Three control-plane nodes, with the taint of kubeadm, and two workers. Pods run until they are deleted, and then for
+/// forty of the eighty seconds that the suite allows them: a drain takes thirty at most, and is repeated.
 async fn nodes(ctx: &TestContext, logs_port: u16) -> FakeKubelet {
     let names = ["control-1", "control-2", "control-3", "worker-1", "worker-2"];
     let set = NodeSet::named(names.map(|name| ctx.node_name(name)))
@@ -174,8 +175,8 @@ async fn nodes(ctx: &TestContext, logs_port: u16) -> FakeKubelet {
     ctx.run(set).await
 }
 
-/// The suite looks for a line of the log of the operator's pod. This pod stands for the controller, which runs as a process beside the
-/// cluster, and its log is the controller's.
+/// The suite looks for a line of the log of the operator's pod. This pod stands for the controller, which runs as a
+/// process beside the cluster, and its log is the controller's.
 async fn operator_pod(ctx: &TestContext) {
     let pod = json!({
         "metadata": { "name": "operator", "labels": { "node-maintenance-operator": "" } },

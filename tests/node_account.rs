@@ -1,5 +1,5 @@
-//! What the account of work on nodes, and a kubelet, may do on a real API server: `deploy/admission.yaml` binds the account to
-//! the node of its pod, and NodeRestriction binds a kubelet to its own.
+//! What the account of work on nodes, and a kubelet, may do on a real API server: `deploy/admission.yaml` binds the
+//! account to the node of its pod, and NodeRestriction binds a kubelet to its own.
 
 use std::path::Path;
 

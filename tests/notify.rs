@@ -1,5 +1,5 @@
-//! Notifications and silences: the real binary on a real control plane, with receivers on loopback. No Alertmanager runs here;
-//! a stub has its API of silences.
+//! Notifications and silences: the real binary on a real control plane, with receivers on loopback. No Alertmanager
+//! runs here; a stub has its API of silences.
 
 mod receiver;
 

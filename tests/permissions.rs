@@ -43,8 +43,8 @@ const BROAD: Shape = Shape {
     run: Duration::from_millis(500),
 };
 
-/// A roll-out with a channel, Secrets, a window, an exclusive Plan with prepare and delay, a failure and the attempt after it,
-/// refit's own fields, the next version, and the deletion of the Plan while nodes are being upgraded.
+/// A roll-out with a channel, Secrets, a window, an exclusive Plan with prepare and delay, a failure and the attempt
+/// after it, refit's own fields, the next version, and the deletion of the Plan while nodes are being upgraded.
 async fn whole_roll_out(rollout: &RollOut) {
     let ctx = &rollout.ctx;
     let channel = ChannelServer::start().await;
@@ -247,7 +247,8 @@ async fn under_system_upgrade_controllers_own_roles_and_configuration_nothing_is
     assert_eq!(refused(&rollout.ctx.controller_requests().await), [""; 0]);
 }
 
-/// A verb on a resource in a namespace, as a rule grants it and a request uses it; the cluster is the namespace without a name.
+/// A verb on a resource in a namespace, as a rule grants it and a request uses it; the cluster is the namespace without
+/// a name.
 type Right = (String, String, String);
 
 fn granted(rules: &[PolicyRule], namespace: &str) -> BTreeSet<Right> {

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-/// Compares the recording of a command in a document with what `run` prints for the rest of its line. `REFIT_UPDATE=1` writes
-/// it again.
+/// Compares the recording of a command in a document with what `run` prints for the rest of its line. `REFIT_UPDATE=1`
+/// writes it again.
 #[track_caller]
 pub(crate) fn check(document: &str, command: &str, run: impl FnOnce(&str) -> String) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(document);

@@ -329,9 +329,9 @@ impl RollOut {
         }
     }
 
-    /// The Job controller may have created a pod without learning of it: its request had no response, by the audit log, or the
-    /// response did not arrive, by an event of the Job controller. During an outage that is written with a delay, or not at all
-    /// (client-go, tools/record/event.go).
+    /// The Job controller may have created a pod without learning of it: its request had no response, by the audit log,
+    /// or the response did not arrive, by an event of the Job controller. During an outage that is written with a
+    /// delay, or not at all (client-go, tools/record/event.go).
     async fn pod_creation_was_reported_as_failed(&self, job: &str, pod: &Pod) {
         let title = format!(
             "the Job {job} explains its second pod beside {:?}",

@@ -1,5 +1,5 @@
-//! What is looked at on the host: files, whose presence counts, commands, whose exit codes do, the update engine, and the files
-//! of Kairos.
+//! What is looked at on the host: files, whose presence counts, commands, whose exit codes do, the update engine, and
+//! the files of Kairos.
 
 mod kairos;
 mod update_engine;

@@ -71,8 +71,8 @@ pub fn signature(who: &str, at: Timestamp) -> String {
 /// How an entry that `preflight` has caused begins, behind its first word.
 pub const BY_PREFLIGHT: &str = "preflight: ";
 
-/// The value of `refit.rs/skip` with an entry for a Plan at a version, and without older ones that `preflight` has caused for
-/// it. `None` if that would be longer than refit reads.
+/// The value of `refit.rs/skip` with an entry for a Plan at a version, and without older ones that `preflight` has
+/// caused for it. `None` if that would be longer than refit reads.
 pub fn skipped_by_preflight(known: Option<&str>, plan: &str, version: &str, why: &str) -> Option<String> {
     let is_separator = |c: char| c == ',' || c.is_control();
     let why = shorten(why.trim(), MAX_NAME / 2).replace(is_separator, ";");

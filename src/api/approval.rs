@@ -1,6 +1,7 @@
-//! The annotation `refit.rs/approve` of a Plan: a list of approvals, separated by commas. An item without `@` is a version,
-//! for `versionPolicy.propose`. An item `<wave>@<hash>` approves that the roll-out of this hash continues after the wave;
-//! the hash is `status.latestHash`, or its first characters. Who approved it, and when, may follow each item. So an approval never applies to the next version.
+//! The annotation `refit.rs/approve` of a Plan: a list of approvals, separated by commas. An item without `@` is a
+//! version, for `versionPolicy.propose`. An item `<wave>@<hash>` approves that the roll-out of this hash continues
+//! after the wave; the hash is `status.latestHash`, or its first characters. Who approved it, and when, may follow each
+//! item. So an approval never applies to the next version.
 
 use std::fmt;
 

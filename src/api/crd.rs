@@ -209,8 +209,8 @@ fn amend_spec(spec: &mut JSONSchemaProps) {
 
 /// Converts a schema and everything below it to a structural schema.
 fn amend(schema: &mut JSONSchemaProps) {
-    // A default would be stored in every Plan, and GitOps tools would report that as drift. `nullable` would keep a null that
-    // system-upgrade-controller's definition prunes.
+    // A default would be stored in every Plan, and GitOps tools would report that as drift. `nullable` would keep a
+    // null that system-upgrade-controller's definition prunes.
     schema.title = None;
     schema.nullable = None;
     schema.default = None;

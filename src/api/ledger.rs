@@ -51,8 +51,8 @@ pub fn limit_workloads(workloads: &mut Vec<String>) {
 }
 
 impl Holder {
-    /// Whether it is of an object that belongs to no namespace, such as a `NodeMaintenance`, and not of a Plan. Its `plan` is then
-    /// the kind and the name of the object.
+    /// Whether it is of an object that belongs to no namespace, such as a `NodeMaintenance`, and not of a Plan. Its
+    /// `plan` is then the kind and the name of the object.
     pub fn is_of_front_end(&self) -> bool {
         self.namespace.is_empty()
     }

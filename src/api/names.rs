@@ -20,8 +20,8 @@ pub const LABEL_ROLE: &str = "refit.rs/role";
 pub const ROLE_REBOOT: &str = "reboot";
 /// Value of [`LABEL_ROLE`]: the pod reads the sentinel on its node.
 pub const ROLE_ASK: &str = "ask";
-/// Prefix of the key of the taint of nodes that a Plan is still to upgrade (`spec.drain.avoidPendingNodes`). The name of the Plan
-/// follows; the value is its namespace.
+/// Prefix of the key of the taint of nodes that a Plan is still to upgrade (`spec.drain.avoidPendingNodes`). The name
+/// of the Plan follows; the value is its namespace.
 pub const TAINT_PENDING_PREFIX: &str = "pending.refit.rs/";
 /// Label of a Job, and of its pod, that pulls the image of an upgrade on a node that comes next.
 pub const LABEL_PREPULL: &str = "refit.rs/prepull";
@@ -70,11 +70,13 @@ pub const ANNOTATION_INPUTS: &str = "refit.rs/inputs";
 pub const ANNOTATION_UNSCHEDULABLE_BEFORE: &str = "refit.rs/unschedulable-before";
 /// Job and pod annotation: `spec.reboot.when` when the Job was created. Such a Job ends with a sentinel.
 pub const ANNOTATION_REBOOT: &str = "refit.rs/reboot";
-/// Job annotation: the Plan had `verify` when the Job was created, so its node is not done before another Job has verified it.
+/// Job annotation: the Plan had `verify` when the Job was created, so its node is not done before another Job has
+/// verified it.
 pub const ANNOTATION_VERIFY: &str = "refit.rs/verify";
 /// Annotation of a Job that verifies a node: UID of the Job that has upgraded it.
 pub const ANNOTATION_VERIFIES: &str = "refit.rs/verifies";
-/// Node annotation: the Jobs for whose success refit labelled the node, `<namespace>/<Plan>/<UID of the Job>`, separated by commas.
+/// Node annotation: the Jobs for whose success refit labelled the node, `<namespace>/<Plan>/<UID of the Job>`,
+/// separated by commas.
 pub const ANNOTATION_LABELLED_JOBS: &str = "refit.rs/labelled-jobs";
 /// Annotation of a reboot Pod: the boot that it must end.
 pub const ANNOTATION_BOOT_ID: &str = "refit.rs/boot-id";

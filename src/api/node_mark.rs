@@ -1,5 +1,6 @@
-//! What is marked on a cordoned node for other programs (`spec.drain.excludeFromLoadBalancers` and `.preventScaleDown`, and by a
-//! `NodeMaintenance`): labels, annotations and taints that are there while the node is held. The ledger lists those that refit has added, and only they are removed.
+//! What is marked on a cordoned node for other programs (`spec.drain.excludeFromLoadBalancers` and `.preventScaleDown`,
+//! and by a `NodeMaintenance`): labels, annotations and taints that are there while the node is held. The ledger lists
+//! those that refit has added, and only they are removed.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 

@@ -1,5 +1,5 @@
-//! The annotation `refit.rs/notified` of a Plan: which notifications were sent to which receiver, so that a successor does not
-//! send them again.
+//! The annotation `refit.rs/notified` of a Plan: which notifications were sent to which receiver, so that a successor
+//! does not send them again.
 
 use std::fmt;
 

@@ -24,8 +24,8 @@ pub struct OrderSpec {
     /// last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub topology_key: Option<String>,
-    /// Key of a node label whose value is a number. Nodes with smaller numbers start first, and the next ones do not wait for
-    /// them to be done. Nodes without such a number come last.
+    /// Key of a node label whose value is a number. Nodes with smaller numbers start first, and the next ones do not
+    /// wait for them to be done. Nodes without such a number come last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label_number: Option<String>,
 }

@@ -50,8 +50,8 @@ closed_enum! {
 }
 
 closed_enum! {
-    /// A Plan in one word, on the page. It says less than [`PlanState`], because it has no obstacles: with their own words, both
-    /// stay as they are for programs that read them.
+    /// A Plan in one word, on the page. It says less than [`PlanState`], because it has no obstacles: with their own
+    /// words, both stay as they are for programs that read them.
     CardState {
         Complete "No node is left to upgrade."
         Failed "The Plan failed on a node."

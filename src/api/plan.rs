@@ -7,8 +7,8 @@
 //! Containers are boxed: inline they are half of a Plan, and Plans that futures and threads hold by value overflow their
 //! stacks without optimisation.
 //!
-//! `x-in-job` marks a field that ends up in a Job: an edit of it replaces the Jobs that have not reached their upgrade. All fields
-//! of `drain` do, but for those with `x-in-job = false`.
+//! `x-in-job` marks a field that ends up in a Job: an edit of it replaces the Jobs that have not reached their upgrade.
+//! All fields of `drain` do, but for those with `x-in-job = false`.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -82,14 +82,14 @@ pub struct PlanSpec {
     /// Defaults to true if the Plan cordons, drains or reboots nodes, otherwise to false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control_plane_quorum: Option<bool>,
-    /// Parts of the selected nodes that are upgraded one after the other, such as a canary, then a tenth, then all others. A node
-    /// that joins later belongs to the last wave that has begun, unless its own is still to come. A failed node holds its
-    /// wave. The nodes that no wave takes come last. If absent, there is one wave.
+    /// Parts of the selected nodes that are upgraded one after the other, such as a canary, then a tenth, then all
+    /// others. A node that joins later belongs to the last wave that has begun, unless its own is still to come. A
+    /// failed node holds its wave. The nodes that no wave takes come last. If absent, there is one wave.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32))]
     pub waves: Option<Vec<WaveSpec>>,
-    /// Checks against servers such as Prometheus. A node starts, and the soak of a wave continues, only while all checks pass. A
-    /// missing or unparseable response fails the check. Nodes in progress finish. Defaults to none.
+    /// Checks against servers such as Prometheus. A node starts, and the soak of a wave continues, only while all
+    /// checks pass. A missing or unparseable response fails the check. Nodes in progress finish. Defaults to none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 16))]
     pub checks: Option<Vec<CheckSpec>>,
@@ -109,8 +109,8 @@ pub struct PlanSpec {
     /// `kubernetes.io/hostname`. If absent, the Plan selects no node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_selector: Option<LabelSelector>,
-    /// Facts that a node must have in addition to the labels of `nodeSelector`, such as a version of its kubelet, for the Plan to
-    /// start on it. If absent, the labels suffice.
+    /// Facts that a node must have in addition to the labels of `nodeSelector`, such as a version of its kubelet, for
+    /// the Plan to start on it. If absent, the labels suffice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_info: Option<NodeInfoSpec>,
     /// When a node is marked as done without a Job. If absent, each node gets one.
@@ -152,15 +152,16 @@ pub struct PlanSpec {
     /// distributions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version_policy: Option<VersionPolicySpec>,
-    /// Plans in the same namespace that must be `Complete` before a node starts: for their current generation and version, at
-    /// the version of this Plan if both follow the same channel, and at no older version if both install the same
-    /// distribution. While this Plan waits, it holds no slot. Defaults to none.
+    /// Plans in the same namespace that must be `Complete` before a node starts: for their current generation and
+    /// version, at the version of this Plan if both follow the same channel, and at no older version if both install
+    /// the same distribution. While this Plan waits, it holds no slot. Defaults to none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32))]
     pub depends_on: Option<Vec<DependencySpec>>,
-    /// What makes a node run the Plan. `RebootNeeded`: the node requests a reboot in its current boot. The Plan is done once
-    /// the node has rebooted, and runs again at the next reboot request; nodes without a request count as done. Needs `reboot`;
-    /// `upgrade`, `version` and `channel` may be absent. If absent, every selected node runs the Plan once for each version.
+    /// What makes a node run the Plan. `RebootNeeded`: the node requests a reboot in its current boot. The Plan is done
+    /// once the node has rebooted, and runs again at the next reboot request; nodes without a request count as done.
+    /// Needs `reboot`; `upgrade`, `version` and `channel` may be absent. If absent, every selected node runs the Plan
+    /// once for each version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trigger: Option<Trigger>,
     /// Secrets mounted into every container of the Job. A change of their content runs the Plan again on all nodes,
@@ -197,10 +198,11 @@ pub struct PlanSpec {
     /// later. Nodes in progress finish. Defaults to none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_before: Option<String>,
-    /// Container that checks the node before anything else happens there, and decides whether the Plan applies to it. By default
-    /// it has no privileges; the host's `/` is mounted read-only. With exit code 0 the Job continues. With 77 the node is skipped at
-    /// this version: refit adds the Plan to the annotation `refit.rs/skip` of the node, and reports the container's termination
-    /// message as the reason. With any other exit code the Job fails. If absent, the Job starts with `prepare`.
+    /// Container that checks the node before anything else happens there, and decides whether the Plan applies to it.
+    /// By default it has no privileges; the host's `/` is mounted read-only. With exit code 0 the Job continues. With
+    /// 77 the node is skipped at this version: refit adds the Plan to the annotation `refit.rs/skip` of the node, and
+    /// reports the container's termination message as the reason. With any other exit code the Job fails. If absent,
+    /// the Job starts with `prepare`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-in-job" = true))]
     pub preflight: Option<Box<ContainerSpec>>,
@@ -214,9 +216,10 @@ pub struct PlanSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-in-job" = true))]
     pub upgrade: Option<Box<ContainerSpec>>,
-    /// Container that checks the node after the upgrade and the reboot, once it has settled and before it is uncordoned. It runs
-    /// in a Job of its own, by default without privileges; the host's `/` is mounted read-only. With exit code 0 the node is done.
-    /// With any other the Job retries, and in the end the node fails (`VerifyFailed`). If absent, nothing is verified.
+    /// Container that checks the node after the upgrade and the reboot, once it has settled and before it is
+    /// uncordoned. It runs in a Job of its own, by default without privileges; the host's `/` is mounted read-only.
+    /// With exit code 0 the node is done. With any other the Job retries, and in the end the node fails
+    /// (`VerifyFailed`). If absent, nothing is verified.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-in-job" = true))]
     pub verify: Option<Box<ContainerSpec>>,
@@ -242,9 +245,9 @@ pub struct PlanSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-in-job" = true))]
     pub priority_class_name: Option<String>,
-    /// If true, the image of `upgrade` is on a node before it is cordoned or drained, so that a slow or failing pull disturbs
-    /// nothing; and while nodes are in progress, the next ones pull it. Has no effect without `cordon` or `drain`, nor on
-    /// Windows. Defaults to false.
+    /// If true, the image of `upgrade` is on a node before it is cordoned or drained, so that a slow or failing pull
+    /// disturbs nothing; and while nodes are in progress, the next ones pull it. Has no effect without `cordon` or
+    /// `drain`, nor on Windows. Defaults to false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-in-job" = true))]
     pub prepull: Option<bool>,
@@ -315,9 +318,9 @@ pub struct ContainerSpec {
     /// Host paths to mount into the container, in addition to the host's `/` at `/host`. Defaults to none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub volumes: Option<Vec<VolumeSpec>>,
-    /// Security context. For `prepare` it defaults to none, for `preflight` and `verify` to one without privileges. For `upgrade` it defaults to privileged with
-    /// `CAP_SYS_BOOT`; not privileged if the controller runs with `SYSTEM_UPGRADE_JOB_PRIVILEGED=false`; none if
-    /// `hostAccess` is `None`.
+    /// Security context. For `prepare` it defaults to none, for `preflight` and `verify` to one without privileges. For
+    /// `upgrade` it defaults to privileged with `CAP_SYS_BOOT`; not privileged if the controller runs with
+    /// `SYSTEM_UPGRADE_JOB_PRIVILEGED=false`; none if `hostAccess` is `None`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub security_context: Option<SecurityContext>,
 }
@@ -415,14 +418,15 @@ pub struct DrainSpec {
     /// all others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod_selector: Option<LabelSelector>,
-    /// Pods that delay a node. While one of them runs on a node, the Plan does not start there, and starts other nodes. A node
-    /// that has started is drained whatever runs there. The controller must be allowed to list pods. Defaults to none.
+    /// Pods that delay a node. While one of them runs on a node, the Plan does not start there, and starts other nodes.
+    /// A node that has started is drained whatever runs there. The controller must be allowed to list pods. Defaults to
+    /// none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 16), extend("x-in-job" = false))]
     pub blocked_by: Option<Vec<PodBlockerSpec>>,
-    /// If true, the drain waits until the volumes of the evicted pods are detached from the node, so that none of them is stuck
-    /// there while the node is down. Volumes of pods that stay on the node do not count. Limited by `timeout`. Has no effect on
-    /// Windows. Defaults to false.
+    /// If true, the drain waits until the volumes of the evicted pods are detached from the node, so that none of them
+    /// is stuck there while the node is down. Volumes of pods that stay on the node do not count. Limited by `timeout`.
+    /// Has no effect on Windows. Defaults to false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wait_for_detach: Option<bool>,
     /// If true, the node has the label `node.kubernetes.io/exclude-from-external-load-balancers` from its cordon until it is
@@ -430,13 +434,13 @@ pub struct DrainSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exclude_from_load_balancers: Option<bool>,
     /// If true, the node has the annotations `cluster-autoscaler.kubernetes.io/scale-down-disabled` and
-    /// `karpenter.sh/do-not-disrupt` from its cordon until it is uncordoned, so that no autoscaler removes it meanwhile. Has no
-    /// effect on Windows. Defaults to false.
+    /// `karpenter.sh/do-not-disrupt` from its cordon until it is uncordoned, so that no autoscaler removes it
+    /// meanwhile. Has no effect on Windows. Defaults to false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prevent_scale_down: Option<bool>,
-    /// If true, nodes that are still to be upgraded have the taint `pending.refit.rs/<plan>` with the effect `PreferNoSchedule`
-    /// from the first node that starts until they are done, so that the scheduler prefers upgraded nodes for evicted pods.
-    /// Defaults to false.
+    /// If true, nodes that are still to be upgraded have the taint `pending.refit.rs/<plan>` with the effect
+    /// `PreferNoSchedule` from the first node that starts until they are done, so that the scheduler prefers upgraded
+    /// nodes for evicted pods. Defaults to false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-in-job" = false))]
     pub avoid_pending_nodes: Option<bool>,

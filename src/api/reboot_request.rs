@@ -1,5 +1,5 @@
-//! Requests of nodes to be rebooted: the annotation `refit.rs/reboot-needed`, which `refit agent` writes to its own Node, and
-//! the annotation of the update operators of Flatcar and `CoreOS`.
+//! Requests of nodes to be rebooted: the annotation `refit.rs/reboot-needed`, which `refit agent` writes to its own
+//! Node, and the annotation of the update operators of Flatcar and `CoreOS`.
 //!
 //! A kubelet can write them too, but only to its own Node (`NodeRestriction`), so a node can request no reboot but its own.
 

@@ -252,8 +252,8 @@ impl Windows {
         self.0.iter().filter_map(|window| window.next_open(now)).min()
     }
 
-    /// When the last of the windows that follow each other without a pause closes, or, if that takes too long to compute, a time
-    /// until which they stay open. `None` if none is open, or never closes.
+    /// When the last of the windows that follow each other without a pause closes, or, if that takes too long to
+    /// compute, a time until which they stay open. `None` if none is open, or never closes.
     pub fn closes(&self, now: Timestamp) -> Option<Timestamp> {
         self.closes_within(now, &mut { MAX_EVALUATIONS })
     }

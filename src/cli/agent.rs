@@ -45,8 +45,8 @@ pub(super) struct Flags {
     )]
     node: Option<String>,
 
-    /// File on the host whose presence means that a reboot is needed. The file of the same name with .pkgs names the packages.
-    /// May be repeated [default: /run/reboot-required]
+    /// File on the host whose presence means that a reboot is needed. The file of the same name with .pkgs names the
+    /// packages. May be repeated [default: /run/reboot-required]
     #[arg(long = "file", value_name = "PATH", value_parser = absolute)]
     files: Vec<String>,
 
@@ -54,9 +54,10 @@ pub(super) struct Flags {
     #[arg(long, conflicts_with = "files")]
     no_files: bool,
 
-    /// Command on the host whose exit code says whether a reboot is needed. The code for yes is 1 for needs-restarting (Fedora),
-    /// 102 for zypper needs-rebooting (SUSE), otherwise 0; CODE:COMMAND sets another one. The code for no is 0, or 1 if 0
-    /// means yes; any other code changes nothing. Words are separated by blanks, without a shell. May be repeated
+    /// Command on the host whose exit code says whether a reboot is needed. The code for yes is 1 for needs-restarting
+    /// (Fedora), 102 for zypper needs-rebooting (SUSE), otherwise 0; CODE:COMMAND sets another one. The code for no is
+    /// 0, or 1 if 0 means yes; any other code changes nothing. Words are separated by blanks, without a shell. May be
+    /// repeated
     #[arg(long = "command", value_name = "COMMAND")]
     commands: Vec<SentinelCommand>,
 
@@ -64,8 +65,8 @@ pub(super) struct Flags {
     #[arg(long)]
     update_engine: bool,
 
-    /// Label and annotate the Node with what the host's /etc/kairos-release and /proc/cmdline say (kairos.io/*), as kairos-operator's
-    /// node labeler does
+    /// Label and annotate the Node with what the host's /etc/kairos-release and /proc/cmdline say (kairos.io/*), as
+    /// kairos-operator's node labeler does
     #[arg(long)]
     kairos_labels: bool,
 

@@ -41,7 +41,8 @@ pub(super) struct ChannelFlags {
     #[arg(long, value_name = "HOST")]
     channel_host: Vec<HostPattern>,
 
-    /// Docker's configuration with logins for registries [default: config.json in `DOCKER_CONFIG` or ~/.docker, if it is there]
+    /// Docker's configuration with logins for registries [default: config.json in `DOCKER_CONFIG` or ~/.docker, if it
+    /// is there]
     #[arg(long, value_name = "FILE")]
     registry_config: Option<PathBuf>,
 }

@@ -1,5 +1,5 @@
-//! `refit __complete`: the Plans, nodes and namespaces of a cluster, for the scripts of `refit completion`. Prints a name per
-//! line, and nothing at all if the cluster does not answer in time: a shell must not hang.
+//! `refit __complete`: the Plans, nodes and namespaces of a cluster, for the scripts of `refit completion`. Prints a
+//! name per line, and nothing at all if the cluster does not answer in time: a shell must not hang.
 
 use std::process::ExitCode;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! `refit suspend`, `resume`, `approve`, `retry`, `skip`, `abort` and `rerun`: each writes what a person could write by hand,
-//! with who and when.
+//! `refit suspend`, `resume`, `approve`, `retry`, `skip`, `abort` and `rerun`: each writes what a person could write by
+//! hand, with who and when.
 
 mod change;
 #[cfg(test)]

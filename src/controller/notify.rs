@@ -1,6 +1,6 @@
-//! Notifications of roll-outs, and silences in Alertmanager, in tasks of their own: the loop answers which notices there are, and
-//! waits for nothing. Which notifications were sent is stored on the Plan (`refit.rs/notified`), so each receiver gets each
-//! one at least once, and a second time only if this process ends between the answer and that write.
+//! Notifications of roll-outs, and silences in Alertmanager, in tasks of their own: the loop answers which notices
+//! there are, and waits for nothing. Which notifications were sent is stored on the Plan (`refit.rs/notified`), so each
+//! receiver gets each one at least once, and a second time only if this process ends between the answer and that write.
 
 mod deliver;
 mod link;

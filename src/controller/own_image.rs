@@ -1,6 +1,6 @@
-//! The image of this process, from which the containers of Jobs run that cordon, drain and reboot: `REFIT_IMAGE`, or that of
-//! the own pod. Never the image ID, which differs between architectures; and never a guess: an image that was never published
-//! would leave each node with a Job that waits for it.
+//! The image of this process, from which the containers of Jobs run that cordon, drain and reboot: `REFIT_IMAGE`, or
+//! that of the own pod. Never the image ID, which differs between architectures; and never a guess: an image that was
+//! never published would leave each node with a Job that waits for it.
 //!
 //! The own pod is the one that the downward API names, or that has the host name as its name. With `hostNetwork` the host
 //! name is the node's, so it is the pod of this controller on this node then.

@@ -1,8 +1,8 @@
 //! The HTTP server: `/livez`, `/readyz`, `/metrics` and, if asked for, `/dashboard` on one port.
 //!
-//! Any client that reaches the port can use it, so everything is bounded: connections, the size of a request's head, and the time of
-//! each. When too many connections are open, the oldest one is closed: a probe of the kubelet then still gets its answer,
-//! however many idle connections another pod keeps.
+//! Any client that reaches the port can use it, so everything is bounded: connections, the size of a request's head,
+//! and the time of each. When too many connections are open, the oldest one is closed: a probe of the kubelet then
+//! still gets its answer, however many idle connections another pod keeps.
 
 mod auth;
 mod dashboard;
@@ -344,8 +344,8 @@ impl Service {
         }
     }
 
-    /// A user who may forward a port to this pod may do more than read Plans, so the page is open there. All others must prove
-    /// that they may list Plans.
+    /// A user who may forward a port to this pod may do more than read Plans, so the page is open there. All others
+    /// must prove that they may list Plans.
     async fn admit_viewer(&self, headers: &HeaderMap, viewer: Viewer) -> Result<(), Response<Body>> {
         if viewer.is_local && !self.secure {
             if dashboard::is_local_host(headers) {

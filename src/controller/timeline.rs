@@ -268,7 +268,8 @@ impl Timeline {
         }
     }
 
-    /// The messages of nodes as they are now: status has those of nodes with a slot, and the decision those of nodes that wait.
+    /// The messages of nodes as they are now: status has those of nodes with a slot, and the decision those of nodes
+    /// that wait.
     fn add_messages(&mut self, plan: &mut PlanTimeline, status: &PlanStatus, report: &Report) {
         for (node, blocker) in &report.nodes {
             let Some(row) = plan

@@ -1,5 +1,5 @@
-//! The Flatcar update operator, and its predecessor for `CoreOS`: the DaemonSet of its agent says which nodes, and how they are
-//! drained; the Deployment of its operator says when.
+//! The Flatcar update operator, and its predecessor for `CoreOS`: the DaemonSet of its agent says which nodes, and how
+//! they are drained; the Deployment of its operator says when.
 
 use jiff::civil::Time;
 use k8s_openapi::api::core::v1::Container;

@@ -312,8 +312,8 @@ fn agent_flags(workload: &Workload, container: &Container, flags: &Flags) -> Res
     Ok(notes)
 }
 
-/// A command of kured, where 0 means yes, as the agent's `--command`, which has no shell. `sh -c "! COMMAND"` is what kured's
-/// users write for tools that mean yes by 1.
+/// A command of kured, where 0 means yes, as the agent's `--command`, which has no shell. `sh -c "! COMMAND"` is what
+/// kured's users write for tools that mean yes by 1.
 fn sentinel_command(text: &str) -> Option<String> {
     let words = shlex::split(text)?;
     let is_plain = |command: &str| {

@@ -1,5 +1,5 @@
-//! The Plan that the controller makes of a `NodeOp` or a `NodeOpUpgrade`: that of `refit convert`, with the fields of an annotation
-//! over it, under a name of its own.
+//! The Plan that the controller makes of a `NodeOp` or a `NodeOpUpgrade`: that of `refit convert`, with the fields of
+//! an annotation over it, under a name of its own.
 
 use serde_json::{Map, Value, json};
 

@@ -1,8 +1,9 @@
-//! Waits until the volumes of evicted pods are detached from the node (`--wait-for-detach`). A volume that is still attached when
-//! the node goes down can be attached elsewhere only after six minutes (kube-controller-manager, `maxWaitForUnmountDuration`).
+//! Waits until the volumes of evicted pods are detached from the node (`--wait-for-detach`). A volume that is still
+//! attached when the node goes down can be attached elsewhere only after six minutes (kube-controller-manager,
+//! `maxWaitForUnmountDuration`).
 //!
-//! `status.volumesAttached` of the Node has them, also those of CSI drivers. So a drain needs no permission for it, unless pods
-//! that stay on the node have volumes of their own: then it reads which these are.
+//! `status.volumesAttached` of the Node has them, also those of CSI drivers. So a drain needs no permission for it,
+//! unless pods that stay on the node have volumes of their own: then it reads which these are.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -44,7 +45,8 @@ struct AttachedVolume {
 }
 
 /// Reads which volumes of pods that stay, those that are not in `leaving`, are attached, by the names that
-/// `status.volumesAttached` gives them. Those of other drivers than CSI's have no such name, and count as those of evicted pods.
+/// `status.volumesAttached` gives them. Those of other drivers than CSI's have no such name, and count as those of
+/// evicted pods.
 ///
 /// # Errors
 /// Fails if the pods, their claims or their volumes cannot be read.

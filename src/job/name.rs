@@ -37,7 +37,8 @@ pub fn job_name(plan: &str, node: &str, hash: &str) -> String {
     safe_concat(&["apply", plan, "on", short(node), "with", hash])
 }
 
-/// What an object of a run is for, so that its name is unique to it, even if a Plan or a node is recreated under the same name.
+/// What an object of a run is for, so that its name is unique to it, even if a Plan or a node is recreated under the
+/// same name.
 #[derive(Clone, Copy, Debug)]
 pub struct RunId<'a> {
     pub plan: &'a str,

@@ -95,8 +95,8 @@ pub struct NodeInput<'a> {
     pub uid: &'a str,
     /// Value of the label `kubernetes.io/os`.
     pub os: Option<&'a str>,
-    /// Whether another node has the same label `kubernetes.io/hostname`, which a kubelet can give its node. By hostname, pods
-    /// there would then keep the Job's pod off this node.
+    /// Whether another node has the same label `kubernetes.io/hostname`, which a kubelet can give its node. By
+    /// hostname, pods there would then keep the Job's pod off this node.
     pub shares_hostname: bool,
 }
 

@@ -2,7 +2,8 @@
 
 use kube::Client;
 
-/// Whether a list failed because the API server does not know the kind, so that there are no objects. `path` is that of the list.
+/// Whether a list failed because the API server does not know the kind, so that there are no objects. `path` is that of
+/// the list.
 ///
 /// Who may not list the objects of a kind gets 403 whether there is such a kind or not. Discovery says which, and is open to
 /// everybody by default.

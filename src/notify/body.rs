@@ -165,8 +165,8 @@ fn values(receiver: &Receiver, notice: &Notice, context: &Context) -> BTreeMap<&
     ])
 }
 
-/// A value of a header: other characters than printable ASCII, the space, `"` and `%` are percent-encoded (`CloudEvents`, HTTP
-/// binding, 3.1.3.2).
+/// A value of a header: other characters than printable ASCII, the space, `"` and `%` are percent-encoded
+/// (`CloudEvents`, HTTP binding, 3.1.3.2).
 fn header(value: &str) -> String {
     let mut text = String::with_capacity(value.len());
     for byte in value.bytes() {

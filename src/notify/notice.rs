@@ -1,4 +1,5 @@
-//! The notices that a Plan gives rise to, by its stored status. So a successor of a controller finds the same, with the same ids.
+//! The notices that a Plan gives rise to, by its stored status. So a successor of a controller finds the same, with the
+//! same ids.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -9,7 +10,8 @@ use crate::rollout::PlanFacts;
 
 /// Failed nodes of a Plan that have a notice of their own.
 const MAX_FAILED: usize = 100;
-/// What is over gives rise to a notice for this long. A receiver that is configured later does not get the history of the cluster.
+/// What is over gives rise to a notice for this long. A receiver that is configured later does not get the history of
+/// the cluster.
 const MAX_AGE: SignedDuration = SignedDuration::from_hours(1);
 /// Length of an id, in hex digits.
 const ID: usize = 32;

@@ -1,7 +1,8 @@
 //! Silences of Alertmanager (its API, version 2) for nodes that are being upgraded.
 //!
-//! The silence itself is the record: `createdBy` names this controller, and the comment has the key of the node's attempt. So
-//! a new leader finds the silences of its predecessors, ends those that are no longer needed, and creates none twice.
+//! The silence itself is the record: `createdBy` names this controller, and the comment has the key of the node's
+//! attempt. So a new leader finds the silences of its predecessors, ends those that are no longer needed, and creates
+//! none twice.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! Templates: a text with `{{ name }}` for values. There is nothing else in it, such as loops or conditions, so that the result
-//! is no longer than the template and its values.
+//! Templates: a text with `{{ name }}` for values. There is nothing else in it, such as loops or conditions, so that
+//! the result is no longer than the template and its values.
 
 use std::collections::BTreeMap;
 

@@ -1,6 +1,7 @@
-//! The annotation `refit.rs/labelled-jobs` of a Node: the Jobs for whose success refit labelled the node. The patch that sets
-//! the label writes it too. If the controller dies before status, or the Job, says that the result is recorded, and someone
-//! removes the label meanwhile to have the node upgraded again, its successor sees that this Job has had its label.
+//! The annotation `refit.rs/labelled-jobs` of a Node: the Jobs for whose success refit labelled the node. The patch
+//! that sets the label writes it too. If the controller dies before status, or the Job, says that the result is
+//! recorded, and someone removes the label meanwhile to have the node upgraded again, its successor sees that this Job
+//! has had its label.
 //!
 //! An entry is `<namespace>/<Plan>/<UID of the Job>`. Controllers of several namespaces share a Node, and each leaves the
 //! entries of the others alone.

@@ -1,6 +1,6 @@
-//! Plans that nodes request (`spec.trigger`). Such a Plan concerns a node from its request until the node is in another boot,
-//! has settled, and has the label of a done node. The label shows a new controller that the work is over, as with any Plan.
-//! It is removed when the request is void, so that the next request counts.
+//! Plans that nodes request (`spec.trigger`). Such a Plan concerns a node from its request until the node is in another
+//! boot, has settled, and has the label of a done node. The label shows a new controller that the work is over, as with
+//! any Plan. It is removed when the request is void, so that the next request counts.
 
 use std::collections::BTreeMap;
 

@@ -121,8 +121,9 @@ impl Record {
         upgrade_id(&self.job_uid, &self.hash, self.attempt)
     }
 
-    /// Parses the annotation. An invalid one counts as absent, and so does one that is too long. Anyone who may patch the
-    /// Node can write it, including its kubelet, so its texts are shortened, and names that become part of a path are checked.
+    /// Parses the annotation. An invalid one counts as absent, and so does one that is too long. Anyone who may patch
+    /// the Node can write it, including its kubelet, so its texts are shortened, and names that become part of a path
+    /// are checked.
     pub fn parse(text: &str) -> Option<Self> {
         if text.len() > MAX_RECORD {
             return None;

@@ -1,7 +1,7 @@
-//! Nodes that other objects than Plans hold, such as a `NodeMaintenance`. A front end reports which nodes its objects want; the
-//! decision says which of them they may take, and keeps Plans off them from the request on. The front end then cordons the node
-//! with a holder in its ledger. When the object is gone, the holder has no reason any more, and [`release`](super::release)
-//! restores the node.
+//! Nodes that other objects than Plans hold, such as a `NodeMaintenance`. A front end reports which nodes its objects
+//! want; the decision says which of them they may take, and keeps Plans off them from the request on. The front end
+//! then cordons the node with a holder in its ledger. When the object is gone, the holder has no reason any more, and
+//! [`release`](super::release) restores the node.
 
 use std::collections::BTreeMap;
 
@@ -90,8 +90,8 @@ impl ClusterState {
     }
 }
 
-/// Which objects may take the nodes that they want. One that is in the ledger has taken its node, and one that was granted it may
-/// be about to.
+/// Which objects may take the nodes that they want. One that is in the ledger has taken its node, and one that was
+/// granted it may be about to.
 pub(super) fn grants(cluster: &ClusterState, locks: &mut DisruptionLocks<'_>) -> Grants {
     let mut grants = Grants::new();
     for (node, reservation) in cluster.reservations.iter().flatten() {

@@ -146,8 +146,8 @@ pub struct ClusterState {
     timers: timers::Timers,
     /// The nodes that other objects than Plans want; `None` before a front end has reported them.
     pub(super) reservations: Option<Reservations>,
-    /// The objects that may take the nodes that they want, by UID. Their front end may be about to cordon the node, so this is not
-    /// taken back while they want it.
+    /// The objects that may take the nodes that they want, by UID. Their front end may be about to cordon the node, so
+    /// this is not taken back while they want it.
     pub(super) granted: BTreeMap<NodeName, Text>,
     /// Whether the API server keeps `spec.podReplacementPolicy` of Jobs, by the Job of refit that was seen last.
     pub(super) keeps_replacement_policy: Option<bool>,
@@ -418,8 +418,8 @@ impl ClusterState {
         let missing = match &self.schema {
             Schema::Unknown => return Some(WriteBlock::Unread { ask: false }),
             Schema::Outdated(missing) => return Some(WriteBlock::Outdated { missing, until: None }),
-            // The definition has every field, but an API server that drops them still serves an older one. This field is in every
-            // status, so that server drops it too.
+            // The definition has every field, but an API server that drops them still serves an older one. This field
+            // is in every status, so that server drops it too.
             Schema::Current => "status.observedGeneration",
         };
         let until = self

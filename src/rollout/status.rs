@@ -198,8 +198,9 @@ fn status(
 
 /// The longest time that a node has taken, rounded up, where the end of a window or a blackout needs it.
 ///
-/// `history` has a similar figure, but counts a node when its label is stored. By then the slot is free, and a Plan that did not
-/// know the figure yet would report `WindowTooShort` for a moment. So this one is stored with the success, before the label.
+/// `history` has a similar figure, but counts a node when its label is stored. By then the slot is free, and a Plan
+/// that did not know the figure yet would report `WindowTooShort` for a moment. So this one is stored with the success,
+/// before the label.
 fn longest_run(
     cluster: &ClusterState,
     plan: &PlanState,

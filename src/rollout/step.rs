@@ -111,8 +111,8 @@ pub enum Step {
         /// UID of the Job that has upgraded the node.
         upgrade_job: Text,
     },
-    /// Create the Job that pulls the image of an upgrade on a node that comes next. It has one name for each hash, and nothing
-    /// waits for it.
+    /// Create the Job that pulls the image of an upgrade on a node that comes next. It has one name for each hash, and
+    /// nothing waits for it.
     CreatePrepullJob {
         plan: PlanName,
         node: NodeName,

@@ -1,5 +1,5 @@
-//! The cost of a controller against the size of its cluster: `REFIT_SIZES=100x1,1000x10 just bench` chooses nodes and Plans, and
-//! `docs/reliability.md` has the figures.
+//! The cost of a controller against the size of its cluster: `REFIT_SIZES=100x1,1000x10 just bench` chooses nodes and
+//! Plans, and `docs/reliability.md` has the figures.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};

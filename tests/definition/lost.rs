@@ -27,8 +27,8 @@ fn noted(plan: &Plan) -> bool {
     plan.annotations().contains_key(NOTE)
 }
 
-/// Waits until events have said of a Plan, so many times, that the definition lacks fields. That an API server is slow to serve
-/// a definition that has them is another text.
+/// Waits until events have said of a Plan, so many times, that the definition lacks fields. That an API server is slow
+/// to serve a definition that has them is another text.
 async fn expect_outdated_event(ctx: &TestContext, name: &str, times: usize) {
     let missing = crd::missing_fields(&foreign()).join(", ");
     let text = format!("Warning SchemaOutdated: the served CustomResourceDefinition lacks {missing}");

@@ -133,8 +133,8 @@ async fn left_while_they_drain() -> Duration {
     took
 }
 
-/// The Plan releases the node just as the drain ends. Either may be first, and the node is restored in both cases. Rounds come
-/// closer to the moment at which both happen at once, wherever it is on this machine.
+/// The Plan releases the node just as the drain ends. Either may be first, and the node is restored in both cases.
+/// Rounds come closer to the moment at which both happen at once, wherever it is on this machine.
 #[tokio::test]
 async fn a_node_whose_drain_ends_while_it_is_cancelled_is_upgraded_or_released() {
     let harness = real_drains(&["one"]).await;

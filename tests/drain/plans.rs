@@ -1,4 +1,5 @@
-//! Plans that cordon and drain, until the node is released. The init containers run as processes with their real command lines.
+//! Plans that cordon and drain, until the node is released. The init containers run as processes with their real
+//! command lines.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -240,8 +241,8 @@ async fn a_pod_that_prevents_the_drain_is_reported_and_the_node_stays_schedulabl
     assert!(is_free(&node));
 }
 
-/// Plans of two independent controllers hold one node at the same time. Each begins first and each leaves first, on a node that
-/// a user had cordoned and on one that was schedulable.
+/// Plans of two independent controllers hold one node at the same time. Each begins first and each leaves first, on a
+/// node that a user had cordoned and on one that was schedulable.
 #[tokio::test]
 async fn two_plans_that_hold_one_node_restore_it_in_every_order() {
     let harness = real_drains(&["one"]).await;

@@ -1,5 +1,5 @@
-//! Plans that release a node while the image of its drain is pulled: the node is not cordoned yet, and the drain may begin at
-//! any time.
+//! Plans that release a node while the image of its drain is pulled: the node is not cordoned yet, and the drain may
+//! begin at any time.
 
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::Pod;

@@ -1,5 +1,5 @@
-//! Plans as users write them for system-upgrade-controller, on real hosts. The tests check what the payload wrote on the host,
-//! and how often it ran.
+//! Plans as users write them for system-upgrade-controller, on real hosts. The tests check what the payload wrote on
+//! the host, and how often it ran.
 
 use std::time::Duration;
 
@@ -199,8 +199,8 @@ async fn a_missing_image_is_reported_and_the_plan_continues_when_it_is_there() {
     assert_eq!(harness.two.lines(RUNS), ["late"]);
 }
 
-/// A re-implementation of what k3s-upgrade and rke2-upgrade do as `prepare`: wait until the other Plan is applying no node, and
-/// until all control-plane nodes report the version (`docs/contract.md`, S68).
+/// A re-implementation of what k3s-upgrade and rke2-upgrade do as `prepare`: wait until the other Plan is applying no
+/// node, and until all control-plane nodes report the version (`docs/contract.md`, S68).
 const PREPARE: &str = r#"
 namespace=$(cat /var/run/secrets/kubernetes.io/serviceaccount/namespace)
 while [ -n "$(kubectl get plan servers -n "$namespace" -o 'jsonpath={.status.applying[*]}')" ]; do sleep 1; done

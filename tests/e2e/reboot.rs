@@ -1,8 +1,8 @@
-//! Reboots of real hosts by the controller of `deploy/`. The supervisor of a host counts its boots, and payloads record their
-//! runs on the host.
+//! Reboots of real hosts by the controller of `deploy/`. The supervisor of a host counts its boots, and payloads record
+//! their runs on the host.
 //!
-//! The engine's scenarios (`src/rehearse/tests/engine`) and `tests/reboot` cover the protocol with simulated kubelets, in more
-//! detail. These tests show that a real kubelet, containerd and host behave as simulated.
+//! The engine's scenarios (`src/rehearse/tests/engine`) and `tests/reboot` cover the protocol with simulated kubelets,
+//! in more detail. These tests show that a real kubelet, containerd and host behave as simulated.
 
 mod failures;
 mod loss;
@@ -103,8 +103,8 @@ impl E2eHarness {
         failed.message.unwrap()
     }
 
-    /// Waits until the Plan is Complete. Checks that its nodes are done without records or reboot pods, and that no request of
-    /// the controller was forbidden.
+    /// Waits until the Plan is Complete. Checks that its nodes are done without records or reboot pods, and that no
+    /// request of the controller was forbidden.
     async fn is_done(&self, plan: &str, nodes: &[&RealNode]) {
         self.is_complete(plan, nodes).await;
         let requests = self.ctx.controller_requests().await;

@@ -47,7 +47,8 @@ fn plan(lines: &str) -> String {
     text
 }
 
-/// Lines of spec with one mistake (`\n` between them), the field to compare after the hint was applied, and its intended value.
+/// Lines of spec with one mistake (`\n` between them), the field to compare after the hint was applied, and its
+/// intended value.
 const MISTAKES: &str = include_str!("hints/mistakes.txt");
 
 fn mistakes() -> impl Iterator<Item = (String, &'static str, Value)> {

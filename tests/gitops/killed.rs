@@ -55,7 +55,8 @@ fn a_run_that_is_killed_leaves_each_file_old_or_new_and_the_next_one_continues()
     let pin = || folder.command("pin --to=v1.34.1 .");
 
     let mut stopped_at = BTreeSet::new();
-    // The test shows nothing unless many kills happened in the middle. On a busy machine a run may be over before it is killed.
+    // The test shows nothing unless many kills happened in the middle. On a busy machine a run may be over before it is
+    // killed.
     let midway = |stopped_at: &BTreeSet<usize>| stopped_at.range(1..FILES).count();
     for kill in 0.. {
         if kill >= KILLS && midway(&stopped_at) >= MIDWAY {

@@ -100,8 +100,8 @@ text # comment  text#no  äöü  🚀  a\u{a0}b  a\u{2028}b  a\u{85}b  \u{feff}a
 /// Keys, separated by two spaces.
 const KEYS: &str = "1  1.5  yes  true  null  ~  'a'  \"a b\"  ? a  [a]  {a: b}  0x1f  a b  <<  '<<'  -  - a  2026-08-01  1e3  !!str 5  *a  &a b";
 
-/// Files by name. `<json>`, `<flow>` and `<block>` are the same Plan, `<head>` is its beginning, `<json q>` and `<other>` are
-/// another one, and `<json:VALUE>` is the Plan with that version.
+/// Files by name. `<json>`, `<flow>` and `<block>` are the same Plan, `<head>` is its beginning, `<json q>` and
+/// `<other>` are another one, and `<json:VALUE>` is the Plan with that version.
 const FILES: &str = r##"
 json with blanks before it => \n \t<json>
 json with a newline at its end => <json>\n

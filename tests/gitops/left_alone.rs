@@ -1,5 +1,5 @@
-//! What `refit pin` does not change: numbers that are no versions, placeholders, Plans of other distributions, and files of SOPS;
-//! and files that are named twice.
+//! What `refit pin` does not change: numbers that are no versions, placeholders, Plans of other distributions, and
+//! files of SOPS; and files that are named twice.
 
 use std::fs;
 use std::os::unix::fs::symlink;

@@ -1,5 +1,5 @@
-//! Files that are not what a command expects: no YAML, another encoding, a Plan within another object, as `kubectl get` prints
-//! it, or with two specs. Each command says so, and none succeeds without a word.
+//! Files that are not what a command expects: no YAML, another encoding, a Plan within another object, as `kubectl get`
+//! prints it, or with two specs. Each command says so, and none succeeds without a word.
 
 use refit::gitops::check::{Options, check};
 

@@ -16,8 +16,8 @@ fn dry_run() -> PostParams {
     }
 }
 
-/// Waits until the API server refuses an object, and returns why. For up to half a minute after a kind was defined, the API server
-/// does not know it as the parameter of a policy.
+/// Waits until the API server refuses an object, and returns why. For up to half a minute after a kind was defined, the
+/// API server does not know it as the parameter of a policy.
 pub(crate) async fn refused(api: &Api<DynamicObject>, object: &DynamicObject) -> String {
     wait::eventually("the object is refused", SOON, async || {
         match api.create(&dry_run(), object).await {

@@ -1,5 +1,5 @@
-//! Each rule of the controller's roles, removed in turn: refit says what is missing before a node is cordoned. The rules of the
-//! account that runs on nodes are in `tests/drain/rights.rs`.
+//! Each rule of the controller's roles, removed in turn: refit says what is missing before a node is cordoned. The
+//! rules of the account that runs on nodes are in `tests/drain/rights.rs`.
 
 use std::fmt::{self, Display};
 
@@ -204,7 +204,8 @@ impl Removed {
         (self, named)
     }
 
-    /// Whether a Plan or an event about it says what is missing: not if Plans cannot be read or their status cannot be written.
+    /// Whether a Plan or an event about it says what is missing: not if Plans cannot be read or their status cannot be
+    /// written.
     fn is_of_plans(&self) -> bool {
         let has = |kind: &str| self.rule.resources.iter().flatten().any(|it| it == kind);
         !self.is_for_the_start() && !has("plans") && !has("plans/status")

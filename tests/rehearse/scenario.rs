@@ -1,8 +1,8 @@
 //! Scenarios: given objects, requests, and the expected responses.
 //!
-//! A shape is a part of a response: an object has at least these fields, a list has these items in this order, `null` is an
-//! absent value, `"*"` any value, and a text that begins with `~` is contained. `${ns}` is the namespace of the scenario, `${id}`
-//! a prefix of its names, and `save` defines more variables.
+//! A shape is a part of a response: an object has at least these fields, a list has these items in this order, `null`
+//! is an absent value, `"*"` any value, and a text that begins with `~` is contained. `${ns}` is the namespace of the
+//! scenario, `${id}` a prefix of its names, and `save` defines more variables.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,8 +1,8 @@
-//! Faults of machines on the real control plane: each stops a roll-out for a while, and is printed with the time until the next
-//! node is done. The table of `docs/reliability.md` has the figures of `just soak`.
+//! Faults of machines on the real control plane: each stops a roll-out for a while, and is printed with the time until
+//! the next node is done. The table of `docs/reliability.md` has the figures of `just soak`.
 //!
-//! `cargo test` runs those that take seconds. Others there are in `tests/faults.rs` (API server, 429, slow and lost answers) and
-//! `tests/leader.rs` (killed and frozen leaders), without figures.
+//! `cargo test` runs those that take seconds. Others there are in `tests/faults.rs` (API server, 429, slow and lost
+//! answers) and `tests/leader.rs` (killed and frozen leaders), without figures.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -245,8 +245,8 @@ async fn token_expires(shape: Shape, during: Duration) {
         .await;
 }
 
-/// The snapshot is as old as some nodes, and the API server, its clients and refit are restarted, as etcd's documentation asks
-/// of those who restore one without raising its revision.
+/// The snapshot is as old as some nodes, and the API server, its clients and refit are restarted, as etcd's
+/// documentation asks of those who restore one without raising its revision.
 async fn etcd_restored() {
     let mut scene = Scene::open(SHAPE).await;
     let plane = scene.rollout.ctx.test_env.control_plane();

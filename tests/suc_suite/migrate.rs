@@ -1,11 +1,11 @@
-//! Migration and the way back with system-upgrade-controller itself, built from a checkout, on a real control plane: either
-//! controller is killed after each of its writes in turn, which leaves paused Jobs, drains, and nodes that are finished and not
-//! labelled. The other one goes on.
+//! Migration and the way back with system-upgrade-controller itself, built from a checkout, on a real control plane:
+//! either controller is killed after each of its writes in turn, which leaves paused Jobs, drains, and nodes that are
+//! finished and not labelled. The other one goes on.
 //!
-//! refit adopts the Jobs of system-upgrade-controller, so no node runs twice. system-upgrade-controller does not adopt those of
-//! refit: its `apply` compares the Pod template with the annotation `objectset.rio.cattle.io/applied`, or, without it, with the
-//! stored one and all its defaults, and replaces what differs (`reconcileJob` in wrangler). So a node that has a Job of refit and
-//! no label may run once more, and the others do not.
+//! refit adopts the Jobs of system-upgrade-controller, so no node runs twice. system-upgrade-controller does not adopt
+//! those of refit: its `apply` compares the Pod template with the annotation `objectset.rio.cattle.io/applied`, or,
+//! without it, with the stored one and all its defaults, and replaces what differs (`reconcileJob` in wrangler). So a
+//! node that has a Job of refit and no label may run once more, and the others do not.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

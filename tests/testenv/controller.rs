@@ -30,8 +30,8 @@ const LEASE_TIMES: [&str; 3] = [
     "CATTLE_ELECTION_RENEW_DEADLINE",
     "CATTLE_ELECTION_RETRY_PERIOD",
 ];
-/// So long that a busy machine does not lose the Lease. A process that is started after a killed one has the same identity, and
-/// leads at once; a test in which another replica takes over has shorter ones ([`Setup::lease_times`]).
+/// So long that a busy machine does not lose the Lease. A process that is started after a killed one has the same
+/// identity, and leads at once; a test in which another replica takes over has shorter ones ([`Setup::lease_times`]).
 const LONG: [&str; 3] = ["90s", "60s", "500ms"];
 
 /// A controller that has not been started yet.

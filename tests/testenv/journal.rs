@@ -3,8 +3,8 @@
 //!
 //! A watch delivers every version of an object, and all versions are from one etcd, so the resource version orders the
 //! changes of all kinds. Only after a restart of the API server may a list replace what a watch missed. Then several
-//! changes become one, whose client is unknown, and the invariants of refit's own writes do not apply to it; nor to a Job that
-//! was created between two known versions of its Plan.
+//! changes become one, whose client is unknown, and the invariants of refit's own writes do not apply to it; nor to a
+//! Job that was created between two known versions of its Plan.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

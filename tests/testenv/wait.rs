@@ -11,7 +11,8 @@ use tokio::time::Instant;
 
 /// Pause between polls. The API server on loopback responds in about a millisecond.
 const POLL: Duration = Duration::from_millis(25);
-/// The longest pause: after long waits, which are cheap in virtual time but for their number, a question is asked less often.
+/// The longest pause: after long waits, which are cheap in virtual time but for their number, a question is asked less
+/// often.
 const MAX_POLL: Duration = Duration::from_millis(250);
 
 /// A watch that starts while a CRD is replaced may use the previous one for minutes, without its new fields and without
@@ -82,8 +83,8 @@ pub async fn always(what: &str, during: Duration, mut ask: impl AsyncFnMut() -> 
     }
 }
 
-/// Measures until a result is below `limit`, and fails the test if none of five is: a program that waits is late each time, and
-/// a busy machine is not.
+/// Measures until a result is below `limit`, and fails the test if none of five is: a program that waits is late each
+/// time, and a busy machine is not.
 pub async fn measures_below(what: &str, limit: Duration, mut measure: impl AsyncFnMut() -> Duration) {
     let mut took = Vec::new();
     while took.iter().all(|took| *took >= limit) {

@@ -4,8 +4,8 @@ use super::Severity;
 use crate::api::open_enum::closed_enum;
 
 closed_enum! {
-    /// The reason of an event about a `NodeMaintenance`, where it is node-maintenance-operator's word, or about a `NodeOp` or
-    /// a `NodeOpUpgrade`.
+    /// The reason of an event about a `NodeMaintenance`, where it is node-maintenance-operator's word, or about a
+    /// `NodeOp` or a `NodeOpUpgrade`.
     ForeignReason {
         BeginMaintenance "refit begins with the object"
         SucceedMaintenance "the node is drained"

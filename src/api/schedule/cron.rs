@@ -1,7 +1,7 @@
 //! The five fields of a cron expression, as crontab(5) defines them. A time that summer time skips never comes, and an
-//! hour that occurs twice comes twice, as in `spec.window`. Own code, because the crate `croner` follows Vixie cron there: a
-//! fixed time that summer time skips comes at the end of the gap, and one that occurs twice comes once, so that a window could
-//! open at a time that its Plan does not name.
+//! hour that occurs twice comes twice, as in `spec.window`. Own code, because the crate `croner` follows Vixie cron
+//! there: a fixed time that summer time skips comes at the end of the gap, and one that occurs twice comes once, so
+//! that a window could open at a time that its Plan does not name.
 
 use jiff::civil::{Date, DateTime, Time};
 use jiff::tz::TimeZone;
@@ -67,8 +67,8 @@ impl Cron {
 
     /// The first time from `from` to `until`.
     ///
-    /// Between two changes of its clock a zone has one offset. So each time that the clock shows there comes once; one that a
-    /// change skips belongs to no such period, and one that it repeats to two.
+    /// Between two changes of its clock a zone has one offset. So each time that the clock shows there comes once; one
+    /// that a change skips belongs to no such period, and one that it repeats to two.
     pub(super) fn next_until(&self, from: Timestamp, until: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
         let mut at = from;
         while at <= until {

@@ -143,8 +143,8 @@ fn no_zone_is_utc_and_local_is_the_zone_of_the_process() {
     assert!(!parsed.contains(at("2026-03-02T08:30:00Z")));
 }
 
-/// Checks a window in a zone, such as `sa,su 22:00 04:00 Europe/Berlin`, at each instant: whether it contains the instant, when it
-/// opens next, and when it closes. What is `None` is not checked; `-` stands for never.
+/// Checks a window in a zone, such as `sa,su 22:00 04:00 Europe/Berlin`, at each instant: whether it contains the
+/// instant, when it opens next, and when it closes. What is `None` is not checked; `-` stands for never.
 #[track_caller]
 fn check(text: &str, cases: &[(&str, Option<bool>, &str, &str)]) {
     let words: Vec<_> = text.split(' ').collect();
@@ -354,8 +354,8 @@ fn windows(zone: &'static str) -> impl Strategy<Value = Window> {
     })
 }
 
-/// A window and an instant in a zone: one of the usual ones, one with changes at midnight, one with half hours, and one that skipped
-/// a day.
+/// A window and an instant in a zone: one of the usual ones, one with changes at midnight, one with half hours, and one
+/// that skipped a day.
 fn in_a_zone() -> impl Strategy<Value = (Window, Timestamp)> {
     let zones = [
         "Europe/Berlin",

@@ -32,7 +32,8 @@ const LISTS: [(&str, &str, bool); 7] = [
 /// Namespace of the controller if the cluster has no Plan.
 const NAMESPACE: &str = "system-upgrade";
 
-/// The objects of the cluster, and notes about what could not be read. `namespace` is that of the controller, if it is given.
+/// The objects of the cluster, and notes about what could not be read. `namespace` is that of the controller, if it is
+/// given.
 pub(super) fn objects(
     connection: &Connection,
     namespace: Option<&str>,

@@ -100,7 +100,8 @@ impl RehearsalInput {
         self.assumed.extend(assumed);
         let mut value = Value::from(json);
         self.assumed.extend(fill_references(&mut plan, &mut value));
-        // As `kubectl get` prints them. They are of the object on the cluster, and not of the one that the rehearsal creates.
+        // As `kubectl get` prints them. They are of the object on the cluster, and not of the one that the rehearsal
+        // creates.
         if let Some(metadata) = value["metadata"].as_object_mut() {
             for field in SERVER_FIELDS {
                 metadata.remove(field);

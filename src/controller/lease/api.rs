@@ -1,6 +1,6 @@
-//! The requests for the Lease. A client that may write it can set times that Go accepts and [`jiff::Timestamp`] does not,
-//! also in `managedFields`. They must neither end the leadership nor keep all replicas from leading, so responses are read with
-//! their times brought into range.
+//! The requests for the Lease. A client that may write it can set times that Go accepts and [`jiff::Timestamp`] does
+//! not, also in `managedFields`. They must neither end the leadership nor keep all replicas from leading, so responses
+//! are read with their times brought into range.
 
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::PostParams;

@@ -1,5 +1,5 @@
-//! Events of node-maintenance-operator, with its component. Those about the object are in the namespace `default`, because it
-//! belongs to none.
+//! Events of node-maintenance-operator, with its component. Those about the object are in the namespace `default`,
+//! because it belongs to none.
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Event, ObjectReference};

@@ -1,5 +1,5 @@
-//! The guard of etcd on `OpenShift`, and that of `KubeVirt`: a control-plane node goes into maintenance only while the budget of its
-//! guard pods allows it. Elsewhere the quorum of the control plane is enough, which the decision keeps.
+//! The guard of etcd on `OpenShift`, and that of `KubeVirt`: a control-plane node goes into maintenance only while the
+//! budget of its guard pods allows it. Elsewhere the quorum of the control plane is enough, which the decision keeps.
 
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;

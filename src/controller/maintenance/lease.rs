@@ -1,5 +1,5 @@
-//! The Lease of a node, by which node-maintenance-operator, node health checks and remediation operators of medik8s leave a node
-//! to one of them at a time.
+//! The Lease of a node, by which node-maintenance-operator, node health checks and remediation operators of medik8s
+//! leave a node to one of them at a time.
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};

@@ -1,5 +1,5 @@
-//! The `ConfigMap` `refit`. Its permission is asked for before the watch, so that under roles that lack it nothing is refused;
-//! system-upgrade-controller's do.
+//! The `ConfigMap` `refit`. Its permission is asked for before the watch, so that under roles that lack it nothing is
+//! refused; system-upgrade-controller's do.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! The page: its file, and its data as server-sent events (<https://html.spec.whatwg.org/multipage/server-sent-events.html>).
+//! The page: its file, and its data as server-sent events
+//! (<https://html.spec.whatwg.org/multipage/server-sent-events.html>).
 
 use std::convert::Infallible;
 use std::time::Duration;

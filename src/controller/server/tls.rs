@@ -90,7 +90,8 @@ impl Files {
         })
     }
 
-    /// Reads the files again if it is time. A pair that cannot be used, as in the middle of an update, leaves the one before.
+    /// Reads the files again if it is time. A pair that cannot be used, as in the middle of an update, leaves the one
+    /// before.
     fn reread(&self) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.looked.elapsed() < REREAD_AFTER {

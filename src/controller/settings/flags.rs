@@ -117,9 +117,10 @@ pub struct Flags {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = parse_bool, help_heading = OWN)]
     pub metrics_secure: Option<bool>,
 
-    /// Other objects than Plans to handle, separated by commas: `maintenance` (NodeMaintenance of node-maintenance-operator; needs the
-    /// overlay deploy/overlays/maintenance), `nodeops` (NodeOp and NodeOpUpgrade of kairos-operator; deploy/overlays/nodeops). `reboots` is accepted: Plans with a trigger need no switch [env: REFIT_ENABLE]
-    /// [default: none]
+    /// Other objects than Plans to handle, separated by commas: `maintenance` (NodeMaintenance of
+    /// node-maintenance-operator; needs the overlay deploy/overlays/maintenance), `nodeops` (NodeOp and NodeOpUpgrade
+    /// of kairos-operator; deploy/overlays/nodeops). `reboots` is accepted: Plans with a trigger need no switch [env:
+    /// REFIT_ENABLE] [default: none]
     #[arg(long, value_name = "OBJECTS", value_delimiter = ',', help_heading = OWN)]
     pub enable: Vec<FrontEndName>,
 

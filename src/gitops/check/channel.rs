@@ -239,8 +239,8 @@ fn intended(url: &str, program: Option<&str>) -> Option<IntendedChannel> {
     }
 }
 
-/// What was intended by a name that no channel of K3s or RKE2 has: `stabel`, `1.34`, `v1.34.2`. `None` for a name that one may
-/// have.
+/// What was intended by a name that no channel of K3s or RKE2 has: `stabel`, `1.34`, `v1.34.2`. `None` for a name that
+/// one may have.
 fn meant_name(name: &str) -> Option<String> {
     if NAMES.contains(&name) {
         return None;

@@ -1,5 +1,5 @@
-//! Pulls the image of `upgrade` before anything is disturbed (`spec.prepull`): in an init container before the drain, and in a
-//! Job of its own on the nodes that come next.
+//! Pulls the image of `upgrade` before anything is disturbed (`spec.prepull`): in an init container before the drain,
+//! and in a Job of its own on the nodes that come next.
 //!
 //! A container runs from the image, because that is what makes a kubelet pull it. What an image contains is not known, so an
 //! init container before it lends it a program that does nothing: refit itself, which is static.
@@ -62,8 +62,8 @@ pub(super) fn volume() -> Volume {
     }
 }
 
-/// The Job that pulls the image on a node that comes next; `None` if the Plan has no such Job. It has no label of a controller:
-/// nothing depends on it, and Kubernetes deletes it.
+/// The Job that pulls the image on a node that comes next; `None` if the Plan has no such Job. It has no label of a
+/// controller: nothing depends on it, and Kubernetes deletes it.
 pub fn prepull_job(input: &JobInput<'_>, settings: &JobSettings) -> Option<Job> {
     let JobInput { plan, node, name, .. } = input;
     if !applies(plan.spec, node) {

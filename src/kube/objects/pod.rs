@@ -126,8 +126,9 @@ impl SlimPod {
     /// Whether a Job or, for a pod that belongs to none, a Plan controls the pod. Labels prove nothing: a kubelet creates
     /// mirror pods with any name and any labels in any namespace. It can give them no owner but its Node.
     ///
-    /// A pod without an owner is the one of a Job that was deleted with `--cascade=orphan`, which may still upgrade its node.
-    /// A kubelet cannot create one: the API server demands the annotation of mirror pods (admission plugin `NodeRestriction`).
+    /// A pod without an owner is the one of a Job that was deleted with `--cascade=orphan`, which may still upgrade its
+    /// node. A kubelet cannot create one: the API server demands the annotation of mirror pods (admission plugin
+    /// `NodeRestriction`).
     fn is_ours(&self) -> bool {
         if self.annotation(names::ANNOTATION_MIRROR).is_some() {
             return false;

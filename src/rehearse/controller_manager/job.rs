@@ -1,5 +1,6 @@
 //! The Job controller: creates pods, and decides when a Job has failed or is complete (`pkg/controller/job` of
-//! Kubernetes 1.36, without indexed Jobs and suspension, which refit's Jobs do not use; of pod failure policies only `FailJob` by exit code).
+//! Kubernetes 1.36, without indexed Jobs and suspension, which refit's Jobs do not use; of pod failure policies only
+//! `FailJob` by exit code).
 
 use std::sync::Arc;
 

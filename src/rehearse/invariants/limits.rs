@@ -91,8 +91,8 @@ impl Invariants {
         }
     }
 
-    /// Checks that an object other than a Plan takes a node only if `maxUnavailable` of the `ConfigMap` admits it. Nodes that went down
-    /// by themselves since it was granted its node do not count.
+    /// Checks that an object other than a Plan takes a node only if `maxUnavailable` of the `ConfigMap` admits it.
+    /// Nodes that went down by themselves since it was granted its node do not count.
     pub(super) fn check_taken(&self, at: Timestamp, object: &str, taken: &Node) -> Checked {
         if !is_available(&taken.facts) || !is_settled(at, taken) {
             return Ok(());
@@ -126,7 +126,8 @@ impl Invariants {
         Ok(())
     }
 
-    /// The limits that a controller may know: the newest that it must have seen, and those after it. None before the first one.
+    /// The limits that a controller may know: the newest that it must have seen, and those after it. None before the
+    /// first one.
     fn limits_seen(&self, at: Timestamp) -> impl Iterator<Item = Option<&Limits>> {
         let seen = at - (SEEN + SEEN);
         let old = self.limits.iter().rposition(|(since, _)| *since < seen);
@@ -166,8 +167,8 @@ impl Invariants {
         by_job || slots.any(|slot| slot.name == node && slot.phase.known().is_some_and(is_begun))
     }
 
-    /// The nodes that have been unavailable for so long that a controller must have seen it, those with a slot of this Plan, and those
-    /// on which another Plan that takes nodes down works.
+    /// The nodes that have been unavailable for so long that a controller must have seen it, those with a slot of this
+    /// Plan, and those on which another Plan that takes nodes down works.
     fn unavailable<'a>(
         &'a self,
         at: Timestamp,

@@ -48,8 +48,8 @@ pub(super) fn refuse(pod: &Pod, machine: &Machine, behaviour: &PodBehaviour) -> 
         .as_ref()
         .and_then(|spec| spec.tolerations.as_deref())
         .unwrap_or_default();
-    // NoSchedule concerns the scheduler only. The kubelet accepts a pod that was bound in spite of it, as Jobs of refit are on a
-    // cordoned node.
+    // NoSchedule concerns the scheduler only. The kubelet accepts a pod that was bound in spite of it, as Jobs of refit
+    // are on a cordoned node.
     let untolerated = |taint: &Taint| {
         taint.effect == "NoExecute" && !tolerations.iter().any(|toleration| tolerates(toleration, taint))
     };

@@ -166,7 +166,8 @@ impl PodBehaviour {
     /// setting for a named container precedes one for all containers.
     ///
     /// `has_task` tells whether a container has a real effect, so that its end is reported
-    /// ([`PodLifecycle::report_exit`](super::PodLifecycle::report_exit)) instead of simulated. A steered exit code disables the effect.
+    /// ([`PodLifecycle::report_exit`](super::PodLifecycle::report_exit)) instead of simulated. A steered exit code
+    /// disables the effect.
     ///
     /// # Errors
     /// Fails with the first setting that is invalid.

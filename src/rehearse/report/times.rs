@@ -1,4 +1,5 @@
-//! Formats the times of a rehearsal: since its start, or as clock times in the time zone of the Plans' windows and blackouts.
+//! Formats the times of a rehearsal: since its start, or as clock times in the time zone of the Plans' windows and
+//! blackouts.
 
 use std::collections::BTreeMap;
 

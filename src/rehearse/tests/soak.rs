@@ -17,7 +17,8 @@ const NODES: usize = 5_000;
 const HOURS: u64 = 24;
 /// After so many hours there is another version, and the roll-out of the last one is over, with its Jobs and Events.
 const HOURS_PER_VERSION: u64 = 6;
-/// Changes of a kind that the simulated API server keeps. More, with the long statuses of Plans, would hide what the controller keeps.
+/// Changes of a kind that the simulated API server keeps. More, with the long statuses of Plans, would hide what the
+/// controller keeps.
 const HISTORY: usize = 200;
 /// `nodeStatusReportFrequency` of the kubelet.
 const REPORT: Duration = Duration::from_secs(5 * 60);

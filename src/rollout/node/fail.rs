@@ -61,7 +61,8 @@ impl NodeReconciler<'_> {
         };
         let event = (!dealt_with).then(|| self.failed_event(job, node, &record));
         let events = event.into_iter().collect();
-        // A record would keep a slot on a node that the Plan no longer selects, or that has none and gets another version in its turn.
+        // A record would keep a slot on a node that the Plan no longer selects, or that has none and gets another
+        // version in its turn.
         let is_current = self.hash().is_some_and(|hash| *hash == job.hash);
         if !self.is_eligible(node) || !is_current && self.has_lost_slot(stored_entry) {
             return self

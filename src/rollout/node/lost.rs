@@ -102,8 +102,8 @@ impl NodeReconciler<'_> {
         })
     }
 
-    /// Whether the node was lost with its Job (`NodeLost`), and this has freed its slot. It must not take it back by itself: others
-    /// may have taken it.
+    /// Whether the node was lost with its Job (`NodeLost`), and this has freed its slot. It must not take it back by
+    /// itself: others may have taken it.
     pub(super) fn has_lost_slot(&self, stored_entry: Option<&NodeProgress>) -> bool {
         let reason = stored_entry.and_then(|stored| stored.reason.as_ref());
         reason.is_some_and(|reason| *reason == Reason::NodeLost) && self.plan.failed_nodes_free_slots()

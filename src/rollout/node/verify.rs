@@ -124,8 +124,8 @@ impl NodeReconciler<'_> {
     }
 
     fn await_verify_job(&self, success: &Success<'_>, mut state: NodeState, job: &JobFacts) -> NodeState {
-        // An edit replaces it, so that a mistake in `verify` need not wait for the deadline. It changes nothing on the node, so
-        // it may be replaced at any time.
+        // An edit replaces it, so that a mistake in `verify` need not wait for the deadline. It changes nothing on the
+        // node, so it may be replaced at any time.
         let is_current = self.hash().is_some_and(|hash| *hash == success.hash);
         let inputs = job.inputs.as_ref();
         if is_current && !self.is_spec_unknown() && inputs.is_some_and(|inputs| *inputs != self.plan.inputs) {

@@ -93,8 +93,8 @@ fn reason(choice: &Choice) -> &str {
         .map_or("", |held| Reason::from(&held.refusal).name())
 }
 
-/// Policy, current version and offer, then the version taken, or what holds the offer back and whether the channel has withdrawn the
-/// current version. A policy is none, one without guards, one that allows downgrades, or a range.
+/// Policy, current version and offer, then the version taken, or what holds the offer back and whether the channel has
+/// withdrawn the current version. A policy is none, one without guards, one that allows downgrades, or a range.
 const CHOICES: &str = "
 none | - | v1.31.4+k3s1 | v1.31.4-k3s1
 none | v1.31.4-k3s1 | v1.31.4+k3s1 | v1.31.4-k3s1

@@ -34,8 +34,9 @@ async fn a_controller_that_is_killed_between_every_two_steps_reboots_each_node_o
     let ctx = real::context().await;
     let nodes = real::nodes(&ctx, ["one", "two"]).await;
     let faults = ctx.faults(1).await;
-    // The controller is killed after each write, except for most writes of status and deletes: only the process that assigned a
-    // slot knows that it has created no Job since, so a node makes no progress if all its controllers die at that write.
+    // The controller is killed after each write, except for most writes of status and deletes: only the process that
+    // assigned a slot knows that it has created no Job since, so a node makes no progress if all its controllers die at
+    // that write.
     for (verb, resource) in [
         ("create", "jobs"),
         ("patch", "jobs"),

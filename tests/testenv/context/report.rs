@@ -38,8 +38,8 @@ pub(super) fn remember_panics() {
     });
 }
 
-/// Prints why the test has failed again: thousands of lines of a report are between that and the end, which is what people and
-/// services look at.
+/// Prints why the test has failed again: thousands of lines of a report are between that and the end, which is what
+/// people and services look at.
 pub(super) fn repeat_panic() {
     // What an assertion says of its values is at the end.
     let text = PANIC.with_borrow(|panic| {

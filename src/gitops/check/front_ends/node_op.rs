@@ -1,4 +1,5 @@
-//! What is wrong with a `NodeOp` or a `NodeOpUpgrade`: what cannot become a Plan, and what is wrong with the Plan that it becomes.
+//! What is wrong with a `NodeOp` or a `NodeOpUpgrade`: what cannot become a Plan, and what is wrong with the Plan that
+//! it becomes.
 //!
 //! The Plan is checked like any other. Its findings are placed at the field of the object that they follow from.
 
@@ -30,8 +31,8 @@ const FIELDS: [(&str, &str); 12] = [
     ("spec.drain.gracePeriod", "spec.drainOptions.gracePeriodSeconds"),
     ("spec.drain", "spec.drainOptions"),
 ];
-/// Rules about fields that the translation writes, and not the user: the version stands for nothing, and the namespace is that of the
-/// controller.
+/// Rules about fields that the translation writes, and not the user: the version stands for nothing, and the namespace
+/// is that of the controller.
 const ABOUT_TRANSLATION: [Rule; 13] = [
     Rule::NoNamespace,
     Rule::OtherNamespace,

@@ -186,7 +186,8 @@ impl Subject<'_> {
         );
     }
 
-    /// A scalar in the object to which it belongs, where the Plan has no such object: `failure: {retries: 3}` for `retries: 3`.
+    /// A scalar in the object to which it belongs, where the Plan has no such object: `failure: {retries: 3}` for
+    /// `retries: 3`.
     fn in_absent_object(&self, parent: &str, place: &str, node: &Node) -> Option<String> {
         let (object, name) = place.rsplit_once('.')?;
         let (above, last) = object.rsplit_once('.')?;

@@ -1,4 +1,5 @@
-//! Other ways in than Plans, each in some of the seeds: nodes in maintenance, node operations, and reboots that nodes ask for.
+//! Other ways in than Plans, each in some of the seeds: nodes in maintenance, node operations, and reboots that nodes
+//! ask for.
 
 use super::super::rng::Rng;
 use super::users::{NAMESPACE, Users};

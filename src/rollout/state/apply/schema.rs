@@ -29,7 +29,8 @@ impl ClusterState {
         self.pruned.replace(now).is_none()
     }
 
-    /// The watch of Plans starts again, as [`Step::ReadPlans`](crate::rollout::Step::ReadPlans) requested. Plans listed from now on were read since.
+    /// The watch of Plans starts again, as [`Step::ReadPlans`](crate::rollout::Step::ReadPlans) requested. Plans listed
+    /// from now on were read since.
     pub(super) fn start_plan_relist(&mut self) {
         if self.relist == Relist::Asked {
             self.relist = Relist::Running;
