@@ -12,6 +12,7 @@ mod identity;
 mod images;
 mod instead;
 mod jobs;
+mod label_values;
 mod limits;
 mod metadata;
 mod path;
@@ -304,7 +305,8 @@ impl Subject<'_> {
     fn plan(&mut self, options: &Options, nodes: &[Running]) -> Option<Plan> {
         self.check_repeated_keys();
         // What the API server accepts, and what it stores
-        let read = self.read_by_schema();
+        let mut read = self.read_by_schema();
+        self.fill_label_values(&mut read);
         // Otherwise the schema has reported it.
         if !self.is_no_object("metadata") {
             self.check_metadata(options.namespace.as_deref());

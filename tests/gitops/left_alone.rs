@@ -399,7 +399,8 @@ metadata: {name: 'server-${CLUSTER}', namespace: '${NAMESPACE}'}
 spec:
   concurrency: 1
   version: v1.34.1+k3s1
-  nodeSelector: {matchLabels: {node-role.kubernetes.io/control-plane: 'true'}}
+  nodeSelector: {matchLabels: {node-role.kubernetes.io/control-plane: 'true', pool: '${POOL}'}}
+  postCompleteLabels: {example.com/cluster: '${CLUSTER}'}
   upgrade: {image: '${REGISTRY}/rancher/k3s-upgrade'}
 ---
 apiVersion: upgrade.cattle.io/v1
@@ -423,7 +424,9 @@ fn placeholders_in_names_namespaces_and_images_do_not_stop_a_rehearsal() {
         .err_has("the name server-cluster replaces the placeholder in metadata.name")
         .err_has(
             "the image registry/rancher/k3s-upgrade:version replaces the placeholder in spec.upgrade.image",
-        );
+        )
+        .err_has("the value pool replaces the placeholder in spec.nodeSelector.matchLabels.pool")
+        .err_has("the value cluster replaces the placeholder in spec.postCompleteLabels.example.com/cluster");
     let helm = TEMPLATES
         .replace("${CLUSTER}", "{{ .Values.cluster }}")
         .replace("${NAMESPACE}", "{{ .Release.Namespace }}")
@@ -449,7 +452,7 @@ fn a_namespace_that_is_empty_or_a_placeholder_does_not_stop_a_rendering() {
     ] {
         let text = server.replace("${NAMESPACE}", namespace);
         let dir = Workdir::new([("p.yaml", &text)]);
-        let label = "--label node-role.kubernetes.io/control-plane=true";
+        let label = "--label node-role.kubernetes.io/control-plane=true --label pool=pool";
         let ran = dir.run(&format!("render p.yaml --node server-1 {label}"));
         ran.ends(0).err_has(note);
         dir.run("rehearse p.yaml --nodes 2 -q").ends(0).err_has(note);

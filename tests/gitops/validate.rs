@@ -235,6 +235,22 @@ fn placeholders_of_all_tools_are_notes_in_every_field() {
         ("concurrency: 1", "concurrency: ${nodes}"),
         ("concurrency: 1", "concurrency: #@ data.values.nodes"),
         ("image: i", "image: \"<registry>/k3s-upgrade\""),
+        (
+            "version: v1",
+            "version: v1\n  postCompleteLabels: {a: '${REGION}', b: $(LATEST_VERSION)}",
+        ),
+        (
+            "{matchLabels: {a: b}}",
+            "{matchLabels: {pool: '{{ .Values.pool }}'}}",
+        ),
+        (
+            "{matchLabels: {a: b}}",
+            "{matchExpressions: [{key: pool, operator: In, values: [a, '${POOL}']}]}",
+        ),
+        (
+            "version: v1",
+            "version: v1\n  drain: {podSelector: {matchLabels: {app: <app>}}}",
+        ),
     ] {
         let ran = edited(field, placeholder).run("validate plan.yaml").ends(0);
         let ran = ran.out_has("is the placeholder");

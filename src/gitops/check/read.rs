@@ -31,6 +31,9 @@ pub fn read_plan(source: &Source, object: &Object<'_>) -> ReadPlan {
     let mut subject = Subject::new(source, object, &levels);
     subject.check_repeated_keys();
     let mut json = subject.read_by_schema();
+    let reported = subject.found.len();
+    let words = subject.fill_label_values(&mut json);
+    subject.found.truncate(reported); // what replaces them says it
     subject.check_metadata(None);
     let mut plan: Plan = match serde_json::from_value(json.clone()) {
         Ok(plan) => plan,
@@ -45,7 +48,11 @@ pub fn read_plan(source: &Source, object: &Object<'_>) -> ReadPlan {
         }
     };
     subject.check_as_controller(&plan);
-    let assumed = fill_metadata(&mut plan, &mut json);
+    let mut assumed = fill_metadata(&mut plan, &mut json);
+    let name = plan.metadata.name.as_deref().unwrap_or_default();
+    let replaced =
+        |(field, word)| format!("Plan {name}: the value {word} replaces the placeholder in {field}");
+    assumed.extend(words.into_iter().map(replaced));
     let mut found = subject.finish();
     found.sort_by_key(|found| (found.position, found.rule));
     let (refused, others): (Vec<_>, Vec<_>) = found

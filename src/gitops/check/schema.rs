@@ -334,7 +334,7 @@ impl Subject<'_> {
         self.report_placeholder_at(field, node.offset(), &node.to_json().to_string(), syntax);
     }
 
-    fn report_placeholder_at(&mut self, field: &str, offset: usize, shown: &str, syntax: &str) {
+    pub(super) fn report_placeholder_at(&mut self, field: &str, offset: usize, shown: &str, syntax: &str) {
         let message =
             format!("{field} is the placeholder {shown} ({syntax}); refit does not check what it becomes");
         let hint = if shown.contains("${") {
