@@ -392,11 +392,6 @@ impl ClusterState {
         self.live_pods_on.of(node).filter_map(|pod| self.pods.get(pod))
     }
 
-    /// The nodes of such pods, in no order.
-    pub(super) fn nodes_with_live_pods(&self) -> impl Iterator<Item = &NodeName> {
-        self.live_pods_on.keys()
-    }
-
     /// All pods of this controller that are bound to a node and have not ended.
     pub(super) fn live_pods(&self) -> impl Iterator<Item = &PodFacts> {
         let pods = self.live_pods_on.iter().flat_map(|(_, pods)| pods);

@@ -1,12 +1,11 @@
 //! The limits of the `ConfigMap` `refit`, over all Plans.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::blocker::Blocker;
-use super::super::facts::NodeName;
+use super::super::facts::{NodeName, PlanName};
 use super::super::state::{ClusterState, KnownLimits};
 use super::NodeStates;
-use super::locks::is_disturbed;
 use crate::api::NodeLimit;
 use crate::api::limits::{MAX_CONCURRENT, MAX_UNAVAILABLE};
 
@@ -47,11 +46,10 @@ struct ClusterLimit {
 }
 
 impl ClusterLimits {
-    /// `leaving` are the nodes on which deleted Plans still work.
-    pub(super) fn of<'a, L: Iterator<Item = &'a NodeName>>(
+    pub(super) fn of<'a>(
         cluster: &'a ClusterState,
         node_states: &'a NodeStates,
-        leaving: impl Fn() -> L,
+        leaving: &'a BTreeMap<PlanName, BTreeSet<NodeName>>,
         worked_on: impl Iterator<Item = &'a NodeName>,
     ) -> Self {
         let mut limits = Vec::new();
@@ -69,7 +67,11 @@ impl ClusterLimits {
             limits.push(ClusterLimit {
                 key: MAX_CONCURRENT,
                 limit: number(limit),
-                nodes: slots.chain(pending).chain(leaving()).cloned().collect(),
+                nodes: slots
+                    .chain(pending)
+                    .chain(leaving.values().flatten())
+                    .cloned()
+                    .collect(),
             });
         }
         if let Some(limit) = known.max_unavailable {
@@ -82,7 +84,6 @@ impl ClusterLimits {
                     .unavailable
                     .iter()
                     .chain(worked_on)
-                    .chain(leaving().filter(|node| is_disturbed(cluster, node)))
                     .chain(begun)
                     .cloned()
                     .collect(),

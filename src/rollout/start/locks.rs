@@ -1,6 +1,5 @@
 //! The disruptive work on each node, which keeps other Plans and other objects off it, and the limits over all of it.
 
-use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::blocker::Blocker;
@@ -12,15 +11,12 @@ use super::NodeStates;
 use super::cluster_limits::{self, ClusterLimits};
 use super::quorum::Quorums;
 
-/// The Ready nodes on which Jobs or pods of deleted Plans still run, by the names of these Plans.
-type Leaving = BTreeMap<PlanName, BTreeSet<NodeName>>;
-
 /// The disruptive Plan that works on each node.
 pub(in crate::rollout) struct DisruptionLocks<'a> {
     pub(super) cluster: &'a ClusterState,
     pub(super) locked_by: BTreeMap<NodeName, PlanName>,
-    /// Of [`Self::leaving`]. Most decisions start no node, and do not ask.
-    leaving: OnceCell<Leaving>,
+    /// The Ready nodes on which Jobs or pods of deleted Plans still run, by the names of these Plans.
+    pub(super) leaving: BTreeMap<PlanName, BTreeSet<NodeName>>,
     pub(super) quorums: Quorums<'a>,
     pub(super) cluster_limits: ClusterLimits,
 }
@@ -59,10 +55,10 @@ impl<'a> DisruptionLocks<'a> {
                 || is_disturbed(cluster, node)
                 || cluster.is_taken(node)
         });
-        let leaving = OnceCell::new();
-        let left = || leaving.get_or_init(|| find_leaving(cluster)).values().flatten();
-        let worked_on = locked_by.keys().chain(cluster.taken());
-        let cluster_limits = ClusterLimits::of(cluster, node_states, left, worked_on);
+        let leaving = leaving(cluster);
+        let disturbed = disturbed(cluster, &leaving);
+        let worked_on = locked_by.keys().chain(cluster.taken()).chain(disturbed);
+        let cluster_limits = ClusterLimits::of(cluster, node_states, &leaving, worked_on);
         Self {
             cluster,
             locked_by,
@@ -72,15 +68,11 @@ impl<'a> DisruptionLocks<'a> {
         }
     }
 
-    fn leaving(&self) -> &Leaving {
-        self.leaving.get_or_init(|| find_leaving(self.cluster))
-    }
-
     /// The nodes that Plans have begun to take down, or that deleted Plans still may.
     pub(super) fn worked_on(&self) -> impl Iterator<Item = &NodeName> {
-        let left = self.leaving().values().flatten();
-        let disturbed = left.filter(|node| is_disturbed(self.cluster, node));
-        self.locked_by.keys().chain(disturbed)
+        self.locked_by
+            .keys()
+            .chain(disturbed(self.cluster, &self.leaving))
     }
 
     /// Starts nodes that already have a slot, unless another disruptive Plan works on them.
@@ -147,7 +139,7 @@ impl<'a> DisruptionLocks<'a> {
         free: i64,
         node: &NodeName,
     ) -> Option<Blocker> {
-        let nodes = self.leaving().get(&plan.facts.name)?;
+        let nodes = self.leaving.get(&plan.facts.name)?;
         let mut leaving = nodes.iter().filter(|node| !slots.contains_key(*node));
         let first = leaving.next()?;
         let is_full = free <= i64::try_from(1 + leaving.count()).unwrap_or(i64::MAX);
@@ -217,8 +209,9 @@ impl<'a> DisruptionLocks<'a> {
     }
 }
 
-/// Garbage collection deletes a Job at once, and its pod has its grace period after that.
-fn find_leaving(cluster: &ClusterState) -> Leaving {
+/// The Ready nodes on which Jobs and pods of deleted Plans still run. Garbage collection deletes a Job at once, and its pod
+/// has its grace period after that.
+fn leaving(cluster: &ClusterState) -> BTreeMap<PlanName, BTreeSet<NodeName>> {
     let of_a_deleted_plan = |job: &&JobFacts| {
         let plan = cluster.plans.get(&job.plan);
         let is_deleted = plan.is_none_or(|plan| plan.facts.uid != job.plan_uid);
@@ -227,10 +220,11 @@ fn find_leaving(cluster: &ClusterState) -> Leaving {
     let jobs = cluster.open_jobs.iter().flat_map(|(_, jobs)| jobs);
     let jobs = jobs.filter_map(|job| cluster.jobs.get(job));
     let jobs = jobs.filter(of_a_deleted_plan).map(|job| (&job.plan, &job.node));
-    let pods = cluster
-        .nodes_with_live_pods()
+    let nodes: BTreeSet<_> = cluster.live_pods().filter_map(|pod| pod.node.as_ref()).collect();
+    let pods = nodes
+        .into_iter()
         .flat_map(|node| left_behind(cluster, node).map(move |pod| (&pod.plan, node)));
-    let mut leaving = Leaving::new();
+    let mut leaving = BTreeMap::<_, BTreeSet<_>>::new();
     // A kubelet that is down may never report the end of its pods: nobody but its own node waits for that.
     let is_up = |(_, node): &(_, &NodeName)| cluster.nodes.get(node).is_some_and(|node| node.ready);
     for (plan, node) in jobs.chain(pods).filter(is_up) {
@@ -244,6 +238,14 @@ fn find_leaving(cluster: &ClusterState) -> Leaving {
 fn left_behind<'a>(cluster: &'a ClusterState, node: &'a NodeName) -> impl Iterator<Item = &'a PodFacts> {
     let has_job = |pod: &PodFacts| cluster.all_jobs_on(node).any(|job| job.uid == pod.job_uid);
     cluster.live_pods_on(node).filter(move |pod| !has_job(pod))
+}
+
+fn disturbed<'a>(
+    cluster: &'a ClusterState,
+    leaving: &'a BTreeMap<PlanName, BTreeSet<NodeName>>,
+) -> impl Iterator<Item = &'a NodeName> {
+    let nodes = leaving.values().flatten();
+    nodes.filter(|node| is_disturbed(cluster, node))
 }
 
 /// Whether a Job or a pod of a Plan that takes nodes down works on the node, even if the Plan is gone.

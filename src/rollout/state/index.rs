@@ -24,7 +24,6 @@ impl<K: Id, N: Id> Index<K, N> {
         self.0.is_empty()
     }
 
-    /// In no order.
     pub(super) fn keys(&self) -> impl Iterator<Item = &K> {
         self.0.keys()
     }
