@@ -38,7 +38,7 @@ use std::process::ExitCode;
 
 use clap::{ArgAction, CommandFactory as _, Parser, Subcommand};
 
-use crate::controller::settings::Flags;
+use refit_controller::settings::Flags;
 
 /// Exit code for invalid arguments.
 const USAGE: u8 = 2;

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use jiff::Timestamp;
 
 use super::text::{MAX_CONDITION_MESSAGE, MAX_NAME, shorten};
-use crate::version::tag::munge;
+use refit_base::version::tag::munge;
 
 /// An entry of `refit.rs/retry`, `refit.rs/skip` or `refit.rs/approve`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

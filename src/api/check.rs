@@ -9,7 +9,7 @@ use url::Url;
 
 use super::plan::{PlanSpec, SecretRef};
 use super::validate::is_secret_name;
-use crate::go::{DurationError, GoDuration};
+use refit_base::go::{DurationError, GoDuration};
 
 /// Maximum number of checks, as in the schema. A Plan stored under another schema may have more.
 const MAX_CHECKS: usize = 16;
@@ -329,7 +329,7 @@ fn url(text: &str, field: impl Fn() -> String, example: &'static str) -> Result<
 }
 
 /// Whether the host of a URL is this one.
-pub(crate) fn is_loopback(url: &Url) -> bool {
+pub fn is_loopback(url: &Url) -> bool {
     match url.host() {
         Some(url::Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
         Some(url::Host::Ipv4(ip)) => ip.is_loopback(),

@@ -321,4 +321,4 @@ fn join_lines(text: &str) -> String {
 }
 
 #[cfg(test)]
-pub(crate) mod tests;
+mod tests;

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::node_limit::NodeLimit;
 use super::reboot::one_of;
 use super::{PlanSpec, Reason};
-use crate::go::{DurationError, GoDuration};
+use refit_base::go::{DurationError, GoDuration};
 
 /// Default of `failure.backoff`.
 pub const BACKOFF: GoDuration = GoDuration::from_nanos(60_000_000_000);

@@ -10,7 +10,7 @@ use super::node_limit::NodeLimit;
 use super::schedule::{Blackout, BlackoutSpec};
 use super::text::{MAX_MESSAGE, shorten};
 use super::validate::MAX_SCHEDULE_ENTRIES;
-use crate::nearest::nearest;
+use refit_base::nearest::nearest;
 
 /// Name of the `ConfigMap`.
 pub const NAME: &str = "refit";

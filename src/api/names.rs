@@ -94,7 +94,7 @@ pub const ANNOTATION_FIELDS: &str = "refit.rs/fields";
 pub const ANNOTATION_NOTIFIED: &str = "refit.rs/notified";
 
 // Defined in `version`, whose messages name it, because `version` does not import `api`.
-pub use crate::version::policy::ANNOTATION_APPROVE;
+pub use refit_base::version::policy::ANNOTATION_APPROVE;
 /// Plan annotation for users: each new value polls the channel at once.
 pub const ANNOTATION_POLL_NOW: &str = "refit.rs/poll-now";
 

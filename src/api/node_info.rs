@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::PlanSpec;
-use crate::version::{Range, Version};
+use refit_base::version::{Range, Version};
 
 /// Maximum number of patterns of a field, as in the schema. A Plan stored under another schema may have more.
 const MAX_PATTERNS: usize = 32;

@@ -16,6 +16,7 @@ pub trait ClosedEnum: Copy + Eq + 'static {
 }
 
 /// Declares a [`ClosedEnum`]: each variant has the name of its word and a description.
+#[macro_export]
 macro_rules! closed_enum {
     ($(#[$doc:meta])* $enum:ident { $($variant:ident $about:literal)* }) => {
         $(#[$doc])*
@@ -38,7 +39,7 @@ macro_rules! closed_enum {
             }
         }
 
-        impl $crate::api::open_enum::ClosedEnum for $enum {
+        impl $crate::open_enum::ClosedEnum for $enum {
             fn name(self) -> &'static str {
                 self.name()
             }
@@ -61,7 +62,7 @@ macro_rules! closed_enum {
         }
     };
 }
-pub(crate) use closed_enum;
+pub use closed_enum;
 
 /// A word in an object: a variant of the list, or a word that this version does not know.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

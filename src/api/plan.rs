@@ -23,12 +23,14 @@ use serde::{Deserialize, Serialize};
 use super::access::ApiAccess;
 use super::check::CheckSpec;
 use super::failure::FailureSpec;
+use super::names;
 use super::node_info::{NodeInfoSpec, SkipWhenSpec};
 use super::node_limit::NodeLimit;
 use super::order::OrderSpec;
 use super::pod_blocker::PodBlockerSpec;
 use super::reboot::{HostAccess, RebootSpec, SettleSpec};
 use super::schedule::{BlackoutSpec, WindowSpec};
+use super::selector::{Selector, SelectorError};
 use super::status::PlanStatus;
 use super::trigger::Trigger;
 use super::version_policy::VersionPolicySpec;
@@ -290,6 +292,26 @@ impl PlanSpec {
     pub fn guards_control_plane(&self) -> bool {
         let takes_down = || self.cordon.unwrap_or_default() || self.drain.is_some() || self.may_reboot();
         self.control_plane_quorum.unwrap_or_else(takes_down)
+    }
+
+    /// Whether the Plan tolerates the taints of nodes that are not Ready by name, which means that it repairs such nodes. A
+    /// toleration of all taints does not mean that.
+    pub fn tolerates_not_ready(&self) -> bool {
+        self.tolerations.iter().flatten().any(|toleration| {
+            matches!(
+                toleration.key.as_deref(),
+                Some("node.kubernetes.io/not-ready" | "node.kubernetes.io/unreachable")
+            )
+        })
+    }
+
+    /// `spec.nodeSelector`. Selected nodes must also have the hostname label (S13).
+    ///
+    /// # Errors
+    /// Fails if a requirement of the selector is invalid, with apimachinery's message.
+    pub fn selector(&self) -> Result<Selector, SelectorError> {
+        let selector = Selector::new(self.node_selector.as_ref())?;
+        Ok(selector.and(Selector::exists(names::LABEL_HOSTNAME)?))
     }
 }
 

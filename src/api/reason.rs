@@ -2,8 +2,8 @@
 //! appears, a meaning and a remedy. `docs/operations.md` prints the list.
 
 use super::phase::ConditionType;
-use crate::version::policy::Refusal;
-use crate::version::tag::Refused;
+use refit_base::version::policy::Refusal;
+use refit_base::version::tag::Refused;
 
 /// The `type` of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,7 +90,7 @@ impl From<ConditionType> for ReportedIn {
 /// `docs/operations.md`.
 macro_rules! reasons {
     ($($kind:ident { $($reason:ident $severity:ident [$($reported_in:ident)*] $about:literal $(=> $remedy:literal)?)* })*) => {
-        $crate::api::open_enum::closed_enum! {
+        $crate::open_enum::closed_enum! {
             /// A reason of a condition, an event, `status.active[]` or a command's output.
             Reason { $($($reason $about)*)* }
         }

@@ -10,7 +10,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
 use super::PlanSpec;
-use crate::go::{DurationError, GoDuration};
+use refit_base::go::{DurationError, GoDuration};
 
 /// Files that report a required reboot on Debian, Ubuntu and derivatives.
 pub const REQUIRED_FILES: [&str; 2] = ["/run/reboot-required", "/var/run/reboot-required"];

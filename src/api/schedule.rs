@@ -16,7 +16,7 @@ use cron::Cron;
 use super::plan::Day;
 use super::window::{Window, WindowError, zone};
 use super::{PlanSpec, TimeWindowSpec};
-use crate::go::GoDuration;
+use refit_base::go::GoDuration;
 
 /// Longest `duration` of a window.
 const MAX_DURATION: SignedDuration = SignedDuration::from_hours(7 * 24);

@@ -22,7 +22,7 @@ use super::{
     BadCheck, BadNodeInfo, BadOrder, BadPodBlocker, BadPolicy, BadWave, DependencySpec, DrainSpec,
     DrainTimeout, PlanSpec, Trigger,
 };
-use crate::go::{DurationError, GoDuration};
+use refit_base::go::{DurationError, GoDuration};
 
 /// Maximum length of a Plan's name, because it is the name part of the node label `plan.upgrade.cattle.io/<plan>`, and
 /// a label value on Jobs.

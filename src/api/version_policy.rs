@@ -1,16 +1,16 @@
 //! `spec.versionPolicy`: which versions a Plan takes from its channel. The doc comments of the fields are what `kubectl
 //! explain` prints; the functions here supply the defaults.
 //!
-//! [`version::policy`](crate::version::policy) chooses the version.
+//! [`version::policy`](refit_base::version::policy) chooses the version.
 
 use jiff::SignedDuration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::PlanSpec;
-use crate::go::{DurationError, GoDuration};
-use crate::version::policy::Policy;
-use crate::version::{Range, RangeError, distribution_of};
+use refit_base::go::{DurationError, GoDuration};
+use refit_base::version::policy::Policy;
+use refit_base::version::{Range, RangeError, distribution_of};
 
 /// Which versions a Plan takes, and when.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
@@ -145,7 +145,7 @@ mod tests {
     fn a_range_has_the_same_maximum_length_in_the_schema_and_in_the_controller() {
         let schema = serde_json::to_value(schemars::schema_for!(VersionPolicySpec)).unwrap();
         let longest = schema["properties"]["range"]["maxLength"].as_u64();
-        assert_eq!(longest, u64::try_from(crate::version::MAX_RANGE_LEN).ok());
+        assert_eq!(longest, u64::try_from(refit_base::version::MAX_RANGE_LEN).ok());
         let range = |length: usize| read(json!({ "range": format!("{:length$}", "1.31.x") }));
         assert!(range(1024).is_ok());
         let error = range(1025).unwrap_err();

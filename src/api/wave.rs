@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::PlanSpec;
 use super::node_limit::NodeLimit;
 use super::selector::{Selector, SelectorError};
-use crate::go::{DurationError, GoDuration};
+use refit_base::go::{DurationError, GoDuration};
 
 /// Maximum number of waves, as in the schema. A Plan stored under another schema may have more.
 const MAX_WAVES: usize = 32;

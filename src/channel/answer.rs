@@ -7,7 +7,7 @@ use url::Url;
 
 use super::ChannelError;
 use super::transport::{is_redirect, status_line};
-use crate::version::tag::{check, is_semver, munge};
+use refit_base::version::tag::{check, is_semver, munge};
 
 /// How much of a body to read to detect an HTML page.
 pub(super) const SNIFFED: usize = 1024;

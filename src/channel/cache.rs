@@ -16,7 +16,7 @@ use url::Url;
 use super::ChannelError;
 use super::link::next_page;
 use super::transport::Answer;
-use crate::version::Release;
+use refit_base::version::Release;
 
 /// Maximum number of pages, and approximate maximum size of their versions in bytes.
 const MAX_PAGES: usize = 512;
@@ -34,7 +34,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(60 * 60);
 /// Digest of URL, credentials and authorities.
 pub(super) type Key = [u8; 32];
 
-pub(super) use crate::api::digest::digest as key;
+pub(super) use refit_api::digest::digest as key;
 
 pub(super) struct Page {
     etag: Option<String>,

@@ -13,8 +13,8 @@ use url::Url;
 use super::access::Access;
 use super::error::ChannelError;
 use super::transport::{Auth, HttpTransport, is_redirect, status_line};
-use crate::api::text::shorten;
-use crate::api::{Check, CheckAnswer, CheckRequest};
+use refit_api::text::shorten;
+use refit_api::{Check, CheckAnswer, CheckRequest};
 
 /// Maximum size of a response of Prometheus.
 const MAX_RESPONSE: usize = 256 << 10;

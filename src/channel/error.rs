@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::version::tag::Refused;
+use refit_base::version::tag::Refused;
 
 /// Why no channel can be polled.
 #[derive(Debug, thiserror::Error)]

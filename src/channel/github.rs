@@ -17,8 +17,8 @@ use super::items::{List, each};
 use super::kind::Github;
 use super::transport::{Answer, Auth, Request, fetch, hop, is_redirect, status_line};
 use super::{ChannelError, Http};
-use crate::version::tag::{check, munge};
-use crate::version::{Offer, Release};
+use refit_base::version::tag::{check, munge};
+use refit_base::version::{Offer, Release};
 
 const ACCEPTED: &str = "application/vnd.github+json";
 const API_VERSION: (&str, &str) = ("x-github-api-version", "2022-11-28");

@@ -8,7 +8,7 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use url::{Host, Url};
 
 use super::ChannelError;
-pub(crate) use crate::api::check::is_loopback;
+pub use refit_api::check::is_loopback;
 
 /// Names of metadata services that are not link-local.
 const METADATA: [&str; 3] = ["metadata.google.internal", "metadata.goog", "metadata"];
@@ -90,7 +90,7 @@ impl Hosts {
     /// # Errors
     /// Fails if the URL has no host, the host matches none of the patterns, or, without patterns, it is a metadata service
     /// or a link-local address.
-    pub(crate) fn check(&self, url: &Url) -> Result<(), ChannelError> {
+    pub fn check(&self, url: &Url) -> Result<(), ChannelError> {
         let (host, is_metadata) = match url.host() {
             None => return Err(ChannelError::NotAUrl),
             Some(Host::Domain(name)) => {

@@ -7,8 +7,8 @@ use serde::Deserialize;
 use super::ChannelError;
 use super::body::Body;
 use super::items::{List, each};
-use crate::version::tag::{check, munge};
-use crate::version::{Release, Version, quoted};
+use refit_base::version::tag::{check, munge};
+use refit_base::version::{Release, Version, quoted};
 
 /// Maximum size of a list. Those of k3s and RKE2 have some ten kilobytes.
 pub(super) const MAX_BODY: usize = 1 << 20;

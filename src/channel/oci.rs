@@ -22,11 +22,11 @@ use super::items::{List, each};
 use super::kind::Repository;
 use super::transport::{Answer, Auth, Clients, Request, fetch, read, refuse_plain};
 use super::{ChannelError, Http};
-use crate::api::image::ImageReference;
-use crate::version::tag::{check, munge};
-use crate::version::{Offer, Release};
 use challenge::{Challenge, challenges};
 use pull::Login;
+use refit_api::image::ImageReference;
+use refit_base::version::tag::{check, munge};
+use refit_base::version::{Offer, Release};
 
 /// Page size: the maximum of distribution's own registry.
 const PER_PAGE: usize = 1000;

@@ -8,7 +8,7 @@ use std::io::Write as _;
 use std::path::Path;
 
 use super::*;
-use crate::version::tag::accept;
+use refit_base::version::tag::accept;
 use responder::{Responder, tls_responder};
 
 const CLUSTER_ID: &str = "0a1b2c3d-cluster";

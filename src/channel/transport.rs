@@ -25,7 +25,7 @@ use super::body::{self, Body};
 use super::cache::{Key, key};
 use super::hosts::{Hosts, is_loopback};
 use super::{ChannelError, SetupError};
-use crate::proxy::ProxyEnv;
+use refit_base::proxy::ProxyEnv;
 
 /// Time limit of a connection, as a part of that of a request.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);

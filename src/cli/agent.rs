@@ -11,10 +11,11 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::cluster::Connection;
 use super::output;
-use crate::agent::{self, Files, KairosFiles, Options, SentinelCommand, Sources, UpdateEngine};
-use crate::api::reboot::REQUIRED_FILES;
-use crate::go::GoDuration;
-use crate::node::{Host, enter_host};
+use refit_api::reboot::REQUIRED_FILES;
+use refit_base::go::GoDuration;
+use refit_cluster::agent;
+use refit_cluster::agent::{Files, KairosFiles, Options, SentinelCommand, Sources, UpdateEngine};
+use refit_cluster::node::{Host, enter_host};
 
 pub(super) const EXAMPLES: &str = "Examples:
   refit agent --node worker-1

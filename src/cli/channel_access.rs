@@ -9,13 +9,13 @@ use anyhow::{Context as _, anyhow};
 use clap::Args;
 use futures::StreamExt as _;
 
-use crate::channel::hosts::{CHANNEL_HOST, HostPattern, hosts};
-use crate::channel::{
+use refit_base::proxy::ProxyEnv;
+use refit_base::version::Offer;
+use refit_channel::hosts::{CHANNEL_HOST, HostPattern, hosts};
+use refit_channel::{
     Access, ChannelClient, ChannelError, ChannelRequest, Credentials, DockerConfig, host, list_of,
 };
-use crate::kube::client::AGENT;
-use crate::proxy::ProxyEnv;
-use crate::version::Offer;
+use refit_cluster::kube::client::AGENT;
 
 /// Maximum number of channels queried at a time.
 const MAX_CONCURRENT: usize = 8;

@@ -1,8 +1,8 @@
 //! Selects Plans by `--plan`: names with or without namespace.
 
-use crate::api::crd::VERSION;
-use crate::api::names::GROUP;
-use crate::gitops::Source;
+use refit_api::crd::VERSION;
+use refit_api::names::GROUP;
+use refit_offline::gitops::Source;
 
 /// Message for files without a Plan.
 const NO_PLAN: &str = "there is no Plan in these files";

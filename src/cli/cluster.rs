@@ -13,11 +13,11 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use super::output;
-use crate::clock::Clock;
-use crate::drain::{DryRun, Event, Failure, PlanRun, Session};
-use crate::kube::client::{ApiServer, ApiSource};
-use crate::proxy::ProxyEnv;
-use crate::rehearse::json::Value;
+use refit_base::proxy::ProxyEnv;
+use refit_cluster::clock::Clock;
+use refit_cluster::drain::{DryRun, Event, Failure, PlanRun, Session};
+use refit_cluster::kube::client::{ApiServer, ApiSource};
+use refit_rehearse::json::Value;
 
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Cluster")]

@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use super::cluster::Connection;
 use super::output;
 use super::target::{ClusterFlags, find, with_client};
-use crate::view::read::Snapshot;
+use refit_view::read::Snapshot;
 
 /// How long a shell waits.
 const PATIENCE: Duration = Duration::from_secs(3);

@@ -10,10 +10,9 @@ use tokio::time::Instant;
 use tracing::{error, info};
 
 use super::{USAGE, output};
-use crate::clock::Clock;
-use crate::controller;
-use crate::controller::settings::{Flags, Notice, Settings};
-use crate::telemetry;
+use refit_cluster::clock::Clock;
+use refit_controller::settings::{Flags, Notice, Settings};
+use refit_controller::telemetry;
 
 /// Two threads, so that the Lease is renewed while a decision is computed.
 const RUNTIME_THREADS: usize = 2;
@@ -46,7 +45,7 @@ pub(super) fn run(flags: Flags) -> anyhow::Result<ExitCode> {
         .context("the runtime cannot be started")?;
     let ended = runtime.block_on(async {
         let shutdown = shutdown().context("signals cannot be handled")?;
-        Ok::<_, anyhow::Error>(Box::pin(controller::run(settings, Clock::system(), shutdown)).await)
+        Ok::<_, anyhow::Error>(Box::pin(refit_controller::run(settings, Clock::system(), shutdown)).await)
     })?;
     // A name resolution that hangs on its thread would delay the exit.
     runtime.shutdown_background();

@@ -8,9 +8,9 @@ use clap::{Args, ValueEnum};
 
 use super::render::all_are_read;
 use super::{USAGE, output, validate};
-use crate::api::Plan;
-use crate::convert::{Converted, KINDS, convert, join_parts};
-use crate::gitops::objects::objects;
+use refit_api::Plan;
+use refit_formats::convert::{Converted, KINDS, convert, join_parts};
+use refit_offline::gitops::objects::objects;
 
 pub(super) const EXAMPLES: &str = "Examples:
   kubectl -n kube-system get daemonset kured -o yaml | refit convert - > reboots.yaml

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Args;
 
 use super::cluster::{self, Connection, Mode};
-use crate::drain::flags::NodeArgs;
+use refit_cluster::drain::flags::NodeArgs;
 
 #[derive(Args, Clone, Debug)]
 pub(super) struct Flags {

@@ -7,6 +7,6 @@ use anyhow::Context as _;
 use super::output;
 
 pub(super) fn run() -> anyhow::Result<ExitCode> {
-    output::data(&crate::api::crd::to_yaml()?).context("the CRD cannot be printed")?;
+    output::data(&refit_api::crd::to_yaml()?).context("the CRD cannot be printed")?;
     Ok(ExitCode::SUCCESS)
 }

@@ -6,8 +6,8 @@ use std::path::Path;
 use anyhow::Context as _;
 use k8s_openapi::api::core::v1::ConfigMap;
 
-use crate::gitops::input::read_text;
-use crate::job::JobSettings;
+use refit_job::JobSettings;
+use refit_offline::gitops::input::read_text;
 
 /// Name of the manifest in messages.
 const NAME: &str = "deploy/config.yaml";

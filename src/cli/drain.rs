@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Args;
 
 use super::cluster::{self, Connection, Mode};
-use crate::drain::flags::{DrainArgs, NodeArgs};
+use refit_cluster::drain::flags::{DrainArgs, NodeArgs};
 
 #[derive(Args, Clone, Debug)]
 pub(super) struct Flags {
@@ -31,7 +31,7 @@ mod tests {
     use clap::Parser as _;
 
     use super::*;
-    use crate::drain::DryRun;
+    use refit_cluster::drain::DryRun;
 
     #[derive(clap::Parser, Debug)]
     struct Alone {

@@ -9,12 +9,12 @@ use serde_json::json;
 
 use super::output;
 use super::target::{ClusterFlags, Format, check_nodes, find, unknown, with_client};
-use crate::kube::brief;
-use crate::kube::objects::maintenance::{KIND, Maintenance};
-use crate::kube::objects::node_op::{AnyOp, OpKind};
-use crate::view::maintenance::{explain_any_node, explain_maintenance};
-use crate::view::node_op::{explain_op_without_plan, explain_plan_of_op, plans_of, read_ops};
-use crate::view::{Explanation, PlanOverview, Snapshot, explain_node, explain_plan};
+use refit_cluster::kube::brief;
+use refit_facts::objects::maintenance::{KIND, Maintenance};
+use refit_facts::objects::node_op::{AnyOp, OpKind};
+use refit_view::maintenance::{explain_any_node, explain_maintenance};
+use refit_view::node_op::{explain_op_without_plan, explain_plan_of_op, plans_of, read_ops};
+use refit_view::{Explanation, PlanOverview, Snapshot, explain_node, explain_plan};
 
 pub(super) const EXAMPLES: &str = "Examples:
   refit explain server

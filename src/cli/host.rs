@@ -40,8 +40,8 @@ impl OpenMessage {
     }
 }
 
-pub(super) fn mounted(dir: &Path) -> anyhow::Result<crate::node::Host> {
-    Ok(crate::node::Host::open(dir)?)
+pub(super) fn mounted(dir: &Path) -> anyhow::Result<refit_cluster::node::Host> {
+    Ok(refit_cluster::node::Host::open(dir)?)
 }
 
 pub(super) fn errors(sentences: &[String]) {

@@ -12,8 +12,8 @@ use serde_json::json;
 use super::channel_access::ChannelFlags;
 use super::cluster::Connection;
 use super::{USAGE, output};
-use crate::clock::Clock;
-use crate::migrate::{Cluster, Finding, Severity, check, offers, sort};
+use refit_cluster::clock::Clock;
+use refit_offline::migrate::{Cluster, Finding, Severity, check, offers, sort};
 
 pub(super) const EXAMPLES: &str = "Examples:
   refit migrate --check

@@ -11,12 +11,14 @@ use clap::{Args, ValueEnum};
 use super::USAGE;
 use super::channel_access::{ChannelFlags, Digests, Offers};
 use super::chosen::{is_chosen, no_plan, unknown};
-use crate::api::names::GROUP;
-use crate::clock::Clock;
-use crate::gitops::kustomize::{is_patch, patches};
-use crate::gitops::pin::{PinRequest, PlanInFile, kept_tags, plans, repeated, rewrite, versioned_images};
-use crate::gitops::{Source, input, patch, write};
-use crate::version::Range;
+use refit_api::names::GROUP;
+use refit_base::version::Range;
+use refit_cluster::clock::Clock;
+use refit_offline::gitops::kustomize::{is_patch, patches};
+use refit_offline::gitops::pin::{
+    PinRequest, PlanInFile, kept_tags, plans, repeated, rewrite, versioned_images,
+};
+use refit_offline::gitops::{Source, input, patch, write};
 
 use decide::{Channels, channel_of, decide};
 use report::{Failure, Outcome, Report, Result};

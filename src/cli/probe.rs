@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use clap::Args;
 
 use super::{host, output};
-use crate::api::SentinelName;
-use crate::node::{Commands, probe};
+use refit_api::SentinelName;
+use refit_cluster::node::{Commands, probe};
 
 #[derive(Args, Clone, Debug)]
 pub(super) struct Flags {

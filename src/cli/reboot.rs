@@ -7,9 +7,9 @@ use clap::Args;
 
 use super::host::{self, Message, OpenMessage};
 use super::output;
-use crate::api::sentinel::is_boot_id;
-use crate::api::{RebootFault, SentinelName};
-use crate::node::{Commands, Failure, Order, Outcome, ask, enter_host, reboot};
+use refit_api::sentinel::is_boot_id;
+use refit_api::{RebootFault, SentinelName};
+use refit_cluster::node::{Commands, Failure, Order, Outcome, ask, enter_host, reboot};
 
 /// Exit code if another attempt in this boot cannot succeed.
 const EXIT_FINAL: u8 = 3;

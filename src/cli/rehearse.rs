@@ -25,12 +25,12 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize as _;
 
 use super::{USAGE, output, validate};
-use crate::api::Plan;
-use crate::clock::Clock;
-use crate::rehearse::assumptions::Assumptions;
-use crate::rehearse::json::Value;
-use crate::rehearse::report::{Report, TimeFormat, report};
-use crate::rehearse::run::{InitialCluster, Outcome, Rehearsal, RehearsalError, run_rehearsal};
+use refit_api::Plan;
+use refit_cluster::clock::Clock;
+use refit_rehearse::assumptions::Assumptions;
+use refit_rehearse::json::Value;
+use refit_rehearse::report::{Report, TimeFormat, report};
+use refit_rehearse::run::{InitialCluster, Outcome, Rehearsal, RehearsalError, run_rehearsal};
 
 pub(super) const EXAMPLES: &str = "Examples:
   refit rehearse examples/k3s-upgrade.yaml --nodes 12

@@ -22,18 +22,18 @@ use super::channel_access::ChannelFlags;
 use super::chosen::{is_chosen, no_plan, unknown};
 use super::cluster::Connection;
 use super::{USAGE, defaults, output, validate};
-use crate::api::{Plan, PlanSpec};
-use crate::controller::own_image::OF_THIS_BUILD;
-use crate::controller::settings::{Flags as ControllerFlags, Notice, Settings};
-use crate::gitops::objects::{Object, objects};
-use crate::gitops::pin::wrong_version;
-use crate::gitops::{Finding, Source, check};
-use crate::job::{
-    self, JobInput, JobSettings, NodeInput, PlanInput, RebootInput, RebootPodMode, VerifyInput, digest,
-    inputs, name,
-};
 use live::LiveCluster;
 use node::{NodeFacts, node, unselected};
+use refit_api::{Plan, PlanSpec};
+use refit_controller::own_image::OF_THIS_BUILD;
+use refit_controller::settings::{Flags as ControllerFlags, Notice, Settings};
+use refit_job::{
+    JobInput, JobSettings, NodeInput, PlanInput, RebootInput, RebootPodMode, VerifyInput, digest, inputs,
+    name,
+};
+use refit_offline::gitops::objects::{Object, objects};
+use refit_offline::gitops::pin::wrong_version;
+use refit_offline::gitops::{Finding, Source, check};
 use secret::{is_named, secret};
 use version::version;
 
@@ -350,11 +350,13 @@ fn render(
         unschedulable_before: on_windows.then_some(node.unschedulable),
     };
     // Errors for which the controller would not start a node.
-    let mut errors = job::check(&input.plan, &settings).errors.into_iter();
+    let mut errors = refit_job::check(&input.plan, &settings).errors.into_iter();
     if let Some(error) = errors.find(|error| on_windows || !error.is_for_windows()) {
         return Err(error.into());
     }
-    let mut objects = vec![RenderedObject::Job(Box::new(job::render(&input, &settings)?))];
+    let mut objects = vec![RenderedObject::Job(Box::new(refit_job::render(
+        &input, &settings,
+    )?))];
     if plan.spec.may_reboot() {
         objects.push(RenderedObject::Pod(Box::new(reboot_pod(
             &input, node, &settings,
@@ -366,7 +368,7 @@ fn render(
         attempt: flags.attempt,
         upgrade_job: NO_UID,
     };
-    let verify = job::verify_job(&verify, &settings)?;
+    let verify = refit_job::verify_job(&verify, &settings)?;
     objects.extend(verify.map(|job| RenderedObject::Job(Box::new(job))));
     Ok(objects)
 }
@@ -390,7 +392,7 @@ fn reboot_pod(job: &JobInput<'_>, node: &NodeFacts, settings: &JobSettings) -> a
         name_is_taken: false,
         critical: true,
     };
-    Ok(job::reboot_pod(&input, settings)?)
+    Ok(refit_job::reboot_pod(&input, settings)?)
 }
 
 /// The controller's settings, in this order: the environment, its ConfigMap, the shipped manifests.

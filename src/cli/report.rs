@@ -8,7 +8,7 @@ use kube::Client;
 
 use super::output;
 use super::target::{ClusterFlags, find, with_client};
-use crate::view::report::Report;
+use refit_view::report::Report;
 
 #[derive(ValueEnum, Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Format {

@@ -13,19 +13,19 @@ use serde_json::{Value, json};
 use super::channel_access::{ChannelFlags, Offers};
 use super::chosen::{is_chosen, no_plan, unknown};
 use super::{USAGE, output, validate};
-use crate::api::names::ANNOTATION_APPROVE;
-use crate::api::validate::validate as validate_plan;
-use crate::api::{ChannelStatus, Plan, Reason};
-use crate::channel::{redacted, with_scheme};
-use crate::clock::Clock;
-use crate::gitops::check::{ReadPlan, read_plan};
-use crate::gitops::objects::{Object, objects};
-use crate::gitops::pin::wrong_version;
-use crate::gitops::{Rule, Source};
-use crate::go::GoDuration;
-use crate::version::policy::{Choice, Offered, Policy, PolicyInputs, Verdict, choose, consider};
-use crate::version::tag::munge;
-use crate::version::{Range, Version};
+use refit_api::names::ANNOTATION_APPROVE;
+use refit_api::validate::validate as validate_plan;
+use refit_api::{ChannelStatus, Plan, Reason, redacted};
+use refit_base::go::GoDuration;
+use refit_base::version::policy::{Choice, Offered, Policy, PolicyInputs, Verdict, choose, consider};
+use refit_base::version::tag::munge;
+use refit_base::version::{Range, Version};
+use refit_channel::with_scheme;
+use refit_cluster::clock::Clock;
+use refit_offline::gitops::check::{ReadPlan, read_plan};
+use refit_offline::gitops::objects::{Object, objects};
+use refit_offline::gitops::pin::wrong_version;
+use refit_offline::gitops::{Rule, Source};
 
 pub(super) const EXAMPLES: &str = "Examples:
   refit resolve https://update.k3s.io/v1-release/channels/stable
@@ -84,7 +84,7 @@ enum Format {
 
 fn range(text: &str) -> Result<Range, String> {
     text.parse()
-        .map_err(|error: crate::version::RangeError| error.to_string())
+        .map_err(|error: refit_base::version::RangeError| error.to_string())
 }
 
 fn age(text: &str) -> Result<SignedDuration, String> {
@@ -420,7 +420,7 @@ fn as_text(outcome: &Outcome<'_>) -> String {
         let _ = writeln!(
             text,
             "  {}: {why}",
-            crate::version::quoted(verdict.version).trim_matches('"')
+            refit_base::version::quoted(verdict.version).trim_matches('"')
         );
     }
     let more = others.count().saturating_sub(SHOWN);

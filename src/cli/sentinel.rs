@@ -7,8 +7,8 @@ use clap::{ArgGroup, Args};
 
 use super::host::{self, Message};
 use super::output;
-use crate::api::SentinelName;
-use crate::node::{RebootWhen, keep};
+use refit_api::SentinelName;
+use refit_cluster::node::{RebootWhen, keep};
 
 #[derive(Args, Clone, Debug)]
 #[command(group = ArgGroup::new("when").required(true).args(["always", "required_files"]))]

@@ -11,8 +11,8 @@ use tokio::time::sleep;
 
 use super::output;
 use super::target::{ClusterFlags, Format, find, with_client};
-use crate::kube::objects::maintenance::Maintenance;
-use crate::view::{PlanOverview, Snapshot, maintenance, table};
+use refit_facts::objects::maintenance::Maintenance;
+use refit_view::{PlanOverview, Snapshot, maintenance, table};
 
 /// How often the cluster is read with `--watch`.
 const INTERVAL: Duration = Duration::from_secs(2);

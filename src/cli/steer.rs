@@ -18,8 +18,8 @@ use serde_json::json;
 
 use super::output;
 use super::target::{ClusterFlags, Format, check_nodes, find, with_client};
-use crate::api::annotation::signature;
-use crate::clock::Clock;
+use refit_api::annotation::signature;
+use refit_cluster::clock::Clock;
 
 #[derive(Args, Clone, Debug)]
 struct Common {
@@ -114,7 +114,7 @@ pub(super) struct SkipFlags {
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
-    let parsed: crate::go::GoDuration = text
+    let parsed: refit_base::go::GoDuration = text
         .parse()
         .map_err(|_| "must be a duration such as 90s, 5m or 2h".to_owned())?;
     u64::try_from(parsed.as_nanos())

@@ -6,10 +6,10 @@ use kube::Client;
 
 use super::cluster::Connection;
 use super::output;
-use crate::clock::Clock;
-use crate::kube::brief;
-use crate::nearest::nearest;
-use crate::view::{PlanOverview, Scope, Snapshot};
+use refit_base::nearest::nearest;
+use refit_cluster::clock::Clock;
+use refit_cluster::kube::brief;
+use refit_view::{PlanOverview, Scope, Snapshot};
 
 /// Names in a message.
 const MAX_NAMED: usize = 20;
@@ -95,7 +95,7 @@ impl ClusterFlags {
             kube::Error::Api(status) if status.code == 404 => anyhow!(
                 "the cluster has no Plans: its API server does not know plans.{}; install refit, or only the definition: refit crd | \
                  kubectl apply -f -",
-                crate::api::names::GROUP
+                refit_api::names::GROUP
             ),
             kube::Error::Api(_) => anyhow!("Plans cannot be read: {}", brief(&error)),
             error => anyhow!(
@@ -117,7 +117,7 @@ pub(super) fn find<'a>(
 ) -> anyhow::Result<PlanOverview<'a>> {
     let (namespace, name) = parts(namespace, plan);
     let is_there =
-        |one: &&crate::view::read::PlanObject| namespace.is_none_or(|wanted| wanted == one.namespace);
+        |one: &&refit_view::read::PlanObject| namespace.is_none_or(|wanted| wanted == one.namespace);
     let there: Vec<_> = snapshot.plans.iter().filter(is_there).collect();
     let found: Vec<_> = there.iter().filter(|one| *one.facts.name == *name).collect();
     match found.as_slice() {

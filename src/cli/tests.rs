@@ -8,8 +8,8 @@ use std::time::Duration;
 use clap::error::ErrorKind;
 
 use super::*;
-use crate::controller::settings::{FrontEndName, MetricsAddress};
-use crate::telemetry::LogFormat;
+use refit_controller::settings::{FrontEndName, MetricsAddress};
+use refit_controller::telemetry::LogFormat;
 
 fn parse(args: &[&str]) -> Result<Cli, clap::Error> {
     super::parse(args.iter().map(OsString::from))

@@ -11,10 +11,10 @@ use serde_json::json;
 use super::channel_access::ChannelFlags;
 use super::chosen::no_plan;
 use super::{USAGE, output};
-use crate::clock::Clock;
-use crate::gitops::check::{Options, Report, check};
-use crate::gitops::{Finding, Levels, Rule, Severity, Source, input, kustomize};
-use crate::nearest::nearest;
+use refit_base::nearest::nearest;
+use refit_cluster::clock::Clock;
+use refit_offline::gitops::check::{Options, Report, check};
+use refit_offline::gitops::{Finding, Levels, Rule, Severity, Source, input, kustomize};
 
 pub(super) const EXAMPLES: &str = "Examples:
   refit validate examples/                          every Plan below a folder
@@ -353,7 +353,7 @@ fn summary(report: &Report, files: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gitops::position::Position;
+    use refit_offline::gitops::position::Position;
 
     fn finding() -> Finding {
         Finding {

@@ -29,14 +29,14 @@ pub use manifest::{Prepared, prepare};
 
 use super::events::Source;
 use super::outbox::Outbox;
-use crate::channel::ChannelClient;
-use crate::clock::Clock;
-use crate::job::digest;
-use crate::kube::objects::{Intern, RawPlan, SlimJob, SlimNode, SlimPod, version};
-use crate::kube::read::get;
-use crate::kube::{Failure, brief, failure};
-use crate::rollout::facts::{JobName, JobUid, NodeName, NodeUid, PlanName, Text};
-use crate::rollout::{Event, Key, Observation, PodFacts, PodStage, Query, StepEffect};
+use refit_channel::ChannelClient;
+use refit_cluster::clock::Clock;
+use refit_cluster::kube::read::get;
+use refit_cluster::kube::{Failure, brief, failure};
+use refit_facts::objects::{Intern, RawPlan, SlimJob, SlimNode, SlimPod, version};
+use refit_facts::{JobName, JobUid, NodeName, NodeUid, PlanName, PodFacts, PodStage, Text};
+use refit_job::digest;
+use refit_rollout::{Event, Key, Observation, Query, StepEffect};
 
 #[derive(Debug)]
 pub struct FinishedStep {

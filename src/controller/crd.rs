@@ -20,8 +20,8 @@ use serde_json::Value;
 use tokio::time::{Instant, sleep};
 use tracing::{info, warn};
 
-use crate::api::crd as plan_crd;
-use crate::kube::brief;
+use refit_api::crd as plan_crd;
+use refit_cluster::kube::brief;
 
 /// Time limit for the CRD to be established (S5).
 const ESTABLISHED_TIMEOUT: Duration = Duration::from_secs(60);

@@ -15,11 +15,12 @@ use super::lanes::{self, Lanes};
 use super::lease::{PlansNote, Progress};
 use super::metrics::{LoopFigures, Reporter, Scrape};
 use super::notify::{OutlookRequest, OutlookServer};
-use crate::api::Reason;
-use crate::rollout::facts::Text;
-use crate::rollout::{
-    self, ClusterState, Decision, Grants, Key, Kind, Lane, ListCounts, Observation, Schema, Step, StepEffect,
-    decide, decide_degraded,
+use refit_api::Reason;
+use refit_facts::Schema;
+use refit_facts::Text;
+use refit_rollout::{
+    ClusterState, Decision, Grants, Key, Kind, Lane, ListCounts, Observation, Step, StepEffect, decide,
+    decide_degraded,
 };
 
 /// How long observations are collected before a decision: a change of one object often causes that of another.
@@ -557,7 +558,7 @@ impl Engine {
         if refused || lasts {
             self.cluster.step_failed(
                 key.clone(),
-                rollout::StepFailure {
+                refit_rollout::StepFailure {
                     message: step_error.message,
                     refused,
                 },

@@ -5,8 +5,8 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Event as CoreEvent, EventSource, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 
-use crate::api::{Reason, Severity, limits, names};
-use crate::rollout::{Event, Regarding};
+use refit_api::{Reason, Severity, limits, names};
+use refit_rollout::{Event, Regarding};
 
 /// The source of events.
 #[derive(Clone, Debug)]

@@ -8,8 +8,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::Client;
 use tokio::sync::{Notify, mpsc};
 
-use crate::api::ForeignReason;
-use crate::kube::watch::{Selection, Watch, WatchEvent, Watched};
+use refit_api::ForeignReason;
+use refit_cluster::kube::watch::{Selection, Watch, WatchEvent};
+use refit_facts::objects::Watched;
 
 /// Objects per page of a list.
 const PAGE: u32 = 100;

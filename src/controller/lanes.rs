@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::rollout::{Key, Lane};
+use refit_rollout::{Key, Lane};
 
 /// More requests in flight do not speed up small requests; each only takes longer.
 const INTERACTIVE: usize = 16;

@@ -22,15 +22,15 @@ use super::outbox::{self, Outbox};
 use super::own_image::{self, OwnImage};
 use super::settings::{FrontEndName, Settings};
 use super::{Error, PROGRAM, SHUTDOWN_GRACE, write_node_event};
-use crate::api::Reason;
-use crate::channel::ChannelClient;
-use crate::clock::Clock;
-use crate::job::JobSettings;
-use crate::kube::objects::Intern;
-use crate::kube::{Leadership, brief};
-use crate::notify::Context;
-use crate::rollout::facts::Text;
-use crate::rollout::{ClusterState, Defaults, Grants, Kind, Observation};
+use refit_api::Reason;
+use refit_channel::ChannelClient;
+use refit_cluster::clock::Clock;
+use refit_cluster::kube::{Leadership, brief};
+use refit_facts::Text;
+use refit_facts::objects::Intern;
+use refit_formats::notify::Context;
+use refit_job::JobSettings;
+use refit_rollout::{ClusterState, Defaults, Grants, Kind, Observation};
 
 /// Why the tasks of a leader ended.
 pub(super) enum Ended {

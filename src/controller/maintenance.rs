@@ -25,11 +25,11 @@ use super::front_end::{Change, QUEUE, Watcher};
 use super::observe::Observer;
 use super::outbox::Outbox;
 use super::settings::{FrontEndName, Settings};
-use crate::clock::Clock;
-use crate::kube::objects::maintenance::{
+use refit_cluster::clock::Clock;
+use refit_facts::objects::maintenance::{
     KubevirtMaintenance, Maintenance, MaintenanceGroup, MedikMaintenance,
 };
-use crate::rollout::{Grants, Observation, Reservation, Reservations};
+use refit_rollout::{Grants, Observation, Reservation, Reservations};
 use worker::{Task, Worker};
 
 /// What the front end needs of the controller.

@@ -25,10 +25,9 @@ use tokio::time::Instant;
 
 use super::lease::Progress;
 use super::timeline::Live;
-use crate::kube::Leadership;
-use crate::kube::client::{Outcome, RequestCounts};
-use crate::rollout;
 use histogram::{DECISION_BOUNDS, Histogram};
+use refit_cluster::kube::Leadership;
+use refit_cluster::kube::client::{Outcome, RequestCounts};
 use reporter::ReporterRequest;
 pub use reporter::{LoopFigures, Reporter, Scrape};
 pub(super) use sample::CONTENT_TYPE;
@@ -112,7 +111,7 @@ struct Counters {
 
 struct LeaderLink {
     requests: mpsc::Sender<ReporterRequest>,
-    listed: watch::Receiver<BTreeSet<rollout::Kind>>,
+    listed: watch::Receiver<BTreeSet<refit_rollout::Kind>>,
 }
 
 impl Metrics {
@@ -147,7 +146,7 @@ impl Metrics {
     }
 
     /// The loop of a leader starts. Returns the end that answers scrapes.
-    pub(super) fn reporter(&self, listed: watch::Receiver<BTreeSet<rollout::Kind>>) -> Reporter {
+    pub(super) fn reporter(&self, listed: watch::Receiver<BTreeSet<refit_rollout::Kind>>) -> Reporter {
         let (requests, asked) = mpsc::channel(1);
         self.counters().leader = Some(LeaderLink { requests, listed });
         Reporter::new(self.clone(), asked)
@@ -332,12 +331,12 @@ pub(super) const SECRETS: &str = "secrets";
 /// The resources that are watched.
 const WATCHED: [&str; 6] = [DEFINITIONS, "jobs", "nodes", "plans", "pods", SECRETS];
 
-pub(super) fn resource(kind: rollout::Kind) -> &'static str {
+pub(super) fn resource(kind: refit_rollout::Kind) -> &'static str {
     match kind {
-        rollout::Kind::Node => "nodes",
-        rollout::Kind::Job => "jobs",
-        rollout::Kind::Pod => "pods",
-        rollout::Kind::Plan => "plans",
+        refit_rollout::Kind::Node => "nodes",
+        refit_rollout::Kind::Job => "jobs",
+        refit_rollout::Kind::Pod => "pods",
+        refit_rollout::Kind::Plan => "plans",
     }
 }
 

@@ -25,12 +25,12 @@ use super::front_end::{self, QUEUE, Watcher};
 use super::observe::Observer;
 use super::outbox::Outbox;
 use super::settings::{FrontEndName, Settings};
-use crate::api::ForeignReason;
-use crate::clock::Clock;
-use crate::kube::objects::node_op::{
+use refit_api::ForeignReason;
+use refit_cluster::clock::Clock;
+use refit_cluster::kube::read::list_metadata;
+use refit_facts::objects::node_op::{
     AnyOp, GROUP, NodeOp, NodeOpUpgrade, OpKind, OpStatus, OwnedPlan, VERSION,
 };
-use crate::kube::read::list_metadata;
 use supervisor::Supervisor;
 
 /// Nodes per page of a list of metadata.

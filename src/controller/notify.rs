@@ -20,18 +20,20 @@ use url::Url;
 use super::events::Source;
 use super::metrics::Metrics;
 use super::outbox::Outbox;
-use crate::api::limits::{NOTIFICATIONS, SILENCES};
-use crate::api::notified::mark;
-use crate::api::{Notified, Reason};
-use crate::channel::{Access, Webhooks};
-use crate::clock::Clock;
-use crate::kube::read::get;
-use crate::kube::{Leadership, brief};
-use crate::notify::{Context, Notice, Problem, Receiver, SilenceRule, Stall, receivers, silence_rules};
-use crate::rollout::facts::{PlanName, PlanUid};
-use crate::rollout::{Event, Observation};
 use deliver::{Delivered, Item, Outcome};
 pub(super) use link::{OutlookClient, OutlookRequest, OutlookServer, link};
+use refit_api::limits::{NOTIFICATIONS, SILENCES};
+use refit_api::notified::mark;
+use refit_api::{Notified, Reason};
+use refit_channel::{Access, Webhooks};
+use refit_cluster::clock::Clock;
+use refit_cluster::kube::read::get;
+use refit_cluster::kube::{Leadership, brief};
+use refit_facts::{PlanName, PlanUid};
+use refit_formats::notify::{
+    Context, Notice, Problem, Receiver, SilenceRule, Stall, receivers, silence_rules,
+};
+use refit_rollout::{Event, Observation};
 
 /// Notifications that wait for a receiver. The others are found again when there is room.
 const QUEUE: usize = 64;

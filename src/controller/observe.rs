@@ -17,13 +17,13 @@ use tokio::sync::{Notify, mpsc, watch};
 
 use super::metrics::{DEFINITIONS, Metrics, resource};
 use super::notify::NotifyConfig;
-use crate::api::text::{MAX_MESSAGE, shorten};
-use crate::api::{crd, names};
-use crate::kube::objects::{Intern, RawPlan, SlimJob, SlimNode, SlimPod, version};
-use crate::kube::read::Unreadable;
-use crate::kube::watch::{Selection, Watch, WatchEvent, Watched};
-use crate::rollout::facts::Text;
-use crate::rollout::{Kind, Observation, Schema};
+use refit_api::text::{MAX_MESSAGE, shorten};
+use refit_api::{crd, names};
+use refit_cluster::kube::watch::{Selection, Watch, WatchEvent};
+use refit_facts::objects::{Intern, RawPlan, SlimJob, SlimNode, SlimPod, Watched, version};
+use refit_facts::read::Unreadable;
+use refit_facts::{Schema, Text};
+use refit_rollout::{Kind, Observation};
 
 pub use report::Reports;
 

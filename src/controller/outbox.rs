@@ -11,7 +11,7 @@ use kube::{Client, ResourceExt as _};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
 
-use crate::kube::{Failure, brief, failure};
+use refit_cluster::kube::{Failure, brief, failure};
 
 /// Events that wait. Later ones are dropped.
 const CAPACITY: usize = 256;

@@ -13,14 +13,14 @@ use kube::api::{Api, ListParams};
 use kube::{Client, ResourceExt};
 
 use super::settings::Settings;
-use crate::api::names;
-use crate::job::JobSettings;
-use crate::kube::brief;
+use refit_api::names;
+use refit_cluster::kube::brief;
+use refit_job::JobSettings;
 
 /// The image that belongs to this build. Only for commands that no node runs anything of.
-pub(crate) const OF_THIS_BUILD: &str = concat!("ghcr.io/refit-rs/refit:v", env!("CARGO_PKG_VERSION"));
+pub const OF_THIS_BUILD: &str = concat!("ghcr.io/refit-rs/refit:v", env!("CARGO_PKG_VERSION"));
 /// The controller's container has this variable, in the manifests of refit, system-upgrade-controller and Rancher.
-pub(crate) const CONTROLLER_NAME_VARIABLE: &str = "SYSTEM_UPGRADE_CONTROLLER_NAME";
+pub const CONTROLLER_NAME_VARIABLE: &str = "SYSTEM_UPGRADE_CONTROLLER_NAME";
 
 /// Pause before the pod is looked for again, which doubles up to the second.
 const FIRST_RETRY: Duration = Duration::from_secs(5);
@@ -59,7 +59,7 @@ impl OwnImage {
 }
 
 /// The container of a controller in a pod.
-pub(crate) fn controller_container(pod: &PodSpec) -> Option<&Container> {
+pub fn controller_container(pod: &PodSpec) -> Option<&Container> {
     let is_ours = |container: &&Container| {
         let mut variables = container.env.iter().flatten();
         variables.any(|variable| variable.name == CONTROLLER_NAME_VARIABLE)

@@ -18,14 +18,14 @@ pub use flags::{Flags, FrontEndName, MetricsAddress};
 use super::lease::{LeaseTiming, TimingError};
 use super::own_image::PodIdentity;
 use super::server::{BindAddress, Serving};
-use crate::channel::hosts::{CHANNEL_HOST, HostPattern, Hosts, hosts};
-use crate::go::{GoDuration, parse_bool};
-use crate::job::JobSettings;
-use crate::kube::client::ApiSource;
-use crate::proxy::{ProxyEnv, ProxyError};
 use crate::telemetry::LogFormat;
 use environment::{Environment, integer};
 use flags::{go_duration, log_format, metrics_address, threads};
+use refit_base::go::{GoDuration, parse_bool};
+use refit_base::proxy::{ProxyEnv, ProxyError};
+use refit_channel::hosts::{CHANNEL_HOST, HostPattern, Hosts, hosts};
+use refit_cluster::kube::client::ApiSource;
+use refit_job::JobSettings;
 
 /// Default interval between polls of a channel (S3).
 const DEFAULT_POLLING_INTERVAL: Duration = Duration::from_secs(15 * 60);

@@ -10,11 +10,11 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use crate::api::text::shorten;
-use crate::api::{ConditionType, NodePhase, OpenEnum, PlanStatus, Reason, Severity};
-use crate::page::{Document, Held, PlanCard, Row, RowState, Source, Span, count_versions};
-use crate::rollout::facts::{NodeName, PlanName};
-use crate::rollout::{Blocker, ClusterState, Report, Slot};
+use refit_api::text::shorten;
+use refit_api::{ConditionType, NodePhase, OpenEnum, PlanStatus, Reason, Severity};
+use refit_facts::{NodeName, PlanName};
+use refit_formats::page::{Document, Held, PlanCard, Row, RowState, Source, Span, count_versions};
+use refit_rollout::{Blocker, ClusterState, Report, Slot};
 
 /// Rows that are kept, so that memory has a limit. Beyond it, nodes are counted, and not drawn.
 const MAX_ROWS: usize = 10_000;

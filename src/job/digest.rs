@@ -14,8 +14,8 @@ use k8s_openapi::api::core::v1::Secret;
 use serde::Serialize;
 use sha2::{Digest, Sha224, Sha256};
 
-use crate::api::names::ANNOTATION_DIGEST;
-use crate::api::{Plan, PlanSpec};
+use refit_api::names::ANNOTATION_DIGEST;
+use refit_api::{Plan, PlanSpec};
 
 pub(super) use shape::go_spec;
 

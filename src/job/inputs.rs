@@ -10,8 +10,8 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 use super::digest::go_spec;
-use crate::api::crd::{DRAIN_FIELDS_NOT_IN_JOB, FIELDS_IN_JOB, OWN_FIELDS};
-use crate::api::{ApiAccess, HostAccess, PlanSpec, RebootWhen};
+use refit_api::crd::{DRAIN_FIELDS_NOT_IN_JOB, FIELDS_IN_JOB, OWN_FIELDS};
+use refit_api::{ApiAccess, HostAccess, PlanSpec, RebootWhen};
 
 /// Digest of what a Plan says about the pods of its Jobs, at a version: 32 hex digits. It is the same for all nodes, so
 /// compute it once per change of the Plan.

@@ -7,8 +7,8 @@ use std::borrow::Cow;
 
 use sha2::{Digest, Sha256};
 
-use crate::api::names::LABEL_PLAN_PREFIX;
-use crate::api::selector::{label_key_problems, label_value_problems};
+use refit_api::names::LABEL_PLAN_PREFIX;
+use refit_api::selector::{label_key_problems, label_value_problems};
 
 /// Maximum length in bytes of a DNS label, a label value, and the name part of a label key.
 pub const MAX_LEN: usize = 63;

@@ -11,7 +11,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use super::JobSettings;
 use super::name::{is_label_value, is_plan_label, label_value, plan_label_key};
 use super::render::{self, JobError, NodeInput, PlanInput};
-use crate::api::names;
+use refit_api::names;
 
 /// Name of the only container of these pods.
 pub const REBOOT: &str = "reboot";

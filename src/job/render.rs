@@ -24,8 +24,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelecto
 
 use super::JobSettings;
 use super::name::RunId;
-use crate::api::{HostAccess, PlanSpec, names};
-use crate::go::GoDuration;
+use refit_api::{HostAccess, PlanSpec, names};
+use refit_base::go::GoDuration;
 
 pub use check::{Findings, JobError, Remark, check};
 pub use containers::{PREFLIGHT, PROBE, SENTINEL, SKIPPED, UPGRADE, VERIFY};

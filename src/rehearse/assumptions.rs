@@ -10,8 +10,8 @@ use jiff::SignedDuration;
 use super::ids::Ids;
 use super::kubelets::DefaultBehaviour;
 use super::pod_lifecycle::{Delay, STEERING_PREFIX};
-use crate::go::GoDuration;
-use crate::nearest::nearest;
+use refit_base::go::GoDuration;
+use refit_base::nearest::nearest;
 
 /// Termination message of a container that `--fail` selects.
 pub const FAIL_MESSAGE: &str = "made to fail by --fail";
@@ -373,7 +373,7 @@ mod tests {
         }))
         .unwrap();
         let default_behaviour = assumptions.default_behaviour();
-        let behaviour = crate::rehearse::pod_lifecycle::PodBehaviour::resolve(
+        let behaviour = crate::pod_lifecycle::PodBehaviour::resolve(
             &pod,
             &[&steering, &default_behaviour.steering],
             &default_behaviour.defaults,

@@ -28,10 +28,10 @@ use super::status_error::StatusError;
 use super::store::{Key, Store};
 use super::work_queue::WorkQueue;
 use super::write::{WriteTarget, merge};
-use crate::clock::Clock;
-use crate::drain::Changes;
-use crate::kube::client::{ApiServer, RequestCounts, over_transport};
-use crate::rehearse::json::{Value, json};
+use crate::json::{Value, json};
+use refit_cluster::clock::Clock;
+use refit_cluster::drain::Changes;
+use refit_cluster::kube::client::{ApiServer, RequestCounts, over_transport};
 
 /// Number of changes per kind that the API server keeps, about as many as a real one.
 const HISTORY: usize = 1_000;

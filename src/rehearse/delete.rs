@@ -12,20 +12,20 @@ use super::write::generation;
 
 /// `DeleteOptions`.
 #[derive(Clone, Debug, Default)]
-pub(super) struct DeleteOptions {
+pub struct DeleteOptions {
     /// Precondition on the UID.
-    pub(super) uid: Option<String>,
+    pub uid: Option<String>,
     /// Precondition on the resource version.
-    pub(super) version: Option<String>,
-    pub(super) grace: Option<i64>,
+    pub version: Option<String>,
+    pub grace: Option<i64>,
     /// `Orphan`, `Background` or `Foreground`; `None` means the default of the type.
-    pub(super) propagation: Option<String>,
-    pub(super) dry_run: bool,
+    pub propagation: Option<String>,
+    pub dry_run: bool,
 }
 
 impl State {
     /// Deletes an object. Returns its last version, and whether it is gone.
-    pub(super) fn delete(
+    pub fn delete(
         &mut self,
         kind: Kind,
         key: &Key,

@@ -5,14 +5,14 @@ const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
 /// `SplitMix64`.
 #[derive(Clone, Debug)]
-pub(super) struct Ids(u64);
+pub struct Ids(u64);
 
 impl Ids {
-    pub(super) fn new(seed: u64) -> Self {
+    pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    pub(super) fn next(&mut self) -> u64 {
+    pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut bits = self.0;
         bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -21,7 +21,7 @@ impl Ids {
     }
 
     /// A UUID, version 4.
-    pub(super) fn uuid(&mut self) -> String {
+    pub fn uuid(&mut self) -> String {
         let (a, b) = (self.next(), self.next());
         let (variant, last) = (0x8000 | (b >> 48 & 0x3fff), b & 0xffff_ffff_ffff);
         format!(
@@ -33,7 +33,7 @@ impl Ids {
     }
 
     /// A suffix as `generateName` adds it.
-    pub(super) fn suffix(&mut self) -> String {
+    pub fn suffix(&mut self) -> String {
         let mut bits = self.next();
         let count = LETTERS.len() as u64;
         (0..5)

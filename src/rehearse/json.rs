@@ -14,7 +14,7 @@ mod write;
 use std::ops::{Index, IndexMut};
 use std::sync::Arc;
 
-pub(crate) use convert::json;
+pub use convert::json;
 pub(crate) use de::within_memory;
 pub use serde_json::Number;
 

@@ -87,7 +87,7 @@ impl Kubelets {
     }
 
     /// Removes all sentinels from a machine.
-    pub(super) fn forget_sentinels(&mut self, node: &str) {
+    pub fn forget_sentinels(&mut self, node: &str) {
         if let Some(node) = self.nodes.get_mut(node) {
             node.machine.sentinels.clear();
         }

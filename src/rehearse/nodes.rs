@@ -11,16 +11,16 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
-use crate::rehearse::json::{Value, json};
+use crate::json::{Value, json};
 
-pub(crate) use workloads::describe as describe_workloads;
+pub use workloads::describe as describe_workloads;
 pub use workloads::workloads;
 
 use super::run::is_kubelet_version;
-use crate::api::names::{LABEL_HOSTNAME, LABEL_OS};
-use crate::version::Version;
 use distribution::Roles;
 use labels::{NodeRole, Profile, profiles};
+use refit_api::names::{LABEL_HOSTNAME, LABEL_OS};
+use refit_base::version::Version;
 
 /// Kubelet version before the upgrade, unless the Plans start from an older one.
 const KUBELET: &str = "v1.33.5";

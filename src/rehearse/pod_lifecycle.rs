@@ -23,14 +23,14 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Pod, PodStatus, Taint};
 
-pub(in crate::rehearse) use admission::{selects, tolerates};
+pub(crate) use admission::{selects, tolerates};
 pub use behaviour::{
     Boot, ComesBack, Defaults, Delay, PodBehaviour, Reboots, STEERING_PREFIX, SteeringError,
 };
 pub use command::ContainerStart;
 use sync_pass::SyncPass;
 
-use crate::api::{SentinelName, SentinelReport};
+use refit_api::{SentinelName, SentinelReport};
 
 /// The machine of a pod, as its kubelet knows it.
 #[derive(Clone, Debug)]

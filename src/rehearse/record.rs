@@ -16,10 +16,10 @@ use read::{environment, has_ended, has_succeeded, of_plan, text};
 use super::resources::Kind;
 use super::store::{Change, Object};
 use super::upgrade_script::{PrepareWait, dependency};
-use crate::api::names::{ANNOTATION_DRAIN, ENV_PLAN_LATEST_VERSION, LABEL_CONTROLLER, LABEL_PLAN};
-use crate::api::{DrainNote, NodeDrain, NodePhase, OpenEnum, Reason};
-use crate::job::name::plan_label_key;
-use crate::rehearse::json::Value;
+use crate::json::Value;
+use refit_api::names::{ANNOTATION_DRAIN, ENV_PLAN_LATEST_VERSION, LABEL_CONTROLLER, LABEL_PLAN};
+use refit_api::{DrainNote, NodeDrain, NodePhase, OpenEnum, Reason};
+use refit_job::name::plan_label_key;
 
 /// Phases in which `prepare` may wait; status may lag behind the start of the container.
 const BEFORE_THE_UPGRADE: [NodePhase; 3] = [NodePhase::Pending, NodePhase::Starting, NodePhase::Preparing];

@@ -26,8 +26,8 @@ use super::run::{Outcome, PlanOutcome};
 use super::upgrade_script::PrepareWait;
 use super::verdict::{Verdict, judge};
 use super::version_change::{Unusual, unusual};
-use crate::api::schedule::{Blackout, Windows, blackouts, next_blackout};
-use crate::api::{NodePhase, OpenEnum, Reason};
+use refit_api::schedule::{Blackout, Windows, blackouts, next_blackout};
+use refit_api::{NodePhase, OpenEnum, Reason};
 
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]

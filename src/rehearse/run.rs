@@ -15,9 +15,8 @@ use std::time::Duration;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
-use outcome::Before;
+use outcome::{Before, budgets, not_ready};
 pub use outcome::{BudgetState, Ending, Outcome, PlanOutcome};
-use outcome::{budgets, not_ready};
 pub use populate::secrets;
 use serde::Deserialize as _;
 use tokio::time::{Instant, sleep_until};
@@ -31,17 +30,17 @@ use super::record::{Effect, Recorder, RolloutEvent, VersionStep};
 use super::resources::Kind;
 use super::snapshot::Snapshot;
 use super::state::State;
-use crate::api::approval::WaveApproval;
-use crate::api::limits::{self, Limits};
-use crate::api::reboot::REQUIRED_FILES;
-use crate::api::schedule::Blackout;
-use crate::api::selector::Selector;
-use crate::api::{Check, CheckAnswer, PlanSpec, RebootRequest, WavePhase, WaveStatus, names};
-use crate::channel::{ChannelClient, ChannelError};
-use crate::clock::Clock;
-use crate::controller::settings::Settings;
-use crate::controller::{Dependencies, run_with};
-use crate::version::Offer;
+use refit_api::approval::WaveApproval;
+use refit_api::limits::Limits;
+use refit_api::reboot::REQUIRED_FILES;
+use refit_api::schedule::Blackout;
+use refit_api::selector::Selector;
+use refit_api::{Check, CheckAnswer, PlanSpec, RebootRequest, WavePhase, WaveStatus, limits, names};
+use refit_base::version::Offer;
+use refit_channel::{ChannelClient, ChannelError};
+use refit_cluster::clock::Clock;
+use refit_controller::settings::Settings;
+use refit_controller::{Dependencies, run_with};
 
 /// Slack added to the longest known wait before a roll-out is declared stalled.
 const STALL_SLACK: SignedDuration = SignedDuration::from_mins(30);
@@ -411,15 +410,15 @@ impl Rehearsal {
 /// The longest wait that a Plan's own fields allow.
 fn longest_wait(spec: &PlanSpec) -> SignedDuration {
     let go = |text: Option<&String>| -> SignedDuration {
-        let parsed = text.and_then(|text| text.parse::<crate::go::GoDuration>().ok());
+        let parsed = text.and_then(|text| text.parse::<refit_base::go::GoDuration>().ok());
         parsed.map_or(SignedDuration::ZERO, |it| {
             SignedDuration::from_nanos(it.as_nanos())
         })
     };
     let job = SignedDuration::from_secs(spec.job_active_deadline_secs.unwrap_or_default().max(0));
     let drain = match spec.drain.as_ref().and_then(|drain| drain.timeout.as_ref()) {
-        Some(crate::api::DrainTimeout::Nanoseconds(nanos)) => SignedDuration::from_nanos(*nanos),
-        Some(crate::api::DrainTimeout::Text(text)) => go(Some(text)),
+        Some(refit_api::DrainTimeout::Nanoseconds(nanos)) => SignedDuration::from_nanos(*nanos),
+        Some(refit_api::DrainTimeout::Text(text)) => go(Some(text)),
         None => SignedDuration::ZERO,
     };
     let texts = |value: Value| -> SignedDuration {

@@ -12,9 +12,9 @@ use super::resources::Kind;
 use super::state::{State, has_ended, seconds};
 use super::store::{Key, Object};
 use super::write::WriteTarget;
-use crate::api::names::{FIELD_NODE_NAME, LABEL_PLAN};
-use crate::api::selector::Selector;
-use crate::rehearse::json::{Value, json};
+use crate::json::{Value, json};
+use refit_api::names::{FIELD_NODE_NAME, LABEL_PLAN};
+use refit_api::selector::Selector;
 
 /// Messages of the scheduler.
 const AFFINITY: &str = "node(s) didn't match Pod's node affinity/selector";
@@ -272,7 +272,7 @@ fn anti_affinity(pod: &Value) -> Vec<PodAffinityTerm> {
         .and_then(|terms| Vec::<PodAffinityTerm>::deserialize(terms).ok())
         .unwrap_or_default()
         .into_iter()
-        .filter(|term| term.topology_key == crate::api::names::LABEL_HOSTNAME)
+        .filter(|term| term.topology_key == refit_api::names::LABEL_HOSTNAME)
         .collect()
 }
 

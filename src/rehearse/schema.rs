@@ -7,8 +7,8 @@ use super::resources::Kind;
 use super::state::State;
 use super::status_error::StatusError;
 use super::store::{Key, Object};
-use crate::api::crd;
-use crate::rehearse::json::Value;
+use crate::json::Value;
+use refit_api::crd;
 
 impl State {
     /// The schema of the served CRD of Plans.

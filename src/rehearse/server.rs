@@ -24,7 +24,7 @@ use super::cluster::Cluster;
 use super::resources::{Kind, Verb};
 use super::state::State;
 use super::status_error::StatusError;
-use crate::rehearse::json::{Value, json};
+use crate::json::{Value, json};
 use route::ApiRequest;
 use watch_body::WatchBody;
 
@@ -55,8 +55,8 @@ impl Transport {
         }
     }
 
-    #[cfg(test)]
-    pub(super) fn cluster(&self) -> &Cluster {
+    /// The cluster that it serves.
+    pub fn cluster(&self) -> &Cluster {
         &self.cluster
     }
 }

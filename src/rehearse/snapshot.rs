@@ -18,7 +18,7 @@ use super::resources::Kind;
 use super::state::State;
 use super::status_error::StatusError;
 use super::store::Key;
-use crate::rehearse::json::{Value, json, within_memory};
+use crate::json::{Value, json, within_memory};
 
 /// Maximum size of the text of a snapshot, in bytes.
 pub const MAX_TEXT: u64 = 1 << 30;

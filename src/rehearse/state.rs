@@ -16,8 +16,8 @@ use super::resources::Kind;
 use super::scheduler::Loads;
 use super::store::{Change, Key, Object, Store};
 use super::work_queue::{Work, WorkQueue};
-use crate::clock::Clock;
-use crate::rehearse::json::Value;
+use crate::json::Value;
+use refit_cluster::clock::Clock;
 
 /// Time to live of Events (`--event-ttl`).
 const EVENT_TTL: SignedDuration = SignedDuration::from_hours(1);
@@ -30,10 +30,10 @@ const ESTABLISHING: SignedDuration = SignedDuration::from_millis(50);
 
 pub struct State {
     pub(super) clock: Clock,
-    pub(super) ids: Ids,
-    pub(super) store: Store,
+    pub ids: Ids,
+    pub store: Store,
     pub(super) work_queue: WorkQueue,
-    pub(super) kubelets: Kubelets,
+    pub kubelets: Kubelets,
     pub(super) backoffs: Backoffs,
     /// Which pods the disruption budgets select.
     pub(super) budgets: Budgets,
@@ -44,15 +44,15 @@ pub struct State {
     /// Number of pods per node.
     pub(super) loads: Loads,
     /// All requests and their results, if enabled.
-    pub(super) trace: Option<Vec<String>>,
+    pub trace: Option<Vec<String>>,
     /// Requests that are not simulated.
     pub(super) unsupported_requests: Vec<String>,
     /// Changes since the journal was last taken, if enabled.
-    pub(super) journal: Option<Vec<Entry>>,
+    pub journal: Option<Vec<Entry>>,
     /// The client whose request is processed.
     pub(super) who: Arc<str>,
     /// How many versions a list with `resourceVersion=0` lags, by kind.
-    pub(super) lag: [u64; Kind::ALL.len()],
+    pub lag: [u64; Kind::ALL.len()],
     /// Complete Plans while the served CRD hides some of their fields.
     pub(super) stored_plans: BTreeMap<Key, Value>,
     /// Whether to save processor time.
@@ -93,8 +93,7 @@ impl State {
     }
 
     /// Adds a line to the trace.
-    #[cfg(test)]
-    pub(super) fn trace_line(&mut self, text: &str) {
+    pub fn trace_line(&mut self, text: &str) {
         let (now, who) = (self.clock.now(), &self.who);
         if let Some(trace) = &mut self.trace {
             trace.push(format!("{now:.3} {who} {text}"));

@@ -1,7 +1,7 @@
 //! Error responses of the API server: `Status` objects with the messages, codes and causes of Kubernetes 1.36.
 
 use super::resources::Kind;
-use crate::rehearse::json::{Value, json};
+use crate::json::{Value, json};
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct StatusError {

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use bytes::{BufMut as _, Bytes, BytesMut};
 use tokio::sync::mpsc::UnboundedSender;
 
-use crate::drain::NodeVersions;
-use crate::rehearse::json::Value;
+use crate::json::Value;
+use refit_cluster::drain::NodeVersions;
 
 pub use object::{Key, Object};
 pub use select::Filter;
@@ -54,7 +54,6 @@ pub struct SavedList {
 }
 
 /// All objects at one moment.
-#[cfg(test)]
 #[derive(Clone)]
 pub struct Backup {
     version: u64,
@@ -220,7 +219,6 @@ impl Store {
     }
 
     /// The objects of a kind, for [`Store::restore`].
-    #[cfg(test)]
     pub fn backup(&self) -> Backup {
         Backup {
             version: self.version,
@@ -229,7 +227,6 @@ impl Store {
     }
 
     /// Restores etcd from a backup: versions go back, and all watches end.
-    #[cfg(test)]
     pub fn restore(&mut self, backup: Backup) {
         self.version = backup.version;
         for (table, objects) in self.tables.iter_mut().zip(backup.tables) {

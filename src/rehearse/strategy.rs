@@ -3,7 +3,7 @@
 use super::resources::Kind;
 use super::status_error::StatusError;
 use super::store::Object;
-use crate::rehearse::json::{Map, Value, json};
+use crate::json::{Map, Value, json};
 
 /// Finalizer that keeps an object until its dependents are orphaned.
 pub(super) const ORPHAN: &str = "orphan";

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::Serialize;
 
 use super::json::Value;
-use crate::api::prepare::Prepare;
+use refit_api::prepare::Prepare;
 
 pub fn dependency(prepare: &Value) -> Option<String> {
     let texts = |field: &str| -> Vec<String> {
@@ -69,7 +69,7 @@ impl fmt::Display for PrepareWait {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rehearse::json::json;
+    use crate::json::json;
 
     #[test]
     fn the_dependency_of_a_plan_is_read_off_its_spec() {

@@ -11,9 +11,9 @@ use serde::Serialize;
 use super::nodes::{PlanSelector, contradiction};
 use super::report::TimeFormat;
 use super::run::{Ending, Outcome, PlanOutcome};
-use crate::api::schedule::Windows;
-use crate::api::selector::explain;
-use crate::api::{ConditionType, NodePhase, NodeProgress, PlanStatus, Reason};
+use refit_api::schedule::Windows;
+use refit_api::selector::explain;
+use refit_api::{ConditionType, NodePhase, NodeProgress, PlanStatus, Reason};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]

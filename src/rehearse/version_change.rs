@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::version::Version;
+use refit_base::version::Version;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]

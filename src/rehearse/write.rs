@@ -8,7 +8,7 @@ use super::status_error::StatusError;
 use super::store::object::{has_finalizers, is_being_deleted, text};
 use super::store::{Key, Object};
 use super::strategy;
-use crate::rehearse::json::{Map, Value};
+use crate::json::{Map, Value};
 
 /// Number of attempts to generate a name (`maxNameGenerationCreateAttempts`, KEP-4420).
 const GENERATED_TRIES: usize = 8;
@@ -17,14 +17,14 @@ const MAX_GENERATED: usize = 58;
 
 /// The part of an object that is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum WriteTarget {
+pub enum WriteTarget {
     /// Everything but its status.
     Whole,
     Status,
 }
 
 /// A merge patch (RFC 7386).
-pub(super) fn merge(target: &mut Value, patch: &Value) {
+pub fn merge(target: &mut Value, patch: &Value) {
     let Some(fields) = patch.as_object() else {
         *target = patch.clone();
         return;
@@ -46,7 +46,7 @@ pub(super) fn merge(target: &mut Value, patch: &Value) {
 }
 
 impl State {
-    pub(super) fn create(
+    pub fn create(
         &mut self,
         kind: Kind,
         namespace: &str,
@@ -137,7 +137,7 @@ impl State {
     }
 
     /// Writes a part of an object. `make` computes the new value from the old one.
-    pub(super) fn update(
+    pub fn update(
         &mut self,
         kind: Kind,
         key: &Key,
@@ -233,7 +233,7 @@ impl State {
 }
 
 /// The `generation` of an object.
-pub(super) fn generation(value: &Value) -> i64 {
+pub fn generation(value: &Value) -> i64 {
     value["metadata"]["generation"].as_i64().unwrap_or_default()
 }
 

@@ -5,9 +5,9 @@ mod message;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::facts::{NodeName, PlanName, Text};
-use crate::api::Reason;
-use crate::api::names::ControlPlaneRole;
+use refit_api::Reason;
+use refit_api::names::ControlPlaneRole;
+use refit_facts::{NodeName, PlanName, Text};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Blocker {

@@ -9,10 +9,10 @@ use jiff::{SignedDuration, Timestamp};
 use super::blocker::Blocker;
 use super::conditions::seconds;
 use super::decide::Decision;
-use super::facts::{Hash, PlanName};
 use super::step::{Query, Step};
-use crate::api::text::{MAX_MESSAGE, shorten};
-use crate::api::{Check, CheckAnswer, CheckPhase, CheckStatus, PlanSpec, PlanStatus};
+use refit_api::text::{MAX_MESSAGE, shorten};
+use refit_api::{Check, CheckAnswer, CheckPhase, CheckStatus, PlanSpec, PlanStatus};
+use refit_facts::{Hash, PlanName};
 
 /// Minimum time between two requests. Each start or end of a node voids the answers, and in a large roll-out many nodes
 /// start or end within a second.

@@ -2,8 +2,8 @@
 
 use jiff::SignedDuration;
 
-use crate::api::PlanSpec;
-use crate::go::{DurationError, GoDuration};
+use refit_api::PlanSpec;
+use refit_base::go::{DurationError, GoDuration};
 
 /// The parsed `spec.reboot` and `spec.settle`.
 #[derive(Clone, Copy, Debug, Default)]
@@ -30,13 +30,13 @@ impl CompletionPolicy {
             SignedDuration::from_nanos(read.unwrap_or(absent).as_nanos())
         };
         Self {
-            reboot_timeout: or(reboot.timeout(), crate::api::reboot::REBOOT_TIMEOUT),
+            reboot_timeout: or(reboot.timeout(), refit_api::reboot::REBOOT_TIMEOUT),
             settles: spec.settle.is_some(),
             kubelet_version: settle.waits_for_kubelet_version(),
             workloads: settle.waits_for_workloads(),
-            settle_timeout: or(settle.timeout(), crate::api::reboot::SETTLE_TIMEOUT),
+            settle_timeout: or(settle.timeout(), refit_api::reboot::SETTLE_TIMEOUT),
             min_ready: or(settle.min_ready(false), GoDuration::ZERO),
-            min_ready_after_reboot: or(settle.min_ready(true), crate::api::reboot::MIN_READY_AFTER_REBOOT),
+            min_ready_after_reboot: or(settle.min_ready(true), refit_api::reboot::MIN_READY_AFTER_REBOOT),
         }
     }
 

@@ -6,16 +6,16 @@ use jiff::Timestamp;
 
 use super::blocker::Blocker;
 use super::decide::Report;
-use super::facts::NodeName;
 use super::failure::with_decision;
 use super::node::{NodeState, failure_text};
 use super::plan::PlanState;
 use super::resolve::Resolution;
 use super::state::ClusterState;
 use super::step::Key;
-use crate::api::text::{MAX_CONDITION_MESSAGE, shorten};
-use crate::api::{ConditionType, OpenEnum, PlanCondition, Reason};
-use crate::version::policy::Choice;
+use refit_api::text::{MAX_CONDITION_MESSAGE, shorten};
+use refit_api::{ConditionType, OpenEnum, PlanCondition, Reason};
+use refit_base::version::policy::Choice;
+use refit_facts::NodeName;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ConditionUpdate {

@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 
 use super::blocker::Blocker;
-use super::facts::{BootId, JobFacts, JobName, NodeName, PlanName, PodFacts, PodUid};
 use super::node::{NodeDecision, NodeReconciler, NodeState};
 use super::plan::PlanState;
 use super::poll::{self, Poll};
@@ -17,7 +16,8 @@ use super::step::{Key, Query, Step};
 use super::summary::{Slot, slots};
 use super::wave::WaveProgress;
 use super::{digests, labelled, notified, on_request, pending, pod_blockers, release};
-use crate::api::{NodePhase, NodeProgress, OpenEnum, Reason};
+use refit_api::{NodePhase, NodeProgress, OpenEnum, Reason};
+use refit_facts::{BootId, JobFacts, JobName, NodeName, PlanName, PodFacts, PodUid};
 
 /// The steps to take now, why the other nodes wait, and the time of the next decision.
 #[must_use = "a decision does nothing by itself"]
@@ -463,7 +463,7 @@ fn stored_slots<'a>(
         return Vec::new();
     }
     // Several Nodes may have the same hostname label, and only those that the Plan selects can have its slot.
-    let named = |(name, node): &(&NodeName, &super::NodeFacts)| {
+    let named = |(name, node): &(&NodeName, &refit_facts::NodeFacts)| {
         hostnames.contains(node.hostname()) && plan.targets.state(name).is_some()
     };
     cluster

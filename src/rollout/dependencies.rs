@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::blocker::Blocker;
 use super::conditions::find;
-use super::facts::PlanName;
 use super::plan::PlanState;
 use super::state::ClusterState;
-use crate::api::ConditionType;
-use crate::version::Version;
+use refit_api::ConditionType;
+use refit_base::version::Version;
+use refit_facts::PlanName;
 
 /// Why a Plan waits for one that it depends on.
 pub(super) fn blocker(cluster: &ClusterState, plan: &PlanState) -> Option<Blocker> {

@@ -3,11 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use super::facts::{Hash, Text};
 use super::resolve::Resolved;
-use crate::api::image;
-use crate::api::{PinnedImage, PinnedStatus, PlanSpec, PlanStatus};
-use crate::channel::ChannelRef;
+use refit_api::{ChannelRef, PinnedImage, PinnedStatus, PlanSpec, PlanStatus, image};
+use refit_facts::{Hash, Text};
 
 /// The credentials for the registry of an image: those with which the kubelet pulls it.
 pub(super) fn access(spec: &PlanSpec, image: &str) -> ChannelRef {

@@ -1,9 +1,9 @@
 //! Events as data. The key of an event is part of its name on the cluster: if it is written again after a crash or a lost
 //! response, the API server answers that it exists. So no event is lost, and none is written twice (S63).
 
-use super::facts::{NodeName, PlanName, PlanUid};
-use crate::api::digest::short_digest;
-use crate::api::{Reason, Severity};
+use refit_api::digest::short_digest;
+use refit_api::{Reason, Severity};
+use refit_facts::{NodeName, PlanName, PlanUid};
 
 /// What an event is about.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,14 +7,14 @@ use jiff::Timestamp;
 
 use super::blocker::Blocker;
 use super::conditions::seconds;
-use super::facts::{JobFacts, JobOutcome, NodeFacts, NodeName};
 use super::plan::PlanState;
-use super::record::{Phase, Record};
 use super::state::ClusterState;
 use super::targets::TargetState;
-use crate::api::failure::{self, FailurePolicy};
-use crate::api::text::{MAX_MESSAGE, shorten};
-use crate::api::{OpenEnum, names};
+use refit_api::failure::FailurePolicy;
+use refit_api::text::{MAX_MESSAGE, shorten};
+use refit_api::{OpenEnum, failure, names};
+use refit_facts::record::{Phase, Record};
+use refit_facts::{JobFacts, JobOutcome, NodeFacts, NodeName};
 
 impl PlanState {
     /// When a failed node is tried again; `None` if that takes a person.
@@ -155,11 +155,4 @@ pub(super) fn event_text(
         let _ = write!(decision, " ({} of {budget} by now)", failed.len());
     }
     with_decision(message, decision.as_deref())
-}
-
-impl Record {
-    /// The retries that were made without a person, if this is about the same hash.
-    pub(super) fn retries_at(&self, hash: &str) -> i64 {
-        if *self.hash == *hash { self.retries } else { 0 }
-    }
 }

@@ -7,9 +7,9 @@
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
-use super::facts::PlanFacts;
-use crate::api::crd;
-use crate::api::names::ANNOTATION_FIELDS;
+use refit_api::crd;
+use refit_api::names::ANNOTATION_FIELDS;
+use refit_facts::PlanFacts;
 
 /// Whether the fields differ from those at the generation in the annotation.
 pub(super) fn are_pruned(plan: &PlanFacts) -> bool {
@@ -107,8 +107,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::api::crd::tests::sample;
-    use crate::api::{Plan, PlanSpec};
+    use refit_api::{Plan, PlanSpec};
+    use refit_fixtures::sample;
 
     fn digest(spec: Value) -> Option<String> {
         let spec: PlanSpec = serde_json::from_value(spec).unwrap();

@@ -4,9 +4,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::facts::PlanUid;
 use super::plan::PlanState;
 use super::state::ClusterState;
+use refit_facts::PlanUid;
 
 /// Maximum number of Plans that are remembered, so that the Lease stays small.
 const MAX_KNOWN: usize = 1_000;

@@ -8,54 +8,14 @@
 
 use std::collections::BTreeSet;
 
-use super::facts::{JobUid, NodeFacts, NodeName, PlanName};
 use super::state::ClusterState;
 use super::step::{NodeChange, Step, patch};
-use crate::api::names::{ANNOTATION_LABELLED_JOBS, LABEL_PLAN_PREFIX};
+use refit_api::names::{ANNOTATION_LABELLED_JOBS, LABEL_PLAN_PREFIX};
+use refit_facts::labelled_job::{LabelledJob, MAX_LABELLED_JOBS};
+use refit_facts::{JobUid, NodeFacts, NodeName, PlanName};
 
 /// Maximum number of nodes from which entries are removed per decision: more than can be in flight at once.
 const NODES: usize = 32;
-/// Maximum number of entries of a Node, because an annotation has a limited size.
-const ENTRIES: usize = 16;
-
-#[derive(Clone, Copy)]
-struct Entry<'a> {
-    namespace: &'a str,
-    plan: &'a str,
-    job: &'a str,
-}
-
-impl<'a> Entry<'a> {
-    fn parse(text: &'a str) -> Option<Self> {
-        let (namespace, rest) = text.split_once('/')?;
-        let (plan, job) = rest.split_once('/')?;
-        Some(Self { namespace, plan, job })
-    }
-
-    fn text(self) -> String {
-        format!("{}/{}/{}", self.namespace, self.plan, self.job)
-    }
-}
-
-impl NodeFacts {
-    fn labelled_entries(&self) -> impl Iterator<Item = Entry<'_>> {
-        let entries = self.labelled_jobs.iter().flat_map(|text| text.split(','));
-        entries.filter_map(Entry::parse).take(ENTRIES)
-    }
-
-    /// The Plans of this namespace for which the node has entries.
-    pub(super) fn labelled_for<'a>(&'a self, namespace: &'a str) -> impl Iterator<Item = &'a str> {
-        let ours = self
-            .labelled_entries()
-            .filter(move |it| it.namespace == namespace);
-        ours.map(|it| it.plan)
-    }
-
-    /// Whether the node got its label for the success of this Job, even if the label has been removed since.
-    pub(super) fn was_labelled_for(&self, job: &JobUid) -> bool {
-        self.labelled_entries().any(|it| *it.job == **job)
-    }
-}
 
 /// Adds the Job, if there is one, to the patch that labels its node.
 pub(super) fn note(
@@ -75,11 +35,11 @@ pub(super) fn note(
         .filter(|it| !it.recorded && it.uid != *job)
         .map(|it| &*it.uid)
         .collect();
-    let stays = |it: &Entry<'_>| it.namespace != namespace || open.contains(it.job);
-    let new = Entry { namespace, plan, job };
+    let stays = |it: &LabelledJob<'_>| it.namespace != namespace || open.contains(it.job);
+    let new = LabelledJob { namespace, plan, job };
     // The new entry is the first, so that the limit drops an older one.
     let entries = [new].into_iter().chain(node.labelled_entries().filter(stays));
-    let entries: Vec<_> = entries.take(ENTRIES).map(Entry::text).collect();
+    let entries: Vec<_> = entries.take(MAX_LABELLED_JOBS).map(LabelledJob::text).collect();
     change
         .annotations
         .insert(ANNOTATION_LABELLED_JOBS.to_owned(), Some(entries.join(",")));
@@ -94,10 +54,14 @@ pub(super) fn cleanup(cluster: &ClusterState) -> Vec<Step> {
     let nodes = nodes.filter(|name| !cluster.is_unreadable(name));
     let nodes: BTreeSet<&NodeName> = cluster.refused_last(nodes).take(NODES).collect();
     let namespace = &*cluster.defaults.namespace;
-    let stays = |it: &Entry<'_>| it.namespace != namespace || cluster.plans.contains_key(it.plan);
+    let stays = |it: &LabelledJob<'_>| it.namespace != namespace || cluster.plans.contains_key(it.plan);
     let nodes = nodes.into_iter().filter_map(|name| cluster.nodes.get(name));
     let step = |node: &NodeFacts| {
-        let left: Vec<_> = node.labelled_entries().filter(stays).map(Entry::text).collect();
+        let left: Vec<_> = node
+            .labelled_entries()
+            .filter(stays)
+            .map(LabelledJob::text)
+            .collect();
         let left = (!left.is_empty()).then(|| left.join(","));
         let change = NodeChange {
             annotations: [(ANNOTATION_LABELLED_JOBS.to_owned(), left)].into(),
@@ -112,23 +76,23 @@ pub(super) fn cleanup(cluster: &ClusterState) -> Vec<Step> {
 
 #[cfg(test)]
 mod tests {
-    use super::ENTRIES;
-    use crate::rollout::tests::build::node;
+    use super::MAX_LABELLED_JOBS;
+    use refit_fixtures::node;
 
     #[test]
     fn of_an_annotation_that_anybody_wrote_no_more_entries_are_read_than_refit_writes() {
         let mut node = node("a", "a-uid");
-        let entries = (0..ENTRIES + 4).map(|number| format!("ours/plan-{number}/uid-{number}"));
+        let entries = (0..MAX_LABELLED_JOBS + 4).map(|number| format!("ours/plan-{number}/uid-{number}"));
         let text: Vec<_> = ["", "ours", "ours/plan"]
             .map(str::to_owned)
             .into_iter()
             .chain(entries)
             .collect();
         node.labelled_jobs = Some(text.join(",").into());
-        assert_eq!(node.labelled_for("ours").count(), ENTRIES);
+        assert_eq!(node.labelled_for("ours").count(), MAX_LABELLED_JOBS);
         assert_eq!(node.labelled_for("others").count(), 0);
         assert!(node.was_labelled_for(&"uid-0".into()));
-        assert!(!node.was_labelled_for(&format!("uid-{ENTRIES}").as_str().into()));
+        assert!(!node.was_labelled_for(&format!("uid-{MAX_LABELLED_JOBS}").as_str().into()));
         assert!(!node.was_labelled_for(&"".into()));
     }
 }

@@ -24,14 +24,14 @@ pub(super) use state::{NodeDecision, NodeState, Start};
 
 use super::blocker::Blocker;
 use super::event::Event;
-use super::facts::{Hash, JobFacts, JobOutcome, NodeFacts, NodeName, PodFacts, PodStage};
 use super::plan::PlanState;
-use super::record::Record;
 use super::state::ClusterState;
 use super::step::{NodeChange, Step, patch};
 use super::targets::TargetState;
-use crate::api::text::{MAX_MESSAGE, shorten};
-use crate::api::{NodePhase, NodeProgress, Reason, names};
+use refit_api::text::{MAX_MESSAGE, shorten};
+use refit_api::{NodePhase, NodeProgress, Reason, names};
+use refit_facts::record::Record;
+use refit_facts::{Hash, JobFacts, JobOutcome, NodeFacts, NodeName, PodFacts, PodStage};
 
 /// Reconciles the nodes of one Plan.
 pub(super) struct NodeReconciler<'a> {

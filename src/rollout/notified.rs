@@ -4,23 +4,13 @@
 use std::collections::BTreeMap;
 
 use super::decide::Decision;
-use super::facts::{PlanFacts, PlanName, PlanUid};
 use super::state::ClusterState;
 use super::step::Step;
-use crate::api::Notified;
-use crate::api::names::ANNOTATION_NOTIFIED;
+use refit_api::Notified;
+use refit_facts::{PlanFacts, PlanName, PlanUid};
 
 /// Marks that are not stored yet, by Plan.
 pub(super) type Unstored = BTreeMap<PlanName, (PlanUid, Notified)>;
-
-impl PlanFacts {
-    /// The notifications that were sent, as stored.
-    pub fn notified(&self) -> Notified {
-        self.annotation(ANNOTATION_NOTIFIED)
-            .map(Notified::parse)
-            .unwrap_or_default()
-    }
-}
 
 impl ClusterState {
     /// Notifications were sent. Returns whether that is to be stored.

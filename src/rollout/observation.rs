@@ -4,15 +4,14 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
-use super::facts::{
+use super::pod_blockers::PodCheck;
+use super::reservation::Reservations;
+use refit_api::{ChannelRef, Check, CheckAnswer};
+use refit_base::version::Offer;
+use refit_facts::{
     Hash, JobFacts, JobName, JobUid, Missing, NodeFacts, NodeName, NodeUid, PlanFacts, PlanName, PlanUid,
     PodFacts, PodUid, Schema, Text, WorkloadFacts,
 };
-use super::pod_blockers::PodCheck;
-use super::reservation::Reservations;
-use crate::api::{Check, CheckAnswer};
-use crate::channel::ChannelRef;
-use crate::version::Offer;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {

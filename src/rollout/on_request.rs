@@ -5,13 +5,13 @@
 use std::collections::BTreeMap;
 
 use super::blocker::Blocker;
-use super::facts::{NodeFacts, NodeName, PlanFacts};
 use super::node::NodeState;
 use super::plan::PlanState;
-use super::record::{Phase, Record};
 use super::state::ClusterState;
 use super::step::{NodeChange, Step, patch};
-use crate::api::{PlanSpec, Reason, names};
+use refit_api::{PlanSpec, Reason, names};
+use refit_facts::record::{Phase, Record};
+use refit_facts::{NodeFacts, NodeName, PlanFacts};
 
 /// How a Plan on request sees its nodes.
 #[derive(Clone, Copy, Debug)]

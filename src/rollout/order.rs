@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
-use super::facts::{NodeFacts, PlanFacts, Text};
-use crate::api::{ControlPlaneOrder, Criterion, PlanSpec};
+use refit_api::{ControlPlaneOrder, Criterion, PlanSpec};
+use refit_facts::{NodeFacts, PlanFacts, Text};
 
 /// The parsed `spec.order`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -163,8 +163,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::api::names;
-    use crate::rollout::tests::build::{labels, node, plan, read};
+    use refit_api::names;
+    use refit_fixtures::{labels, node, plan, read};
 
     const ZONE: &str = "topology.kubernetes.io/zone";
     const RANK: &str = "example.com/rank";

@@ -5,12 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::blocker::Blocker;
 use super::decide::Decision;
-use super::facts::{NodeFacts, NodeName, PlanName, Taint};
 use super::plan::PlanState;
 use super::start::NodeStates;
 use super::state::ClusterState;
 use super::step::{NodeChange, Step, patch};
-use crate::api::names::TAINT_PENDING_PREFIX;
+use refit_facts::{NodeFacts, NodeName, PlanName, Taint};
 
 /// Number of nodes whose taints change per decision: more than can be in flight at once.
 const NODES: usize = 32;
@@ -125,31 +124,4 @@ fn change<'a>(
         ..NodeChange::default()
     };
     Some(patch(node, change, Vec::new()))
-}
-
-impl Taint {
-    fn pending(plan: &str, namespace: &str) -> Self {
-        Self {
-            key: format!("{TAINT_PENDING_PREFIX}{plan}"),
-            value: Some(namespace.to_owned()),
-            // With `NoSchedule`, evicted pods would stay Pending while the nodes that are done have no room for
-            // them.
-            effect: "PreferNoSchedule".to_owned(),
-            ..Self::default()
-        }
-    }
-
-    /// The Plan of this namespace for which the node is still to be upgraded, if the taint says so.
-    fn pending_for(&self, namespace: &str) -> Option<&str> {
-        let plan = self.key.strip_prefix(TAINT_PENDING_PREFIX)?;
-        (self.value.as_deref() == Some(namespace)).then_some(plan)
-    }
-}
-
-impl NodeFacts {
-    /// The Plans of this namespace for which the node is still to be upgraded, by its taints.
-    pub(super) fn pending_for<'a>(&'a self, namespace: &'a str) -> impl Iterator<Item = &'a str> {
-        let taints = self.taints.iter().flatten();
-        taints.filter_map(move |taint| taint.pending_for(namespace))
-    }
 }

@@ -16,23 +16,22 @@ use super::completion::CompletionPolicy;
 use super::digests::Digests;
 pub(super) use secrets::{PlanSecrets, SecretHashes};
 
-use super::facts::{ChannelFacts, NodeFacts, NodeName, NodeUid, PlanFacts, SecretFacts, Text};
 use super::on_request::OnRequest;
 use super::order::Order;
 use super::resolve::{self, HashCache, Resolution, Resolved};
 use super::state::{Defaults, Table};
 use super::targets::{Selection, Targets};
-use crate::api::schedule::{Blackout, PlanWindow, Windows};
-use crate::api::selector::{Selector, SelectorError};
-use crate::api::validate::{MAX_SCHEDULE_ENTRIES, validate};
-use crate::api::window::Window;
-use crate::api::{
-    NodeInfoSelector, NodeLimit, NodePhase, NodeProgress, PlanSpec, PlanStatus, PodBlocker, annotation, names,
+use refit_api::schedule::{Blackout, PlanWindow, Windows};
+use refit_api::selector::Selector;
+use refit_api::validate::{MAX_SCHEDULE_ENTRIES, validate};
+use refit_api::window::Window;
+use refit_api::{
+    ChannelRef, NodeInfoSelector, NodeLimit, NodePhase, NodeProgress, PlanSpec, PlanStatus, PodBlocker,
+    annotation, names,
 };
-use crate::channel::ChannelRef;
-use crate::go::GoDuration;
-use crate::job;
-use crate::version::policy::{Choice, Offered, Policy, PolicyInputs, choose};
+use refit_base::go::GoDuration;
+use refit_base::version::policy::{Choice, Offered, Policy, PolicyInputs, choose};
+use refit_facts::{ChannelFacts, NodeFacts, NodeName, NodeUid, PlanFacts, SecretFacts, Text};
 
 /// A Plan with everything derived from it.
 #[derive(Debug)]
@@ -76,7 +75,7 @@ pub(super) struct PlanState {
     /// Digests of the images at that version, with `pinDigest`.
     pub(super) digests: Digests,
     /// Errors that every Job would have at that version.
-    pub(super) job_errors: Vec<job::JobError>,
+    pub(super) job_errors: Vec<refit_job::JobError>,
     pub(super) targets: Targets,
     /// When this process last saw a done node that was not Ready. It may only delay a wave.
     pub(super) last_unready: Option<Timestamp>,
@@ -207,7 +206,7 @@ impl PlanState {
         self.facts = facts;
         // Status is no input of the hash, unless `upgrade.cattle.io/digest` names it. It changes far more often
         // than the spec.
-        if !same_spec || !job::digest::is_of_spec(&self.facts.object) {
+        if !same_spec || !refit_job::digest::is_of_spec(&self.facts.object) {
             self.hashes.clear();
         }
         if !same_spec {
@@ -225,7 +224,7 @@ impl PlanState {
         let spec = &self.facts.object.spec;
         self.invalid = self.facts.malformed.clone().or_else(|| {
             let invalid = validate(&self.facts.name, spec).err();
-            let fields = || job::digest::check_fields(&self.facts.object).err();
+            let fields = || refit_job::digest::check_fields(&self.facts.object).err();
             let invalid = invalid.map(|invalid| invalid.to_string());
             invalid.or_else(|| fields().map(|error| error.to_string()))
         });
@@ -263,7 +262,7 @@ impl PlanState {
         self.secrets = PlanSecrets::of(spec);
         self.policy = spec.version_policy().ok();
         self.chosen = None;
-        let (selector, error) = match node_selector(spec) {
+        let (selector, error) = match spec.selector() {
             Ok(selector) => (selector, None),
             Err(error) => (Selector::nothing(), Some(error.to_string())),
         };
@@ -272,7 +271,7 @@ impl PlanState {
             selector,
             info: spec.node_info().unwrap_or_default(),
             skips_at_version: spec.skips_at_version(),
-            tolerates_not_ready: tolerates_not_ready(spec),
+            tolerates_not_ready: spec.tolerates_not_ready(),
             on_request: OnRequest::of(spec),
             order: Order::of(spec, &defaults.own_node),
             waves: spec.waves().unwrap_or_default(),
@@ -428,17 +427,17 @@ impl PlanState {
 
     fn read_target(&mut self, defaults: &Defaults) {
         let version = self.resolved.as_ref().map_or("", |r| &*r.version);
-        self.inputs = job::inputs::inputs(&self.facts.object.spec, version).into();
+        self.inputs = refit_job::inputs::inputs(&self.facts.object.spec, version).into();
         self.digests.want(&self.facts.object.spec, version);
         self.job_errors = if self.resolved.is_some() && self.facts.malformed.is_none() {
-            job::check(&self.job_input(defaults), &defaults.job).errors
+            refit_job::check(&self.job_input(defaults), &defaults.job).errors
         } else {
             Vec::new()
         };
     }
 
-    pub(super) fn job_input<'a>(&'a self, defaults: &'a Defaults) -> job::PlanInput<'a> {
-        job::PlanInput {
+    pub(super) fn job_input<'a>(&'a self, defaults: &'a Defaults) -> refit_job::PlanInput<'a> {
+        refit_job::PlanInput {
             name: &self.facts.name,
             namespace: &defaults.namespace,
             uid: &self.facts.uid,
@@ -465,12 +464,12 @@ impl PlanState {
     /// What blocks the Job of a node, before it is requested.
     pub(super) fn job_blocker(&self, windows: bool) -> Option<Blocker> {
         self.job_errors.iter().find_map(|error| match error {
-            job::JobError::KubectlImageWindows => windows.then_some(Blocker::SettingMissing {
+            refit_job::JobError::KubectlImageWindows => windows.then_some(Blocker::SettingMissing {
                 name: "SYSTEM_UPGRADE_JOB_KUBECTL_IMAGE_WINDOWS",
             }),
-            job::JobError::OwnImage => (!windows).then_some(Blocker::OwnImageUnknown),
+            refit_job::JobError::OwnImage => (!windows).then_some(Blocker::OwnImageUnknown),
             error if error.is_for_windows() && !windows => None,
-            job::JobError::Image { .. } => Some(Blocker::ImageInvalid {
+            refit_job::JobError::Image { .. } => Some(Blocker::ImageInvalid {
                 why: error.to_string(),
             }),
             _ => Some(Blocker::JobRefused {
@@ -529,33 +528,17 @@ impl PlanState {
 }
 
 /// The sum of the limits of all that a node goes through.
-fn time_limit(spec: &PlanSpec, delay: SignedDuration, settings: &job::JobSettings) -> Option<SignedDuration> {
-    let job = job::render::active_deadline_seconds(spec, settings).map(SignedDuration::from_secs)?;
+fn time_limit(
+    spec: &PlanSpec,
+    delay: SignedDuration,
+    settings: &refit_job::JobSettings,
+) -> Option<SignedDuration> {
+    let job = refit_job::render::active_deadline_seconds(spec, settings).map(SignedDuration::from_secs)?;
     let reboot = spec.may_reboot().then(|| spec.reboot_or_default().timeout());
-    let settle = spec.settle.as_ref().map(crate::api::reboot::SettleSpec::timeout);
+    let settle = spec.settle.as_ref().map(refit_api::reboot::SettleSpec::timeout);
     let parts = reboot.into_iter().chain(settle).flatten();
     let parts = parts.map(|part| SignedDuration::from_nanos(part.as_nanos()));
     // A Job of its own, with a deadline of its own.
     let parts = parts.chain(spec.verify.is_some().then_some(job));
     Some(parts.fold(job.saturating_add(delay), SignedDuration::saturating_add))
-}
-
-/// Whether the Plan tolerates the taints of nodes that are not Ready by name, which means that it repairs such nodes. A
-/// toleration of all taints does not mean that.
-pub(crate) fn tolerates_not_ready(spec: &PlanSpec) -> bool {
-    spec.tolerations.iter().flatten().any(|toleration| {
-        matches!(
-            toleration.key.as_deref(),
-            Some("node.kubernetes.io/not-ready" | "node.kubernetes.io/unreachable")
-        )
-    })
-}
-
-/// `spec.nodeSelector`. Selected nodes must also have the hostname label (S13).
-///
-/// # Errors
-/// Fails if a requirement of the selector is invalid, with apimachinery's message.
-pub(crate) fn node_selector(spec: &PlanSpec) -> Result<Selector, SelectorError> {
-    let selector = Selector::new(spec.node_selector.as_ref())?;
-    Ok(selector.and(Selector::exists(names::LABEL_HOSTNAME)?))
 }

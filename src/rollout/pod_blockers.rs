@@ -6,10 +6,10 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 
 use super::blocker::Blocker;
-use super::facts::{NodeFacts, NodeName, PlanName, Text};
 use super::plan::PlanState;
 use super::state::ClusterState;
 use super::step::{Key, Query, Step};
+use refit_facts::{NodeFacts, NodeName, PlanName, Text};
 
 /// How long an answer holds that found no such pod.
 const FRESH: SignedDuration = SignedDuration::from_secs(10);

@@ -6,14 +6,14 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::facts::{ChannelFacts, PlanName};
 use super::plan::PlanState;
 use super::resolve;
 use super::state::ClusterState;
 use super::step::Key;
-use crate::api::names::ANNOTATION_POLL_NOW;
-use crate::api::text::{MAX_NAME, shorten};
-use crate::channel::ChannelRef;
+use refit_api::ChannelRef;
+use refit_api::names::ANNOTATION_POLL_NOW;
+use refit_api::text::{MAX_NAME, shorten};
+use refit_facts::{ChannelFacts, PlanName};
 
 /// How long a channel is not polled after a controller ended during a poll.
 const AFTER_INTERRUPTION: SignedDuration = SignedDuration::from_mins(2);

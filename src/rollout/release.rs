@@ -5,14 +5,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::event::Event;
-use super::facts::{NodeFacts, NodeName, PlanName, Taint};
 use super::node::{NodeState, record_key};
 use super::plan::PlanState;
-use super::record::Phase;
 use super::state::{ClusterState, Defaults};
 use super::step::{NodeChange, Step, patch};
-use crate::api::text::{MAX_NAME, shorten};
-use crate::api::{Holder, MarkForm, NodeMark, Reason, names};
+use refit_api::text::{MAX_NAME, shorten};
+use refit_api::{Holder, MarkForm, NodeMark, Reason, names};
+use refit_facts::record::Phase;
+use refit_facts::{NodeFacts, NodeName, PlanName, Taint};
 
 pub(super) struct PlanHold<'a> {
     pub(super) defaults: &'a Defaults,

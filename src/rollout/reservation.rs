@@ -5,10 +5,10 @@
 
 use std::collections::BTreeMap;
 
-use super::facts::{NodeName, Text};
 use super::start::DisruptionLocks;
 use super::state::ClusterState;
-use crate::api::Holder;
+use refit_api::Holder;
+use refit_facts::{NodeName, Text};
 
 /// An object that wants or holds a node.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,16 +7,15 @@ use jiff::{SignedDuration, Timestamp};
 use sha2::{Digest, Sha256};
 
 use super::conditions::find;
-use super::facts::{ChannelFacts, Hash, PlanFacts, Text};
 use super::plan::SecretHashes;
-use crate::api::trigger::ON_REQUEST;
-use crate::api::validate::MAX_CHANNEL;
-use crate::api::{ChannelStatus, ConditionType, PlanSpec, Reason};
-use crate::channel::{ChannelRef, redacted};
-use crate::job::digest;
-use crate::version::policy::Choice;
-use crate::version::tag::munge;
-use crate::version::{Range, Version};
+use refit_api::trigger::ON_REQUEST;
+use refit_api::validate::MAX_CHANNEL;
+use refit_api::{ChannelRef, ChannelStatus, ConditionType, PlanSpec, Reason, redacted};
+use refit_base::version::policy::Choice;
+use refit_base::version::tag::munge;
+use refit_base::version::{Range, Version};
+use refit_facts::{ChannelFacts, Hash, PlanFacts, Text};
+use refit_job::digest;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Source {

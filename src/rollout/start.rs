@@ -7,12 +7,7 @@ use jiff::Timestamp;
 
 use super::blocker::Blocker;
 use super::decide::Report;
-use super::dependencies;
-use super::facts::{NodeFacts, NodeName, PlanName, Text};
-use super::failure;
-use super::fields;
 use super::node::NodeState;
-use super::on_request;
 use super::plan::PlanState;
 use super::pod_blockers::{PodBlockerResult, PodBlockers};
 use super::resolve::Resolution;
@@ -21,8 +16,10 @@ use super::status::SlotRoom;
 use super::step::Key;
 use super::targets::{Reach, TargetState};
 use super::wave::WaveProgress;
-use crate::api::names;
-use crate::version::Version;
+use super::{dependencies, failure, fields, on_request};
+use refit_api::names;
+use refit_base::version::Version;
+use refit_facts::{NodeFacts, NodeName, PlanName, Text};
 
 mod cluster_limits;
 mod group;

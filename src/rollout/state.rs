@@ -20,10 +20,6 @@ pub(super) use limits::KnownLimits;
 pub(super) use table::Table;
 
 use super::event::Event;
-use super::facts::{
-    ChannelFacts, JobFacts, JobName, JobUid, Missing, NodeFacts, NodeName, NodeUid, PlanFacts, PlanName,
-    PlanUid, PodFacts, PodStage, PodUid, Schema, SecretFacts, Text,
-};
 use super::known::KnownPlans;
 use super::node::Workload;
 use super::notified::Unstored;
@@ -31,10 +27,13 @@ use super::plan::PlanState;
 use super::pod_blockers::PodCheck;
 use super::reservation::Reservations;
 use super::step::Key;
-use crate::api::Reason;
-use crate::api::names::ControlPlaneRole;
-use crate::channel::ChannelRef;
-use crate::job::JobSettings;
+use refit_api::names::ControlPlaneRole;
+use refit_api::{ChannelRef, Reason};
+use refit_facts::{
+    ChannelFacts, JobFacts, JobName, JobUid, Missing, NodeFacts, NodeName, NodeUid, PlanFacts, PlanName,
+    PlanUid, PodFacts, PodStage, PodUid, Schema, SecretFacts, Text,
+};
+use refit_job::JobSettings;
 
 /// Settings that all Plans share.
 #[derive(Clone, Debug)]
@@ -325,7 +324,7 @@ impl ClusterState {
     }
 
     /// The Plan's inputs of its Jobs.
-    pub fn job_input(&self, plan: &str) -> Option<crate::job::PlanInput<'_>> {
+    pub fn job_input(&self, plan: &str) -> Option<refit_job::PlanInput<'_>> {
         self.plans.get(plan).map(|p| p.job_input(&self.defaults))
     }
 

@@ -17,25 +17,23 @@ use jiff::{SignedDuration, Timestamp};
 use super::blocker::Blocker;
 use super::conditions::{conditions, find, seconds, unreadable};
 use super::decide::{Decision, Report};
-use super::facts::NodeName;
 use super::failure::with_decision;
-use super::fields;
 use super::node::NodeState;
 use super::plan::PlanState;
-use super::poll;
 use super::resolve::{self, Resolution};
 use super::state::ClusterState;
 use super::step::{Key, Step};
 use super::wave::WaveProgress;
-use crate::api::text::{MAX_MESSAGE, shorten};
-use crate::api::{
+use super::{fields, poll};
+use refit_api::text::{MAX_MESSAGE, shorten};
+use refit_api::{
     ChannelStatus, CheckPhase, ConditionType, FirstSeen, NodeCounts, NodePhase, NodeProgress, OpenEnum,
-    PinnedStatus, PlanStatus, Reason, WavePhase, WaveStatus, annotation,
+    PinnedStatus, PlanStatus, Reason, WavePhase, WaveStatus, annotation, redacted,
 };
-use crate::channel::redacted;
-use crate::go::GoDuration;
-use crate::version::policy::{Held, Refusal};
-use crate::version::tag::munge;
+use refit_base::go::GoDuration;
+use refit_base::version::policy::{Held, Refusal};
+use refit_base::version::tag::munge;
+use refit_facts::NodeName;
 
 /// Waiting nodes fill `status.active` up to this number of entries.
 const MAX_ACTIVE: usize = 100;

@@ -5,11 +5,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::event::Event;
-use super::facts::{
+use refit_api::{ChannelRef, Check, PlanStatus, PodBlocker};
+use refit_facts::{
     BootId, Hash, JobName, JobUid, NodeFacts, NodeName, NodeUid, PlanName, PodUid, Taint, Text,
 };
-use crate::api::{Check, PlanStatus, PodBlocker};
-use crate::channel::ChannelRef;
 
 /// The object of a step. At most one step per key is in flight.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

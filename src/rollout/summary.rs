@@ -5,15 +5,14 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 
 use super::decide::Report;
-use super::facts::{NodeName, PlanName, PodUid};
 use super::node::NodeState;
 use super::plan::PlanState;
 use super::resolve;
 use super::start::Openings;
 use super::state::ClusterState;
 use super::targets::TargetState;
-use crate::api::{DrainNote, NodePhase, OpenEnum, PlanCondition, PlanStatus, Reason};
-use crate::channel::ChannelRef;
+use refit_api::{ChannelRef, DrainNote, NodePhase, OpenEnum, PlanCondition, PlanStatus, Reason};
+use refit_facts::{NodeName, PlanName, PodUid};
 
 /// A node that has a slot.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,13 +3,13 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use super::facts::{Hash, NodeFacts, NodeName, NodeUid, PlanFacts, Text};
 use super::node::{NodeState, bare};
 use super::on_request::{self, OnRequest};
 use super::order::{Group, Order, SortKey, UNASSIGNED};
 use super::state::Table;
-use crate::api::selector::Selector;
-use crate::api::{NodeInfoSelector, NodePhase, Wave, WaveNodes, annotation, names};
+use refit_api::selector::Selector;
+use refit_api::{NodeInfoSelector, NodePhase, Wave, WaveNodes, annotation, names};
+use refit_facts::{Hash, NodeFacts, NodeName, NodeUid, PlanFacts, Text};
 
 /// How a Plan selects and orders nodes.
 #[derive(Clone, Debug)]

@@ -9,12 +9,12 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::blocker::Blocker;
 use super::conditions::seconds;
-use super::facts::NodeName;
 use super::node::NodeState;
 use super::plan::PlanState;
 use super::targets::{Reach, TargetState};
-use crate::api::approval::WaveApproval;
-use crate::api::{Wave, WaveNodes, WavePhase, WaveStatus, names};
+use refit_api::approval::WaveApproval;
+use refit_api::{Wave, WaveNodes, WavePhase, WaveStatus, names};
+use refit_facts::NodeName;
 
 /// A stored time that is more than this ahead of the clock is from before the clock was set back. Times are stored in
 /// whole seconds, rounded up.

@@ -2,8 +2,8 @@
 
 use super::explain::{Explanation, chain_of_dependency, chain_of_named_node, unavailability};
 use super::plan::PlanOverview;
-use crate::api::reason::Kind;
-use crate::api::{Reason, limits};
+use refit_api::reason::Kind;
+use refit_api::{Reason, limits};
 
 /// Objects of one kind that a chain names.
 const MAX_NAMED: usize = 5;

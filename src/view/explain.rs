@@ -13,13 +13,14 @@ use serde_json::{Value, json};
 use super::plan::{NodeOverview, PlanOverview, condition};
 use super::read::NodeObject;
 use super::time;
-use crate::api::selector::{Selector, explain::requirements};
-use crate::api::{ConditionType, names};
 use history::history;
 use node::no_slot;
 pub(super) use node::{chain_of_node, unavailability, unavailable};
 use plan::chain_of_obstacle;
 pub(super) use plan::{chain_of_dependency, chain_of_named_node};
+use refit_api::selector::Selector;
+use refit_api::selector::explain::requirements;
+use refit_api::{ConditionType, names};
 
 /// How many Plans and nodes a chain may pass, because two can wait for each other.
 const MAX_DEPTH: usize = 4;

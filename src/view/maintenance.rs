@@ -6,9 +6,9 @@ use super::explain::{Explanation, chain_of_node, explain_node, not_selected, una
 use super::plan::PlanOverview;
 use super::read::Snapshot;
 use super::time;
-use crate::api::OpenEnum;
-use crate::api::open_enum::closed_enum;
-use crate::kube::objects::maintenance::{Maintenance, MaintenancePhase, PLURAL};
+use refit_api::OpenEnum;
+use refit_api::open_enum::closed_enum;
+use refit_facts::objects::maintenance::{Maintenance, MaintenancePhase, PLURAL};
 
 closed_enum! {
     /// Where a maintenance is: its phase, or what the object does not say in its phase.

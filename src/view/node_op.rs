@@ -7,10 +7,9 @@ use serde_json::value::RawValue;
 use super::explain::{Explanation, explain_node, explain_plan};
 use super::plan::PlanOverview;
 use super::read::{PlanObject, Snapshot, list};
-use crate::convert::Written;
-use crate::convert::op_plan;
-use crate::kube::objects::node_op::{AnyOp, GROUP, NodeOp, NodeOpUpgrade, OpKind, OpPhase, VERSION};
-use crate::kube::read::read;
+use refit_facts::objects::node_op::{AnyOp, GROUP, NodeOp, NodeOpUpgrade, OpKind, OpPhase, VERSION};
+use refit_facts::read::read;
+use refit_formats::convert::{Written, op_plan};
 
 /// The objects of a kind in all namespaces, by namespace and name.
 ///

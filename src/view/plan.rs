@@ -8,12 +8,12 @@ use serde_json::{Value, json};
 
 use super::read::{PlanObject, Snapshot};
 use super::{remedy, stall, time};
-use crate::api::selector::Selector;
-use crate::api::{
+use refit_api::selector::Selector;
+use refit_api::{
     CheckStatus, ConditionType, NodePhase, NodeProgress, OpenEnum, PlanCondition, PlanState, Reason,
     Severity, WaveStatus, names,
 };
-use crate::rollout::{JobOutcome, PodStage};
+use refit_facts::{JobOutcome, PodStage};
 
 /// States of nodes that are not phases: status only counts them.
 pub(super) const DONE: &str = "Done";

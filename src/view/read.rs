@@ -8,11 +8,11 @@ use jiff::Timestamp;
 use kube::Client;
 use serde_json::value::RawValue;
 
-use crate::api::{DrainNote, OpenEnum, Reason};
-use crate::kube::objects::maintenance::Maintenance;
-use crate::rollout::{JobFacts, NodeFacts, PlanFacts, PodFacts};
 pub(super) use lists::list;
 use lists::{Reader, plan_object};
+use refit_api::{DrainNote, OpenEnum, Reason};
+use refit_facts::objects::maintenance::Maintenance;
+use refit_facts::{JobFacts, NodeFacts, PlanFacts, PodFacts};
 
 /// Nodes whose pods are read, because a drain waits there for pods that it does not name.
 const MAX_DRAINS: usize = 5;
@@ -185,7 +185,7 @@ impl Snapshot {
         let silent = self.pods.iter().filter_map(|pod| {
             let drain = self.drain_of(pod)?;
             let waits = drain.waiting.is_empty() && drain.evicted < drain.total;
-            (waits && pod.facts.stage == crate::rollout::PodStage::Drain)
+            (waits && pod.facts.stage == refit_facts::PodStage::Drain)
                 .then(|| pod.facts.node.as_deref().map(str::to_owned))?
         });
         let silent: BTreeSet<String> = silent.collect();
@@ -231,11 +231,6 @@ impl Snapshot {
         let pods = self.pods.iter().filter(|pod| pod.namespace == job.namespace);
         let own = pods.filter(|pod| pod.facts.job_uid == job.facts.uid);
         // A Job that retries has failed pods beside the current one.
-        own.max_by_key(|pod| {
-            (
-                pod.facts.stage != crate::rollout::PodStage::Ended,
-                pod.facts.stage,
-            )
-        })
+        own.max_by_key(|pod| (pod.facts.stage != refit_facts::PodStage::Ended, pod.facts.stage))
     }
 }

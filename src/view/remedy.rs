@@ -4,8 +4,8 @@ use super::cause::{nodes_in, plans_in};
 use super::explain::unavailable;
 use super::plan::{PlanOverview, condition};
 use super::stall;
-use crate::api::reason::Kind;
-use crate::api::{ConditionType, OpenEnum, Reason, limits};
+use refit_api::reason::Kind;
+use refit_api::{ConditionType, OpenEnum, Reason, limits};
 
 /// The remedy of a reason in words, and commands that can be copied.
 #[expect(clippy::too_many_lines, reason = "one arm for each remedy")]

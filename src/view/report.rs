@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 
 use super::plan::{NodeState, PlanOverview};
 use super::read::Snapshot;
-use crate::api::{NodePhase, OpenEnum, Reason, names};
-use crate::page::escaped;
-use crate::rollout::JobOutcome;
+use refit_api::{NodePhase, OpenEnum, Reason, names};
+use refit_facts::JobOutcome;
+use refit_formats::page::escaped;
 
 /// What is reported of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -4,8 +4,8 @@
 use super::plan::{NodeOverview, Obstacle, PlanOverview};
 use super::read::{JobObject, PlanObject, PodObject, Snapshot};
 use super::time;
-use crate::api::Reason;
-use crate::rollout::{JobOutcome, PodStage};
+use refit_api::Reason;
+use refit_facts::{JobOutcome, PodStage};
 
 /// The reason and a message, if something stops a node that has a slot.
 pub(super) fn stall(snapshot: &Snapshot, plan: &PlanObject, node: &NodeOverview) -> Option<(Reason, String)> {

@@ -8,7 +8,7 @@ use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::Value;
 
 use super::{PLANS, nested, property, served_schema};
-use crate::api::{DrainSpec, PlanSpec, PlanStatus};
+use crate::{DrainSpec, PlanSpec, PlanStatus};
 
 /// Fields of system-upgrade-controller's Plan (S9). All others are refit's own.
 pub(super) const SUC_FIELDS: [(&str, &[&str]); 3] = [

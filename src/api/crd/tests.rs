@@ -3,13 +3,13 @@
 //! with an API server.
 
 mod reference;
-pub(crate) mod sample;
 
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::api::{PlanSpec, PlanStatus};
 use crate::generated::assert_committed;
+use crate::{PlanSpec, PlanStatus};
+use refit_fixtures::sample;
 
 /// One line for each schema from `path` down: its type and its other properties by name, without the description.
 fn facts(schema: &JSONSchemaProps, path: &str, lines: &mut Vec<String>) {

@@ -1,7 +1,7 @@
 //! The reasons of events about objects of other projects: a closed list. The documents of these objects print it.
 
 use super::Severity;
-use crate::api::open_enum::closed_enum;
+use crate::open_enum::closed_enum;
 
 closed_enum! {
     /// The reason of an event about a `NodeMaintenance`, where it is node-maintenance-operator's word, or about a

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use super::*;
-use crate::api::open_enum::ClosedEnum as _;
-use crate::api::{NodePhase, NodeProgress, OpenEnum, PlanCondition};
 use crate::generated::{assert_committed, committed};
+use crate::open_enum::ClosedEnum as _;
+use crate::{NodePhase, NodeProgress, OpenEnum, PlanCondition};
 
 fn of_kind(kind: Kind) -> impl Iterator<Item = Reason> {
     Reason::ALL
@@ -243,7 +243,7 @@ fn reasons_of_another_version_are_read_and_written_back() {
 
 #[test]
 fn the_definition_names_all_phases() {
-    let yaml = crate::api::crd::to_yaml().unwrap();
+    let yaml = crate::crd::to_yaml().unwrap();
     let words: BTreeSet<_> = yaml.split('`').collect();
     for phase in NodePhase::ALL {
         assert!(words.contains(phase.name()), "{phase}");

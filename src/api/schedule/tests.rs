@@ -1,5 +1,5 @@
 use super::*;
-use crate::clock::processor_time;
+use refit_fixtures::processor_time;
 
 fn weekly(days: &[&str], start: &str, end: &str, zone: &str) -> WindowSpec {
     WindowSpec {

@@ -10,8 +10,8 @@ use base64::engine::general_purpose::PAD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose};
 use serde::Deserialize;
 
-use crate::channel::access::{Access, Credentials};
-use crate::channel::kind::Repository;
+use crate::access::{Access, Credentials};
+use crate::kind::Repository;
 
 /// Docker writes padding; users sometimes omit it.
 const BASE64: GeneralPurpose = GeneralPurpose::new(

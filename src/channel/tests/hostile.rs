@@ -5,8 +5,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use url::Url;
 
-use crate::channel::link::next_page;
-use crate::channel::oci::challenge::challenges;
+use crate::link::next_page;
+use crate::oci::challenge::challenges;
 
 fn config() -> ProptestConfig {
     let cases = std::env::var("REFIT_CASES")
@@ -95,7 +95,7 @@ proptest! {
             && let Ok(target) = url.join(text)
         {
             let base = target.path().rsplit('/').next().unwrap_or_default();
-            let _ = crate::version::tag::accept(None, base);
+            let _ = refit_base::version::tag::accept(None, base);
         }
     }
 }

@@ -10,12 +10,12 @@ use serde::de::DeserializeOwned;
 
 use super::Flags;
 use crate::cli::cluster::list;
-use crate::kube::brief;
-use crate::kube::permissions::account_may;
-use crate::migrate::Cluster;
-use crate::migrate::permissions::{MissingPermission, Permission, missing};
-use crate::rehearse::json::Value;
-use crate::rehearse::snapshot::{MAX_TEXT, parse};
+use refit_cluster::kube::brief;
+use refit_cluster::kube::permissions::account_may;
+use refit_offline::migrate::Cluster;
+use refit_offline::migrate::permissions::{MissingPermission, Permission, missing};
+use refit_rehearse::json::Value;
+use refit_rehearse::snapshot::{MAX_TEXT, parse};
 
 /// Kinds, with the paths of their lists; `NS` is the controller's namespace.
 const LISTS: [(&str, &str); 9] = [

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::cli::output;
-use crate::migrate::Finding;
+use refit_offline::migrate::Finding;
 
 /// Width without a terminal.
 const WIDTH: usize = 160;
@@ -95,7 +95,7 @@ fn lines(text: &str, width: usize) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::migrate::Severity;
+    use refit_offline::migrate::Severity;
 
     #[test]
     fn cells_are_wrapped_to_the_width_of_the_terminal() {

@@ -6,13 +6,12 @@ use jiff::Timestamp;
 
 use super::Flags;
 use super::report::{Outcome, Result};
-use crate::channel::with_scheme;
 use crate::cli::channel_access::Offers;
-use crate::gitops::Source;
-use crate::gitops::pin::{PinRequest, PlanInFile, Refusal, Verdict, decide_version, remark};
-use crate::version::Offer;
-use crate::version::Version;
-use crate::version::policy::{Offered, Policy};
+use refit_base::version::policy::{Offered, Policy};
+use refit_base::version::{Offer, Version};
+use refit_channel::with_scheme;
+use refit_offline::gitops::Source;
+use refit_offline::gitops::pin::{PinRequest, PlanInFile, Refusal, Verdict, decide_version, remark};
 
 /// The offers of all channels, parsed once for all their Plans.
 pub(super) struct Channels(BTreeMap<String, std::result::Result<Offered, String>>);

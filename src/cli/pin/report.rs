@@ -7,11 +7,11 @@ use serde_json::{Value, json};
 
 use super::{Flags, Format};
 use crate::cli::output;
-use crate::gitops::Source;
-use crate::gitops::pin::{KeptTag, PlanInFile};
-use crate::gitops::yaml::is_text_to_all;
-use crate::version::Version;
-use crate::version::tag::munge;
+use refit_base::version::Version;
+use refit_base::version::tag::munge;
+use refit_offline::gitops::Source;
+use refit_offline::gitops::pin::{KeptTag, PlanInFile};
+use refit_offline::gitops::yaml::is_text_to_all;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Result {

@@ -5,13 +5,14 @@ use std::collections::BTreeSet;
 use anyhow::{Context as _, anyhow};
 use http::Request;
 
-use crate::api::limits;
 use crate::cli::cluster::{Connection, list};
-use crate::kube::brief;
-use crate::kube::objects::maintenance::{self, MaintenanceGroup};
-use crate::kube::objects::node_op::OpKind;
-use crate::kube::served::is_unknown;
-use crate::rehearse::json::Value;
+use refit_api::limits;
+use refit_cluster::kube::brief;
+use refit_cluster::kube::served::is_unknown;
+use refit_facts::objects::maintenance;
+use refit_facts::objects::maintenance::MaintenanceGroup;
+use refit_facts::objects::node_op::OpKind;
+use refit_rehearse::json::Value;
 
 /// Paths, the kinds of their items, and whether a rehearsal needs them: the type of the others may be missing, or
 /// reading them forbidden.

@@ -1,7 +1,7 @@
 //! Prints the events of a rehearsal as lines, for pipes and logs.
 
-use crate::rehearse::record::{EventKind, RolloutEvent};
-use crate::rehearse::report::TimeFormat;
+use refit_rehearse::record::{EventKind, RolloutEvent};
+use refit_rehearse::report::TimeFormat;
 
 /// The line of an event; `None` for mere progress.
 pub(super) fn line(event: &RolloutEvent, times: &TimeFormat) -> Option<String> {
@@ -30,7 +30,7 @@ fn one_line(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::{NodePhase, Reason};
+    use refit_api::{NodePhase, Reason};
 
     #[test]
     fn each_notable_event_is_a_line() {

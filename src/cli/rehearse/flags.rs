@@ -9,8 +9,8 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::cli::channel_access::ChannelFlags;
 use crate::cli::cluster::Connection;
-use crate::rehearse::assumptions::{Fail, Span};
-use crate::rehearse::run::is_kubelet_version;
+use refit_rehearse::assumptions::{Fail, Span};
+use refit_rehearse::run::is_kubelet_version;
 
 /// Well above the 5,000 nodes that Kubernetes supports.
 const MAX_NODES: usize = 20_000;

@@ -6,13 +6,13 @@ use std::collections::BTreeSet;
 use super::flags::Flags;
 use super::input::{InputPlan, NAMESPACE, RehearsalInput};
 use crate::cli::output;
-use crate::controller::settings::{FrontEndName, Settings};
-use crate::convert::Written;
-use crate::convert::op_plan::{self, LABEL_OWNER};
-use crate::kube::objects::maintenance::KIND;
-use crate::rehearse::json::{Value, json};
-use crate::rehearse::run::InitialCluster;
-use crate::rehearse::snapshot::Snapshot;
+use refit_controller::settings::{FrontEndName, Settings};
+use refit_facts::objects::maintenance::KIND;
+use refit_formats::convert::op_plan::LABEL_OWNER;
+use refit_formats::convert::{Written, op_plan};
+use refit_rehearse::json::{Value, json};
+use refit_rehearse::run::InitialCluster;
+use refit_rehearse::snapshot::Snapshot;
 
 /// A `NodeOp` or a `NodeOpUpgrade` of a file.
 #[derive(Clone, Debug)]
@@ -156,7 +156,7 @@ pub(super) fn enable(
 mod tests {
     use super::*;
     use crate::cli::rehearse::input::read;
-    use crate::gitops::Source;
+    use refit_offline::gitops::Source;
 
     fn flags(namespace: Option<&str>) -> Flags {
         use clap::Parser as _;

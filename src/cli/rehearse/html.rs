@@ -8,7 +8,8 @@ use std::path::Path;
 use anyhow::Context as _;
 
 use super::output;
-use crate::page::{self, Document};
+use refit_formats::page;
+use refit_formats::page::Document;
 
 /// Checks the file before a rehearsal that may take minutes.
 pub(super) fn check(path: &Path) -> anyhow::Result<()> {

@@ -6,14 +6,13 @@
 use std::collections::BTreeMap;
 
 use super::front_ends::InputOp;
-use crate::api::Plan;
-use crate::api::limits;
-use crate::gitops::check::{ReadPlan, SERVER_FIELDS, name_for, read_plan, refused};
-use crate::gitops::objects::{FrontEnd, Object, objects};
-use crate::gitops::placeholder::{in_comment, is_placeholder};
-use crate::gitops::yaml::Node;
-use crate::gitops::{Finding, Source};
-use crate::rehearse::json::{Value, json};
+use refit_api::{Plan, limits};
+use refit_offline::gitops::check::{ReadPlan, SERVER_FIELDS, name_for, read_plan, refused};
+use refit_offline::gitops::objects::{FrontEnd, Object, objects};
+use refit_offline::gitops::placeholder::{in_comment, is_placeholder};
+use refit_offline::gitops::yaml::Node;
+use refit_offline::gitops::{Finding, Source};
+use refit_rehearse::json::{Value, json};
 
 /// The namespace of Plans that do not specify one.
 pub(super) const NAMESPACE: &str = "system-upgrade";

@@ -7,10 +7,10 @@ use jiff::{SignedDuration, Timestamp};
 use super::event_line::line;
 use super::timeline::Timeline;
 use crate::cli::output;
-use crate::clock::Clock;
-use crate::rehearse::record::{EventKind, RolloutEvent};
-use crate::rehearse::report::{Report, TimeFormat};
-use crate::rehearse::run::Rehearsal;
+use refit_cluster::clock::Clock;
+use refit_rehearse::record::{EventKind, RolloutEvent};
+use refit_rehearse::report::{Report, TimeFormat};
+use refit_rehearse::run::Rehearsal;
 
 /// Time between two frames.
 const FRAME: Duration = Duration::from_millis(50);

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
-use crate::api::{NodePhase, OpenEnum};
-use crate::rehearse::record::{EventKind, RolloutEvent};
-use crate::rehearse::report::TimeFormat;
-use crate::rehearse::verdict::duration;
+use refit_api::{NodePhase, OpenEnum};
+use refit_rehearse::record::{EventKind, RolloutEvent};
+use refit_rehearse::report::TimeFormat;
+use refit_rehearse::verdict::duration;
 
 const BAR: usize = 24;
 
@@ -174,7 +174,7 @@ impl Bar {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::Reason;
+    use refit_api::Reason;
 
     fn at(minute: u8) -> Timestamp {
         format!("2026-01-05T09:{minute:02}:00Z").parse().unwrap()

@@ -11,11 +11,11 @@ use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
 use tokio::runtime::Runtime;
 
-use crate::api::Plan;
 use crate::cli::cluster::Connection;
-use crate::controller::own_image::controller_container;
-use crate::job::JobSettings;
-use crate::kube::brief;
+use refit_api::Plan;
+use refit_cluster::kube::brief;
+use refit_controller::own_image::controller_container;
+use refit_job::JobSettings;
 
 pub(super) struct LiveCluster {
     runtime: Runtime,

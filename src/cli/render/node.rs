@@ -8,10 +8,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
 use super::live::LiveCluster;
 use super::{Flags, Os};
-use crate::api::selector::{Selector, explain};
-use crate::api::{Plan, names};
-use crate::gitops::input::read_text;
-use crate::job::name;
+use refit_api::selector::{Selector, explain};
+use refit_api::{Plan, names};
+use refit_job::name;
+use refit_offline::gitops::input::read_text;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct NodeFacts {

@@ -3,7 +3,7 @@
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 
-use crate::gitops::objects::Object;
+use refit_offline::gitops::objects::Object;
 
 pub(super) fn is_named(secret: &Secret, namespace: &str, name: &str) -> bool {
     let of = secret.metadata.namespace.as_deref().unwrap_or(namespace);

@@ -3,12 +3,12 @@
 use anyhow::{anyhow, bail};
 
 use super::Flags;
-use crate::api::Plan;
-use crate::api::trigger::ON_REQUEST;
-use crate::clock::Clock;
-use crate::gitops::pin::{Verdict, decide_version};
-use crate::version::policy::Offered;
-use crate::version::tag::{check, munge};
+use refit_api::Plan;
+use refit_api::trigger::ON_REQUEST;
+use refit_base::version::policy::Offered;
+use refit_base::version::tag::{check, munge};
+use refit_cluster::clock::Clock;
+use refit_offline::gitops::pin::{Verdict, decide_version};
 
 pub(super) fn version(flags: &Flags, plan: &Plan, stored: Option<&Plan>) -> anyhow::Result<String> {
     let given = |text: Option<&String>| text.filter(|text| !text.is_empty()).cloned();

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use crate::api::annotation::{self, entries};
-use crate::api::approval::WaveApproval;
-use crate::api::{NodePhase, Reason, WavePhase, WaveStatus, names};
-use crate::version::tag::munge;
-use crate::view::PlanOverview;
-use crate::view::plan::NodeOverview;
-use crate::view::read::NodeObject;
+use refit_api::annotation::entries;
+use refit_api::approval::WaveApproval;
+use refit_api::{NodePhase, Reason, WavePhase, WaveStatus, annotation, names};
+use refit_base::version::tag::munge;
+use refit_view::PlanOverview;
+use refit_view::plan::NodeOverview;
+use refit_view::read::NodeObject;
 
 /// A command of the command line, such as `refit retry`, with its arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,14 +6,14 @@ use serde_json::json;
 
 use super::change::{Action, Changes, Edit, Request, changes};
 use super::wait::Goal;
-use crate::api::{
+use refit_api::{
     ChannelStatus, ConditionType, NodeCounts, NodePhase, NodeProgress, Plan, PlanCondition, PlanStatus,
     Reason, WavePhase, WaveStatus, names,
 };
-use crate::rollout::NodeFacts;
-use crate::rollout::tests::build::{node, plan, read};
-use crate::view::PlanOverview;
-use crate::view::read::{NodeObject, PlanObject, Snapshot};
+use refit_facts::NodeFacts;
+use refit_fixtures::{node, plan, read};
+use refit_view::PlanOverview;
+use refit_view::read::{NodeObject, PlanObject, Snapshot};
 
 const BY: &str = "by alice at 2026-01-01T09:00:00Z";
 

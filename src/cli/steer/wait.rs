@@ -13,14 +13,14 @@ use tokio::time::{Instant, sleep};
 use url::form_urlencoded::byte_serialize;
 
 use super::change::{Action, Changes};
-use crate::api::{Reason, WavePhase, WaveStatus, names};
 use crate::cli::output;
-use crate::clock::Clock;
-use crate::kube::brief;
-use crate::version::tag::munge;
-use crate::view::plan::NodeOverview;
-use crate::view::read::Snapshot;
-use crate::view::{PlanOverview, explain_plan};
+use refit_api::{Reason, WavePhase, WaveStatus, names};
+use refit_base::version::tag::munge;
+use refit_cluster::clock::Clock;
+use refit_cluster::kube::brief;
+use refit_view::plan::NodeOverview;
+use refit_view::read::Snapshot;
+use refit_view::{PlanOverview, explain_plan};
 
 /// How often the Plan is read.
 const INTERVAL: Duration = Duration::from_secs(2);

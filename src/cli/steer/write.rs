@@ -8,8 +8,8 @@ use kube::Client;
 use serde_json::{Value, json};
 
 use super::change::{Changes, NodeChange};
-use crate::api::names;
-use crate::kube::brief;
+use refit_api::names;
+use refit_cluster::kube::brief;
 
 /// Attempts to change a Node that others change meanwhile: kubelets report every ten seconds.
 const ATTEMPTS: usize = 10;

@@ -197,7 +197,7 @@ fn each_shell_completes_every_command_and_the_usual_ones_the_names_of_rules() {
         clap_complete::generate(shell, &mut command, "refit", &mut script);
         let script = String::from_utf8(script).unwrap();
         let commands = command.get_subcommands().filter(|command| !command.is_hide_set());
-        let rules = crate::gitops::Rule::ALL.iter().filter(|_| has_rules);
+        let rules = refit_offline::gitops::Rule::ALL.iter().filter(|_| has_rules);
         let words = commands
             .map(clap::Command::get_name)
             .chain(rules.map(|rule| rule.name()));

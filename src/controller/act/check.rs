@@ -1,10 +1,10 @@
 //! Asks the servers of checks, with the Secrets that they name. The Secrets are read each time, and not kept.
 
 use super::Actor;
-use crate::api::{Check, CheckAnswer};
-use crate::channel::Access;
-use crate::rollout::StepEffect;
-use crate::rollout::facts::PlanName;
+use refit_api::{Check, CheckAnswer};
+use refit_channel::Access;
+use refit_facts::PlanName;
+use refit_rollout::StepEffect;
 
 impl Actor {
     /// Asks the server of a check. What goes wrong is an answer, too.

@@ -8,10 +8,10 @@ use kube::api::{Api, PostParams};
 use tokio::time::{Instant, timeout_at};
 
 use super::{Actor, is_forbidden, is_overload};
-use crate::api::Reason;
-use crate::kube::{Failure, brief, failure};
-use crate::rollout::facts::JobUid;
-use crate::rollout::{Event, StepEffect};
+use refit_api::Reason;
+use refit_cluster::kube::{Failure, brief, failure};
+use refit_facts::JobUid;
+use refit_rollout::{Event, StepEffect};
 
 /// Attempts to write an event before it waits apart from its step.
 const EVENT_TRIES: u32 = 3;

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use super::permissions::OptionalPermissions;
-use crate::api::{crd, names};
-use crate::job::{self, JobInput, NodeInput, PlanInput, RebootInput, RebootPodMode, VerifyInput};
-use crate::rollout::facts::{JobName, JobUid, NodeName, NodeUid, PlanName, PlanUid, PodUid, Text};
-use crate::rollout::{ClusterState, Event, NodeChange, NodeFacts, Query, Step};
+use refit_api::{crd, names};
+use refit_facts::{JobName, JobUid, NodeFacts, NodeName, NodeUid, PlanName, PlanUid, PodUid, Text};
+use refit_job::{JobInput, NodeInput, PlanInput, RebootInput, RebootPodMode, VerifyInput};
+use refit_rollout::{ClusterState, Event, NodeChange, Query, Step};
 
 /// A step that is ready to be sent.
 #[derive(Debug)]
@@ -318,7 +318,8 @@ fn create_job(
     let Some((input, facts)) = job_input(cluster, plan, node, &job, attempt) else {
         return Ok(None);
     };
-    let mut manifest = job::render(&input, cluster.job_settings()).map_err(|error| error.to_string())?;
+    let mut manifest =
+        refit_job::render(&input, cluster.job_settings()).map_err(|error| error.to_string())?;
     if !facts.boot_id.is_empty() {
         // The first boot of the node under this Job; `note_boot` adds later ones.
         let annotations = manifest.metadata.annotations.get_or_insert_default();
@@ -344,7 +345,7 @@ fn create_prepull_job(
     let Some((input, facts)) = job_input(cluster, plan, node, &job, 1) else {
         return Ok(None);
     };
-    let Some(manifest) = job::prepull_job(&input, cluster.job_settings()) else {
+    let Some(manifest) = refit_job::prepull_job(&input, cluster.job_settings()) else {
         return Ok(None);
     };
     let body = serde_json::to_vec(&manifest).map_err(|error| error.to_string())?;
@@ -362,7 +363,7 @@ fn create_verify_job(
     job: JobName,
     input: &VerifyInput<'_>,
 ) -> Result<Option<Prepared>, String> {
-    let manifest = job::verify_job(input, cluster.job_settings()).map_err(|error| error.to_string())?;
+    let manifest = refit_job::verify_job(input, cluster.job_settings()).map_err(|error| error.to_string())?;
     let Some(manifest) = manifest else {
         return Ok(None);
     };
@@ -397,7 +398,8 @@ fn create_pod(
             name_is_taken,
             critical,
         };
-        let manifest = job::reboot_pod(&input, cluster.job_settings()).map_err(|error| error.to_string())?;
+        let manifest =
+            refit_job::reboot_pod(&input, cluster.job_settings()).map_err(|error| error.to_string())?;
         serde_json::to_vec(&manifest).map_err(|error| error.to_string())
     };
     let bodies = [body(true)?, body(false)?];

@@ -2,9 +2,9 @@
 
 use kube::{Client, Error};
 
-use crate::api::Reason;
-use crate::kube::permissions::{Need, may, phrase};
-use crate::rollout::Missing;
+use refit_api::Reason;
+use refit_cluster::kube::permissions::{Need, may, phrase};
+use refit_facts::Missing;
 
 /// Permissions for every roll-out, except for lists and watches, which are checked once one of them was refused.
 const NEEDS: &[Need] = &[

@@ -4,10 +4,10 @@ use kube::ResourceExt as _;
 use kube::api::{Api, ListParams};
 
 use super::{Actor, StepResult, step_error};
-use crate::api::{PodBlocker, names};
-use crate::kube::objects::SlimPod;
-use crate::rollout::facts::{NodeName, PlanName};
-use crate::rollout::{PodCheck, StepEffect};
+use refit_api::{PodBlocker, names};
+use refit_facts::objects::SlimPod;
+use refit_facts::{NodeName, PlanName};
+use refit_rollout::{PodCheck, StepEffect};
 
 /// Pods that are read at a time: a kubelet can create mirror pods of a megabyte each on its node, with any labels.
 const PAGE: u32 = 8;

@@ -1,15 +1,14 @@
 //! Reboot Pods, which belong to no Job: creation and deletion.
 
+use kube::Resource;
 use kube::api::{Api, DeleteParams, PostParams, Preconditions};
 use kube::core::Request;
-use kube::{Resource, ResourceExt};
 
 use super::{Actor, StepResult, is_forbidden, should_reread, stale, step_error};
-use crate::api::names;
-use crate::kube::objects::{SlimPod, version};
-use crate::kube::{Failure, failure};
-use crate::rollout::facts::{PodUid, Text};
-use crate::rollout::{Observation, StepEffect};
+use refit_cluster::kube::{Failure, failure};
+use refit_facts::objects::{SlimPod, version};
+use refit_facts::{PodUid, Text};
+use refit_rollout::{Observation, StepEffect};
 
 /// Grace period of a pod, in seconds. It only sleeps, or has finished.
 /// With 0 the API server would remove the pod before the kubelet has stopped it.
@@ -88,14 +87,5 @@ impl Actor {
             Ok(_) => Ok(vec![gone]),
             Err(again) => Err((Vec::new(), step_error(&again))),
         }
-    }
-}
-
-impl SlimPod {
-    fn is_of(&self, controller: &str) -> bool {
-        self.labels()
-            .get(names::LABEL_CONTROLLER)
-            .is_some_and(|label| label == controller)
-            && self.labels().contains_key(names::LABEL_PLAN)
     }
 }

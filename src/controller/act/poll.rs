@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::Secret;
 
 use super::{Actor, StepError, StepErrorKind, StepResult};
-use crate::api::validate::{MAX_SECRETS, is_secret_name};
-use crate::channel::Access;
-use crate::channel::{ChannelRef, ChannelRequest};
-use crate::kube::read::get;
-use crate::rollout::StepEffect;
-use crate::rollout::facts::{Hash, PlanName};
-use crate::version::Offer;
+use refit_api::ChannelRef;
+use refit_api::validate::{MAX_SECRETS, is_secret_name};
+use refit_base::version::Offer;
+use refit_channel::{Access, ChannelRequest};
+use refit_cluster::kube::read::get;
+use refit_facts::{Hash, PlanName};
+use refit_rollout::StepEffect;
 
 impl Actor {
     /// Polls a channel for all its Plans.

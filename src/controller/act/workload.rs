@@ -6,8 +6,8 @@ use kube::api::{GetParams, Request};
 use serde::Deserialize;
 
 use super::{Actor, StepError, StepErrorKind, StepResult, step_error};
-use crate::rollout::facts::Text;
-use crate::rollout::{StepEffect, WorkloadFacts};
+use refit_facts::{Text, WorkloadFacts};
+use refit_rollout::StepEffect;
 
 /// The fields of a `ReplicaSet` or a `StatefulSet` that are read. Most of the rest is the template of its pods.
 #[derive(Deserialize)]

@@ -7,7 +7,7 @@ use kube::api::PostParams;
 use kube::core::Request;
 use kube::{Client, Error, Resource as _, Result};
 
-use crate::kube::read::{get, send};
+use refit_cluster::kube::read::{get, send};
 
 /// The requests for one Lease.
 pub(super) struct LeaseApi {

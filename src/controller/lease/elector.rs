@@ -15,8 +15,8 @@ use tracing::{debug, error, info, warn};
 
 use super::api::LeaseApi;
 use super::{FOLLOW_PERIOD, JITTER_FACTOR, LeaseLost, LeaseTiming, PlansNote, Progress};
-use crate::clock::Clock;
-use crate::kube::{LeaderState, Leadership, Renewal, brief};
+use refit_cluster::clock::Clock;
+use refit_cluster::kube::{LeaderState, Leadership, Renewal, brief};
 
 /// A candidate for one Lease.
 pub struct Elector {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use k8s_openapi::api::coordination::v1::Lease;
 use tokio::sync::watch;
 
-use crate::api::names;
+use refit_api::names;
 
 /// The note, shared by the loop, which decides what it says, and the election, which writes it with the next renewal.
 #[derive(Clone, Debug)]

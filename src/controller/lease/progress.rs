@@ -26,7 +26,7 @@ impl Progress {
     }
 
     /// How long the loop has not waited.
-    pub(in crate::controller) fn stuck_for(&self) -> Duration {
+    pub(crate) fn stuck_for(&self) -> Duration {
         let since = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
         since.map_or(Duration::ZERO, |since| since.elapsed())
     }

@@ -10,8 +10,8 @@ use serde_json::json;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::*;
-use crate::clock::Clock;
-use crate::kube::Leadership;
+use refit_cluster::clock::Clock;
+use refit_cluster::kube::Leadership;
 use store::{Faults, Link, Store};
 
 const NAME: &str = "system-upgrade-controller";

@@ -4,9 +4,9 @@
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Event, ObjectReference};
 
-use crate::api::ForeignReason;
-use crate::controller::front_end;
-use crate::kube::objects::maintenance::{KIND, Maintenance, VERSION};
+use crate::front_end;
+use refit_api::ForeignReason;
+use refit_facts::objects::maintenance::{KIND, Maintenance, VERSION};
 
 const COMPONENT: &str = "NodeMaintenance";
 

@@ -6,7 +6,7 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::Client;
 use kube::api::{Api, ListParams};
 
-use crate::api::selector::Selector;
+use refit_api::selector::Selector;
 
 const NAMESPACE: &str = "openshift-etcd";
 

@@ -8,8 +8,8 @@ use kube::Client;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use serde_json::{Value, json};
 
-use crate::kube::brief;
-use crate::kube::objects::maintenance::MaintenanceGroup;
+use refit_cluster::kube::brief;
+use refit_facts::objects::maintenance::MaintenanceGroup;
 
 /// The holder of node-maintenance-operator, so that each of the two takes over the Leases of the other.
 const HOLDER: &str = "node-maintenance";

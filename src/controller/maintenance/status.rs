@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::drain::pods::PodId;
-use crate::kube::objects::maintenance::{MaintenancePhase, MaintenanceStatus, PodRef};
+use refit_cluster::drain::pods::PodId;
+use refit_facts::objects::maintenance::{MaintenancePhase, MaintenanceStatus, PodRef};
 
 /// Errors of the Lease in a row after which a maintenance gives up.
 pub(super) const MAX_LEASE_ERRORS: i64 = 4;

@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use super::status;
 use super::*;
-use crate::drain::pods::PodId;
-use crate::kube::objects::maintenance::{MaintenancePhase, MaintenanceStatus};
+use refit_cluster::drain::pods::PodId;
+use refit_facts::objects::maintenance::{MaintenancePhase, MaintenanceStatus};
 
 fn object(group: MaintenanceGroup, name: &str, node: &str, second: i64) -> (Id, Maintenance) {
     let mut object: Maintenance = match group {

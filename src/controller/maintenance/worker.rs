@@ -13,18 +13,18 @@ use super::events::{MaintenanceEvent, event};
 use super::lease::{LeaseError, NodeLease};
 use super::status::{self, LEASE_LOST, MAX_LEASE_ERRORS};
 use super::{FrontEnd, PAUSE, guard};
-use crate::api::text::{MAX_MESSAGE, shorten_in_place};
-use crate::api::{Holder, NodeMark, OpenEnum};
-use crate::drain::pods::{PodId, Rules};
-use crate::drain::{DryRun, Event, Failure, NodeSelection, Options, PlanRun, Session};
-use crate::go::GoDuration;
-use crate::kube::brief;
-use crate::kube::objects::maintenance::{
+use refit_api::text::{MAX_MESSAGE, shorten_in_place};
+use refit_api::{Holder, NodeMark, OpenEnum};
+use refit_base::go::GoDuration;
+use refit_cluster::drain::pods::{PodId, Rules};
+use refit_cluster::drain::{DryRun, Event, Failure, NodeSelection, Options, PlanRun, Session};
+use refit_cluster::kube::brief;
+use refit_cluster::kube::read::list_metadata;
+use refit_facts::NodeFacts;
+use refit_facts::objects::maintenance::{
     KIND, Maintenance, MaintenanceGroup, MaintenancePhase, MaintenanceStatus, PLURAL, VERSION,
 };
-use crate::kube::objects::{Intern, SlimNode};
-use crate::kube::read::list_metadata;
-use crate::rollout::NodeFacts;
+use refit_facts::objects::{Intern, SlimNode};
 
 /// Finalizer of node-maintenance-operator.
 const FINALIZER: &str = "foregroundDeleteNodeMaintenance";

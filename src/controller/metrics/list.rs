@@ -15,7 +15,7 @@ pub struct Metric {
 
 macro_rules! metrics {
     ($($(#[$group:meta])* $title:ident { $($id:ident $kind:ident $name:literal [$($label:ident)*] $help:literal)* })*) => {
-        $($(pub(in crate::controller) static $id: Metric = Metric {
+        $($(pub(crate) static $id: Metric = Metric {
             name: $name,
             kind: Kind::$kind,
             labels: &[$(stringify!($label)),*],

@@ -7,10 +7,10 @@ use jiff::Timestamp;
 use super::sample::Sample;
 use super::tracker::{DONE, PlanTrack, Tracker, reason_label};
 use super::{OTHER, Samples, list};
-use crate::api::text::shorten;
-use crate::api::{ConditionType, NodePhase, OpenEnum};
-use crate::rollout::facts::PlanName;
-use crate::rollout::{ClusterState, PlanSummary, Report};
+use refit_api::text::shorten;
+use refit_api::{ConditionType, NodePhase, OpenEnum};
+use refit_facts::PlanName;
+use refit_rollout::{ClusterState, PlanSummary, Report};
 
 /// Plans that have metrics of their own: anyone who may create Plans may create thousands.
 pub(super) const MAX_PLANS: usize = 200;

@@ -10,10 +10,10 @@ use tokio::time::Instant;
 use super::sample::Sample;
 use super::tracker::Tracker;
 use super::{Metrics, Samples, list, plans};
-use crate::channel::ChannelRef;
-use crate::controller::timeline::{Live, Timeline};
-use crate::rollout::facts::PlanName;
-use crate::rollout::{ClusterState, Report};
+use crate::timeline::{Live, Timeline};
+use refit_api::ChannelRef;
+use refit_facts::PlanName;
+use refit_rollout::{ClusterState, Report};
 
 /// Figures of the loop itself.
 #[derive(Clone, Copy, Debug, Default)]

@@ -13,12 +13,11 @@ use super::histogram::Histogram;
 use super::list::{GROUPS, Metric};
 
 /// `Content-Type` of the text.
-pub(in crate::controller) const CONTENT_TYPE: &str =
-    "application/openmetrics-text; version=1.0.0; charset=utf-8";
+pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// The value of a series.
 #[derive(Clone, Debug)]
-pub(in crate::controller) struct Sample {
+pub(crate) struct Sample {
     pub(super) metric: &'static Metric,
     /// In the order of the metric's labels.
     pub(super) labels: Vec<String>,

@@ -7,13 +7,14 @@ use super::list::{GROUPS, Group, Metric};
 use super::tracker::Tracker;
 use super::*;
 
-use crate::api::{
+use crate::fixture::cluster;
+use crate::generated::{assert_committed, committed};
+use refit_api::{
     BlackoutSpec, NodePhase, OpenEnum, PlanCondition, PlanSpec, Reason, TimeWindowSpec, WindowSpec,
 };
-use crate::generated::{assert_committed, committed};
-use crate::rollout::facts::PlanName;
-use crate::rollout::tests::build::{cluster, labels, morning, node, plan_with};
-use crate::rollout::{ClusterState, GlobalLimits, NodeFacts, Observation, Report, Slot, decide};
+use refit_facts::{NodeFacts, PlanName};
+use refit_fixtures::{labels, morning, node, plan_with};
+use refit_rollout::{ClusterState, GlobalLimits, Observation, Report, Slot, decide};
 
 fn metrics() -> Vec<&'static Metric> {
     GROUPS
@@ -125,10 +126,7 @@ fn slot(phase: NodePhase, reason: Option<Reason>) -> Slot {
 }
 
 /// A cluster, and what a decision says of its Plans.
-fn decided(
-    nodes: Vec<NodeFacts>,
-    plans: Vec<crate::api::Plan>,
-) -> (ClusterState, BTreeMap<PlanName, Report>) {
+fn decided(nodes: Vec<NodeFacts>, plans: Vec<refit_api::Plan>) -> (ClusterState, BTreeMap<PlanName, Report>) {
     let mut cluster = cluster(nodes, plans);
     cluster.refresh(morning());
     let reports = decide(&cluster, morning()).reports;
@@ -176,7 +174,7 @@ fn fifty_plans_on_five_thousand_nodes_have_at_most_two_thousand_series() {
                 last_transition_time: Some(morning().to_string()),
                 ..PlanCondition::default()
             };
-            let status = plan.status.insert(crate::api::PlanStatus::default());
+            let status = plan.status.insert(refit_api::PlanStatus::default());
             status.conditions = ["Complete", "Validated", "LatestResolved", "UpToDate", "Foreign"]
                 .map(condition)
                 .into();
@@ -287,12 +285,12 @@ async fn steps_failures_and_nodes_that_are_done_are_measured_from_one_decision_t
     step(&mut tracker, &cluster, &reports, 20).await;
     // `a` is done.
     let hash = cluster.target("p").unwrap().1.to_owned();
-    let label = format!("{}p", crate::api::names::LABEL_PLAN_PREFIX);
+    let label = format!("{}p", refit_api::names::LABEL_PLAN_PREFIX);
     let done = NodeFacts {
-        labels: labels([(crate::api::names::LABEL_HOSTNAME, "a"), (&label, &hash)]),
+        labels: labels([(refit_api::names::LABEL_HOSTNAME, "a"), (&label, &hash)]),
         ..node("a", "1")
     };
-    crate::rollout::tests::build::observe_node(&mut cluster, 2, done);
+    crate::fixture::observe_node(&mut cluster, 2, done);
     cluster.refresh(now.get());
     let foreign = Slot {
         reason: Some("PodFailurePolicy".into()),
@@ -342,7 +340,7 @@ fn waiting_nodes_are_counted_by_the_reason_that_status_has_for_them() {
         ..node("c", "3")
     };
     let nodes = || vec![node("a", "1"), node("b", "2"), not_ready.clone()];
-    let of = |change: fn(&mut crate::api::PlanSpec)| {
+    let of = |change: fn(&mut refit_api::PlanSpec)| {
         let (cluster, reports) = decided(nodes(), vec![plan_with("p", change)]);
         text(plans::samples(&cluster, &reports, &Tracker::default(), morning()))
     };
@@ -436,14 +434,14 @@ fn a_frozen_plan_has_no_slots() {
 fn a_roll_out_lasts_from_one_complete_condition_to_the_next() {
     let with = |status: &str, at: &str| {
         let mut plan = plan_with("p", |_| {});
-        plan.status = Some(crate::api::PlanStatus {
+        plan.status = Some(refit_api::PlanStatus {
             conditions: vec![PlanCondition {
                 type_: "Complete".into(),
                 status: status.to_owned(),
                 last_transition_time: Some(at.to_owned()),
                 ..PlanCondition::default()
             }],
-            ..crate::api::PlanStatus::default()
+            ..refit_api::PlanStatus::default()
         });
         decided(vec![node("a", "1")], vec![plan])
     };
@@ -490,7 +488,7 @@ fn the_text_is_open_metrics_and_escapes_labels() {
 
 #[test]
 fn statuses_and_paths_that_no_api_server_has_add_no_series() {
-    use crate::kube::client::Call;
+    use refit_cluster::kube::client::Call;
     let requests = RequestCounts::default();
     let call = |resource: &str| Call {
         verb: "get",
@@ -518,6 +516,9 @@ fn the_process_knows_its_memory_processor_time_and_start() {
     );
     assert!(value(&text, &["process_open_fds "]) >= 3.0);
     let start = value(&text, &["process_start_time_seconds "]);
-    let now = crate::clock::Clock::system().now().as_duration().as_secs_f64();
+    let now = refit_cluster::clock::Clock::system()
+        .now()
+        .as_duration()
+        .as_secs_f64();
     assert!((start - now).abs() < 3_600.0, "{start} is long from {now}");
 }

@@ -12,11 +12,10 @@ use tokio::time::Instant;
 use super::histogram::{Histogram, STEP_BOUNDS};
 use super::sample::Sample;
 use super::{OTHER, Samples, list};
-use crate::api::reason::ReportedIn;
-use crate::api::{ConditionType, NodePhase, OpenEnum, PlanCondition, Reason};
-use crate::channel::ChannelRef;
-use crate::rollout::facts::{NodeName, PlanName, PodUid};
-use crate::rollout::{ClusterState, Report, Slot};
+use refit_api::reason::ReportedIn;
+use refit_api::{ChannelRef, ConditionType, NodePhase, OpenEnum, PlanCondition, Reason};
+use refit_facts::{NodeName, PlanName, PodUid};
+use refit_rollout::{ClusterState, Report, Slot};
 
 /// A node on which a Plan is done.
 pub(super) const DONE: &str = "Done";

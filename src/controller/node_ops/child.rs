@@ -3,11 +3,10 @@
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use crate::api::names;
-use crate::convert::Written;
-use crate::convert::op_plan;
-pub(super) use crate::convert::op_plan::{ANNOTATION_OWNER, LABEL_OWNER};
-use crate::kube::objects::node_op::{AnyOp, GROUP, OpKind, VERSION};
+use refit_api::names;
+use refit_facts::objects::node_op::{AnyOp, GROUP, OpKind, VERSION};
+pub(super) use refit_formats::convert::op_plan::{ANNOTATION_OWNER, LABEL_OWNER};
+use refit_formats::convert::{Written, op_plan};
 
 /// Annotation of such a Plan: digest of the spec that its object has become. Other changes that users make in the Plan stay.
 pub(super) const ANNOTATION_DIGEST: &str = "refit.rs/node-op-digest";

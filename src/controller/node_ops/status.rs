@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
-use crate::api::phase::{ConditionType, NodePhase};
-use crate::api::{NodeProgress, PlanCondition, PlanStatus, Reason};
-use crate::kube::objects::node_op::{AnyOp, OpKind, OpNodeStatus, OpPhase, OpStatus};
+use refit_api::phase::{ConditionType, NodePhase};
+use refit_api::{NodeProgress, PlanCondition, PlanStatus, Reason};
+use refit_facts::objects::node_op::{AnyOp, OpKind, OpNodeStatus, OpPhase, OpStatus};
 
 /// What is known of the object's Plan.
 #[derive(Debug)]

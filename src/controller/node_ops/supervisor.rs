@@ -12,18 +12,18 @@ use tokio::time::Instant;
 use super::status::{self, Progress};
 use super::traces::{self, missing_is_fine, skipped_because};
 use super::{Kind, NodeOps, Object, PAUSE, child};
-use crate::api::text::{MAX_MESSAGE, shorten};
-use crate::api::{NodePhase, names};
-use crate::controller::front_end::Change;
-use crate::kube::brief;
-use crate::kube::objects::node_op::{AnyOp, OwnedPlan};
-use crate::kube::read::get_metadata;
+use crate::front_end::Change;
+use refit_api::text::{MAX_MESSAGE, shorten};
+use refit_api::{NodePhase, names};
+use refit_cluster::kube::brief;
+use refit_cluster::kube::read::get_metadata;
+use refit_facts::objects::node_op::{AnyOp, OwnedPlan};
 
 /// The owner of the fields of Plans that are made here.
 const MANAGER: &str = "refit-node-ops";
 
 /// How long a Plan that is being deleted stays for labels that arrive late, because its deletion was not seen when a
-/// node became done: the time of a request ([`REQUEST_TIMEOUT`](crate::kube::client::REQUEST_TIMEOUT)), and the delay
+/// node became done: the time of a request ([`REQUEST_TIMEOUT`](refit_cluster::kube::client::REQUEST_TIMEOUT)), and the delay
 /// of the watch.
 const LATE: Duration = Duration::from_secs(20);
 /// Nodes that are read one by one. A list costs less for more.

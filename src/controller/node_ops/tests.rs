@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 use super::child;
 use super::status::{Progress, next};
 use super::traces::{skipped_because, without_traces};
-use crate::api::PlanStatus;
-use crate::convert::op_plan;
-use crate::kube::objects::node_op::{AnyOp, OpKind, OpStatus};
+use refit_api::PlanStatus;
+use refit_facts::objects::node_op::{AnyOp, OpKind, OpStatus};
+use refit_formats::convert::op_plan;
 
 const UID: &str = "0c9f1e7a-2b7b-4f0e-9c52-1d4f6f6b7f10";
 

@@ -11,9 +11,9 @@ use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
 use super::NodeOps;
-use crate::api::{annotation, names};
-use crate::kube::objects::node_op::OwnedPlan;
-use crate::kube::read::{list_metadata, send};
+use refit_api::{annotation, names};
+use refit_cluster::kube::read::{list_metadata, send};
+use refit_facts::objects::node_op::OwnedPlan;
 
 /// Nodes that are patched at the same time.
 const PATCHES: usize = 8;

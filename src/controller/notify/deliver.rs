@@ -8,10 +8,10 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
 
 use super::Shared;
-use crate::api::Reason;
-use crate::channel::WebhookRequest;
-use crate::notify::{Notice, Receiver, body};
-use crate::rollout::facts::{PlanName, PlanUid};
+use refit_api::Reason;
+use refit_channel::WebhookRequest;
+use refit_facts::{PlanName, PlanUid};
+use refit_formats::notify::{Notice, Receiver, body};
 
 /// First pause after a failure; it doubles.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);

@@ -5,17 +5,17 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::api::Notified;
-use crate::notify::{Down, Notice, Running, down, notices, running};
-use crate::rollout::ClusterState;
-use crate::rollout::facts::{PlanName, PlanUid};
+use refit_api::Notified;
+use refit_facts::{PlanName, PlanUid};
+use refit_formats::notify::{Down, Notice, Running, down, notices, running};
+use refit_rollout::ClusterState;
 
 /// How long to wait for the loop, which may be computing.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The Plans with their notices, at a time.
 #[derive(Debug)]
-pub(in crate::controller) struct Outlook {
+pub(crate) struct Outlook {
     pub(super) plans: Vec<PlanOutlook>,
     pub(super) now: Timestamp,
 }
@@ -34,7 +34,7 @@ pub(super) struct PlanOutlook {
 
 impl Outlook {
     /// What the stored statuses say.
-    pub(in crate::controller) fn of(cluster: &ClusterState, now: Timestamp) -> Self {
+    pub(crate) fn of(cluster: &ClusterState, now: Timestamp) -> Self {
         let facts = cluster.plan_names().filter_map(|name| cluster.plan(name));
         let plans = facts.filter(|plan| !plan.is_deleting()).map(|plan| PlanOutlook {
             name: plan.name.clone(),
@@ -52,10 +52,10 @@ impl Outlook {
 }
 
 /// A question that waits for the loop.
-pub(in crate::controller) struct OutlookRequest(oneshot::Sender<Outlook>);
+pub(crate) struct OutlookRequest(oneshot::Sender<Outlook>);
 
 /// The loop's end.
-pub(in crate::controller) struct OutlookServer {
+pub(crate) struct OutlookServer {
     questions: mpsc::Receiver<OutlookRequest>,
     decided: watch::Sender<()>,
     has_decided: bool,
@@ -63,12 +63,12 @@ pub(in crate::controller) struct OutlookServer {
 
 /// The end of those who ask.
 #[derive(Clone)]
-pub(in crate::controller) struct OutlookClient {
+pub(crate) struct OutlookClient {
     questions: mpsc::Sender<OutlookRequest>,
     decided: watch::Receiver<()>,
 }
 
-pub(in crate::controller) fn link() -> (OutlookServer, OutlookClient) {
+pub(crate) fn link() -> (OutlookServer, OutlookClient) {
     let (asks, questions) = mpsc::channel(4);
     let (decided_tx, decided) = watch::channel(());
     let server = OutlookServer {
@@ -85,22 +85,17 @@ pub(in crate::controller) fn link() -> (OutlookServer, OutlookClient) {
 
 impl OutlookServer {
     /// The next question; `None` if none will come. Cancel-safe.
-    pub(in crate::controller) async fn next_request(&mut self) -> Option<OutlookRequest> {
+    pub(crate) async fn next_request(&mut self) -> Option<OutlookRequest> {
         self.questions.recv().await
     }
 
-    pub(in crate::controller) fn record_decision(&mut self) {
+    pub(crate) fn record_decision(&mut self) {
         self.has_decided = true;
         self.decided.send_replace(());
     }
 
     /// Answers, unless the cluster is not known yet: then no node would seem to be worked on.
-    pub(in crate::controller) fn answer(
-        &self,
-        asked: OutlookRequest,
-        cluster: &ClusterState,
-        now: Timestamp,
-    ) {
+    pub(crate) fn answer(&self, asked: OutlookRequest, cluster: &ClusterState, now: Timestamp) {
         if self.has_decided {
             // The receiver may have given up.
             let _ = asked.0.send(Outlook::of(cluster, now));

@@ -10,9 +10,9 @@ use tokio::time::{Instant, sleep, sleep_until};
 use url::Url;
 
 use super::{DEBOUNCE, Shared};
-use crate::api::Reason;
-use crate::channel::{Access, WebhookAnswer, WebhookRequest};
-use crate::notify::{Down, KnownSilence, SilenceRule, created_by, known_silences, silence};
+use refit_api::Reason;
+use refit_channel::{Access, WebhookAnswer, WebhookRequest};
+use refit_formats::notify::{Down, KnownSilence, SilenceRule, created_by, known_silences, silence};
 
 /// How often the silences are listed, in case another client has changed them.
 const LIST_AGAIN: Duration = Duration::from_secs(300);

@@ -7,11 +7,11 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::ConfigMap;
 
 use super::{NotifyConfig, Observer};
-use crate::api::limits::NAME;
-use crate::kube::brief;
-use crate::kube::permissions::{Need, may_for};
-use crate::kube::watch::{Selection, Watch, WatchEvent};
-use crate::rollout::{GlobalLimits, Observation};
+use refit_api::limits::NAME;
+use refit_cluster::kube::brief;
+use refit_cluster::kube::permissions::{Need, may_for};
+use refit_cluster::kube::watch::{Selection, Watch, WatchEvent};
+use refit_rollout::{GlobalLimits, Observation};
 
 /// How long to wait before the permission is asked for again.
 const ASK_AGAIN: Duration = Duration::from_secs(300);

@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::api::Reason;
-use crate::api::text::{MAX_MESSAGE, MAX_NAME, shorten};
-use crate::clock::Clock;
-use crate::controller::events::Source;
-use crate::controller::outbox::Outbox;
-use crate::kube::read::Unreadable;
-use crate::kube::watch::Watched;
+use crate::events::Source;
+use crate::outbox::Outbox;
+use refit_api::Reason;
+use refit_api::text::{MAX_MESSAGE, MAX_NAME, shorten};
+use refit_cluster::clock::Clock;
+use refit_facts::objects::Watched;
+use refit_facts::read::Unreadable;
 
 /// Objects whose last reported version is remembered.
 const REMEMBERED: usize = 256;

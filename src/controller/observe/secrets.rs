@@ -11,10 +11,10 @@ use tokio::task::{AbortHandle, JoinSet};
 
 use super::super::metrics::SECRETS;
 use super::Observer;
-use crate::kube::objects::{SlimSecret, version};
-use crate::kube::watch::{Selection, Watch, WatchEvent};
-use crate::rollout::Observation;
-use crate::rollout::facts::Text;
+use refit_cluster::kube::watch::{Selection, Watch, WatchEvent};
+use refit_facts::Text;
+use refit_facts::objects::{SlimSecret, version};
+use refit_rollout::Observation;
 
 /// Number of Secrets that are watched at the same time. API servers answer at most 100 requests of a connection at a time,
 /// and the requests of roll-outs share it with the watches.

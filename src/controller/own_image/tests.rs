@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use tower::BoxError;
 
 use super::*;
-use crate::controller::settings::Flags;
+use crate::settings::Flags;
 
 /// An API server with these pods, which refuses lists if `may_list` is false.
 fn server(pods: Vec<Value>, may_list: bool) -> Client {

@@ -17,8 +17,8 @@ use sha2::{Digest as _, Sha256};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use crate::api::names;
-use crate::kube::brief;
+use refit_api::names;
+use refit_cluster::kube::brief;
 
 /// How long a verdict holds. A token that was revoked reads metrics so much longer.
 const VALID_FOR: Duration = Duration::from_secs(10);

@@ -16,9 +16,10 @@ use http_body_util::{BodyExt as _, StreamBody};
 use serde_json::{Value, json};
 
 use super::{Body, reply};
-use crate::controller::metrics::{Metrics, PAGE_INTERVAL};
-use crate::controller::timeline::Live;
-use crate::page::{self, Row};
+use crate::metrics::{Metrics, PAGE_INTERVAL};
+use crate::timeline::Live;
+use refit_formats::page;
+use refit_formats::page::Row;
 
 /// How often a viewer hears something while nothing changes: bars that last grow by as much.
 const TICK: Duration = Duration::from_secs(5);

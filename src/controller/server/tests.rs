@@ -16,9 +16,9 @@ use tokio_rustls::TlsConnector;
 use tower::BoxError;
 
 use super::*;
-use crate::controller::lease::Progress;
-use crate::kube::Leadership;
-use crate::rollout::Kind;
+use crate::lease::Progress;
+use refit_cluster::kube::Leadership;
+use refit_rollout::Kind;
 
 fn serving(address: &str) -> Serving {
     Serving {
@@ -103,8 +103,8 @@ async fn a_controller_is_ready_when_it_follows_and_when_it_leads_and_has_listed_
     let starting = ready().await;
     assert_eq!(status(&starting), 503);
     assert!(starting.contains("waits for the API server"), "{starting}");
-    let (state, follower) = watch::channel(crate::kube::LeaderState::Following);
-    let clock = crate::clock::Clock::system();
+    let (state, follower) = watch::channel(refit_cluster::kube::LeaderState::Following);
+    let clock = refit_cluster::clock::Clock::system();
     served
         .metrics
         .set_leadership(Leadership::elected(follower, clock));

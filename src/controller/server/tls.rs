@@ -1,10 +1,9 @@
 //! TLS by files, which are read again when they change: cert-manager and others renew them in place.
 
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use std::{fs, io};
 
 use rustls::ServerConfig;
 use rustls::crypto::{CryptoProvider, ring};

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
-use crate::channel::HostPattern;
-use crate::controller::server::BindAddress;
-use crate::go::{GoDuration, parse_bool};
+use crate::server::BindAddress;
 use crate::telemetry::LogFormat;
+use refit_base::go::{GoDuration, parse_bool};
+use refit_channel::HostPattern;
 
 /// Flags of system-upgrade-controller (S2), and refit's own.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]

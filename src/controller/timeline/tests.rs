@@ -1,9 +1,10 @@
 use jiff::SignedDuration;
 
 use super::*;
-use crate::api::CardState;
-use crate::rollout::decide;
-use crate::rollout::tests::build::{cluster, morning, node, observe_node, plan_with};
+use crate::fixture::{cluster, observe_node};
+use refit_api::CardState;
+use refit_fixtures::{morning, node, plan_with};
+use refit_rollout::decide;
 
 struct Follower {
     cluster: ClusterState,
@@ -74,9 +75,8 @@ fn a_node_has_a_span_for_each_phase_and_ends_as_done_released_or_failed() {
     follower.follow(60, &[upgrading("a"), failed]);
     let hash = follower.cluster.target("p").unwrap().1.to_owned();
     let mut done = node("a", "1");
-    let label = format!("{}p", crate::api::names::LABEL_PLAN_PREFIX);
-    done.labels =
-        crate::rollout::tests::build::labels([(crate::api::names::LABEL_HOSTNAME, "a"), (&label, &hash)]);
+    let label = format!("{}p", refit_api::names::LABEL_PLAN_PREFIX);
+    done.labels = refit_fixtures::labels([(refit_api::names::LABEL_HOSTNAME, "a"), (&label, &hash)]);
     observe_node(&mut follower.cluster, 2, done);
     follower.cluster.refresh(follower.now);
     follower.follow(120, &[failed]);
@@ -160,7 +160,7 @@ fn spans_of_a_row_have_a_limit() {
 fn waits(follower: &mut Follower) -> Vec<(String, i64, Option<usize>, bool, String)> {
     let mut live = follower.live();
     let card = live.document.plans.remove(0);
-    let wait = |wait: crate::page::WaitCard| {
+    let wait = |wait: refit_formats::page::WaitCard| {
         (
             wait.reason.to_string(),
             wait.seconds,

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 
 use super::{MAX_WAIT, PlanTimeline};
-use crate::api::text::shorten;
-use crate::api::{NodePhase, OpenEnum, Reason};
-use crate::page::WaitCard;
-use crate::rollout::Report;
+use refit_api::text::shorten;
+use refit_api::{NodePhase, OpenEnum, Reason};
+use refit_formats::page::WaitCard;
+use refit_rollout::Report;
 
 /// Rows of the table.
 const MAX_CARDS: usize = 20;

@@ -6,8 +6,8 @@
 
 use serde_json::{Map, Value};
 
-use crate::api::{Plan, PlanSpec};
-use crate::go::GoDuration;
+use refit_api::{Plan, PlanSpec};
+use refit_base::go::GoDuration;
 
 type Fields = &'static [(&'static str, Rule)];
 
@@ -113,7 +113,7 @@ const DRAIN: Fields = &[
 ];
 
 /// The spec as Go serializes it.
-pub(in crate::job) fn go_spec(spec: &PlanSpec) -> Map<String, Value> {
+pub(crate) fn go_spec(spec: &PlanSpec) -> Map<String, Value> {
     let Ok(Value::Object(mut fields)) = serde_json::to_value(spec) else {
         return Map::new(); // a spec is an object with string keys
     };

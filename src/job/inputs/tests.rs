@@ -3,9 +3,9 @@ use std::collections::BTreeSet;
 use serde_json::Map;
 
 use super::*;
-use crate::api::crd::tests::sample;
-use crate::job::render;
-use crate::job::render::tests::{LINUX, job_input, plan_input, settings};
+use crate::render;
+use crate::render::tests::{LINUX, job_input, plan_input, settings};
+use refit_fixtures::sample;
 
 fn spec(yaml: &str) -> PlanSpec {
     serde_saphyr::from_str(yaml).unwrap()

@@ -3,9 +3,9 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::api::PlanSpec;
-use crate::job::name::{RunId, job_name};
-use crate::job::render::tests::{LINUX, plan_input};
+use crate::name::{RunId, job_name};
+use crate::render::tests::{LINUX, plan_input};
+use refit_api::PlanSpec;
 
 const BOOT: &str = "5e1b0d4e-0a9a-4a52-b7a3-0d2f3a4b5c6d";
 const REBOOT_MODE: RebootPodMode<'_> = RebootPodMode::Reboot { boot_id: BOOT };
@@ -68,24 +68,6 @@ fn the_pod_that_asks() {
 }
 
 #[test]
-fn the_reboot_command_is_that_of_the_plan_or_the_default() {
-    use crate::rehearse::pod_lifecycle::ContainerStart;
-    let args = |reboot: Value| {
-        let spec = spec(json!({"reboot": reboot}));
-        let pod = reboot_pod(&input(&spec, REBOOT_MODE), &settings()).unwrap();
-        // As a kubelet passes them to the process.
-        ContainerStart::render(&pod, REBOOT, 0).unwrap().args
-    };
-    let boot = format!("--boot-id={BOOT}");
-    let always = ["reboot", &boot, "--sentinel=plan-uid.node-uid.hash"];
-    assert_eq!(args(json!({"when": "Always"})), always);
-    assert_eq!(args(Value::Null), always, "the Plan was edited meanwhile");
-    let command = ["/opt/x", "$(SYSTEM_UPGRADE_NODE_NAME)", "$$", "--help", "$(X"];
-    let all = [&always[..], &["--"], &command].concat();
-    assert_eq!(args(json!({"when": "Always", "command": command})), all);
-}
-
-#[test]
 fn the_name_of_a_reboot_pod_depends_on_plan_node_and_hash_only() {
     fn run<'a>(plan: [&'a str; 2], node: [&'a str; 2], upgrade: &'a str) -> RunId<'a> {
         RunId {
@@ -126,24 +108,6 @@ fn the_name_of_a_reboot_pod_depends_on_plan_node_and_hash_only() {
         input(&spec, REBOOT_MODE).name(),
         input(&spec, RebootPodMode::Reboot { boot_id: other }).name()
     );
-}
-
-#[test]
-fn a_reboot_pod_is_skipped_by_drains_of_jobs_and_evicted_without_flags_by_users() {
-    use crate::api::selector::Selector;
-    use crate::drain::pods::{self, Rules, Verdict, triage};
-    let spec = spec(json!({}));
-    for mode in [REBOOT_MODE, RebootPodMode::Ask] {
-        let pod = reboot_pod(&input(&spec, mode), &settings()).unwrap();
-        // The selector of refit's and system-upgrade-controller's drains, whatever else a Plan selects
-        // (docs/contract.md, S37).
-        let drained: Selector = "!upgrade.cattle.io/controller".parse().unwrap();
-        assert!(!drained.matches(pod.metadata.labels.as_ref().unwrap()));
-        // It needs neither --force nor --delete-emptydir-data: it is evicted, and recreated.
-        let pod: pods::Pod = serde_json::from_value(made(&input(&spec, mode))).unwrap();
-        let now = "2026-01-02T03:04:05Z".parse().unwrap();
-        assert_eq!(triage(&pod, None, Rules::default(), now), Verdict::Goes);
-    }
 }
 
 #[test]

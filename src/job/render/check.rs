@@ -2,13 +2,13 @@
 //! node.
 
 use super::{PlanInput, active_deadline_seconds, containers, drain, ttl_seconds, volumes};
-use crate::api::image::{self, ImageError};
-use crate::api::selector::SelectorError;
-use crate::api::sentinel::NotASentinelName;
-use crate::api::{DrainTimeout, HostAccess, PlanSpec, RebootWhen};
-use crate::go::{DurationError, GoDuration};
-use crate::job::JobSettings;
-use crate::job::name::{is_label_value, is_plan_label};
+use crate::JobSettings;
+use crate::name::{is_label_value, is_plan_label};
+use refit_api::image::ImageError;
+use refit_api::selector::SelectorError;
+use refit_api::sentinel::NotASentinelName;
+use refit_api::{DrainTimeout, HostAccess, PlanSpec, RebootWhen, image};
+use refit_base::go::{DurationError, GoDuration};
 
 /// Why no Job can be created.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -14,11 +14,11 @@ use k8s_openapi::api::core::v1::{
 };
 
 use super::{JobError, NodeInput, PlanInput, drain, prepull, volumes};
-use crate::api::image;
-use crate::api::{
-    ApiAccess, ContainerSpec, HostAccess, NodeMark, PlanSpec, RebootSpec, RebootWhen, SentinelName, names,
+use crate::JobSettings;
+use refit_api::{
+    ApiAccess, ContainerSpec, HostAccess, NodeMark, PlanSpec, RebootSpec, RebootWhen, SentinelName, image,
+    names,
 };
-use crate::job::JobSettings;
 
 /// Name of the init container that checks whether the node can be rebooted.
 pub const PROBE: &str = "probe";
@@ -34,7 +34,7 @@ const DRAIN: &str = "drain";
 /// Name of the container that upgrades: the last init container if there is a [`SENTINEL`], else the main container.
 pub const UPGRADE: &str = "upgrade";
 /// Name of the main container of a Job with `reboot`. Its termination message is a
-/// [`SentinelReport`](crate::api::SentinelReport).
+/// [`SentinelReport`](refit_api::SentinelReport).
 pub const SENTINEL: &str = "sentinel";
 
 /// User and group of refit's image.
@@ -188,11 +188,7 @@ pub(super) fn sentinel(
     Ok(on_host(SENTINEL, args, settings))
 }
 
-pub(in crate::job) fn sentinel_name(
-    plan_uid: &str,
-    node_uid: &str,
-    hash: &str,
-) -> Result<SentinelName, JobError> {
+pub(crate) fn sentinel_name(plan_uid: &str, node_uid: &str, hash: &str) -> Result<SentinelName, JobError> {
     SentinelName::new(plan_uid, node_uid, hash).map_err(|error| JobError::SentinelName {
         plan_uid: plan_uid.to_owned(),
         node_uid: node_uid.to_owned(),
@@ -217,7 +213,7 @@ fn required_file_args(reboot: &RebootSpec) -> impl Iterator<Item = String> {
 }
 
 /// The Plan's reboot command as arguments; empty for refit's default.
-pub(in crate::job) fn command_args(reboot: &RebootSpec) -> Vec<String> {
+pub(crate) fn command_args(reboot: &RebootSpec) -> Vec<String> {
     let Some(command) = &reboot.command else {
         return Vec::new();
     };
@@ -226,7 +222,7 @@ pub(in crate::job) fn command_args(reboot: &RebootSpec) -> Vec<String> {
 }
 
 /// Escapes a text, because Kubernetes expands `$(NAME)` in arguments, and `$$` to `$`.
-pub(in crate::job) fn literal(text: &str) -> String {
+pub(crate) fn literal(text: &str) -> String {
     text.replace('$', "$$")
 }
 
@@ -330,7 +326,7 @@ pub(super) fn unprivileged_own(name: &str, settings: &JobSettings) -> Container 
 
 /// A container that runs refit as root with the host's files at `/host`, without capabilities. It runs outside of
 /// `SELinux`'s container domain, which may not access these files. It has no variables, token or network.
-pub(in crate::job) fn on_host(name: &str, args: Vec<String>, settings: &JobSettings) -> Container {
+pub(crate) fn on_host(name: &str, args: Vec<String>, settings: &JobSettings) -> Container {
     Container {
         image: Some(settings.own_image.clone()),
         args: Some(args),

@@ -2,9 +2,9 @@
 //! Windows nodes they are passed to kubectl.
 
 use super::JobError;
-use crate::api::selector::Selector;
-use crate::api::{DrainSpec, DrainTimeout, names};
-use crate::go::GoDuration;
+use refit_api::selector::Selector;
+use refit_api::{DrainSpec, DrainTimeout, names};
+use refit_base::go::GoDuration;
 
 pub(super) fn cordon_args(node: &str) -> Vec<String> {
     ["cordon", node].map(str::to_owned).into()

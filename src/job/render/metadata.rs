@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
 use super::{JobInput, NodeInput, PlanInput, is_exclusive, ttl_seconds};
-use crate::api::names;
-use crate::job::name::{label_value, plan_label_key};
-use crate::job::{JobError, JobSettings};
+use crate::name::{label_value, plan_label_key};
+use crate::{JobError, JobSettings};
+use refit_api::names;
 
 pub(super) fn labels(
     plan: &PlanInput<'_>,
@@ -70,12 +70,12 @@ pub(super) fn job_annotations(
 }
 
 /// The Plan's labels that are inherited (S30).
-pub(in crate::job) fn inherited_labels(plan: &PlanInput<'_>) -> BTreeMap<String, String> {
+pub(crate) fn inherited_labels(plan: &PlanInput<'_>) -> BTreeMap<String, String> {
     inherited(plan.labels, &["cattle.io/", "refit.rs/"]).collect()
 }
 
 /// The Plan's annotations that are inherited (S31).
-pub(in crate::job) fn inherited_annotations(plan: &PlanInput<'_>) -> BTreeMap<String, String> {
+pub(crate) fn inherited_annotations(plan: &PlanInput<'_>) -> BTreeMap<String, String> {
     // `kubectl apply` keeps a copy of the whole Plan in its annotation `last-applied-configuration`.
     let foreign = ["cattle.io/", "kubectl.kubernetes.io/", "refit.rs/"];
     inherited(plan.annotations, &foreign).collect()
@@ -95,7 +95,7 @@ fn inherited<'a>(
 
 /// The Plan as the Job's owner (S32). The Job is deleted with the Plan, but the deletion of the Plan does not wait for
 /// it.
-pub(in crate::job) fn owner(plan: &PlanInput<'_>) -> OwnerReference {
+pub(crate) fn owner(plan: &PlanInput<'_>) -> OwnerReference {
     OwnerReference {
         api_version: format!("{}/v1", names::GROUP),
         kind: "Plan".to_owned(),

@@ -11,8 +11,8 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::{JobInput, NodeInput, PlanInput, containers, metadata, on_node, pull_secrets};
-use crate::api::{PlanSpec, names};
-use crate::job::JobSettings;
+use crate::JobSettings;
+use refit_api::{PlanSpec, names};
 
 const PREPULL: &str = "prepull";
 const PROGRAM: &str = "prepull-program";

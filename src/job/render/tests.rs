@@ -5,9 +5,9 @@ use k8s_openapi::api::core::v1::{Container, EnvVar};
 use proptest::prelude::*;
 
 use super::*;
-use crate::job::name::{is_label_value, label_value};
+use crate::name::{is_label_value, label_value};
 
-pub(in crate::job) fn settings() -> JobSettings {
+pub(crate) fn settings() -> JobSettings {
     JobSettings {
         kubectl_image_windows: "rancher/kuberlr-kubectl:v8.1.2".to_owned(),
         own_image_pull_secrets: vec!["registry".to_owned(), "refit-pull".to_owned()],
@@ -19,7 +19,7 @@ pub(super) fn spec(yaml: &str) -> PlanSpec {
     serde_saphyr::from_str(yaml).unwrap_or_else(|error| panic!("{yaml}: {error}"))
 }
 
-pub(in crate::job) fn plan_input(spec: &PlanSpec) -> PlanInput<'_> {
+pub(crate) fn plan_input(spec: &PlanSpec) -> PlanInput<'_> {
     PlanInput {
         name: "k3s",
         namespace: "system-upgrade",
@@ -34,7 +34,7 @@ pub(in crate::job) fn plan_input(spec: &PlanSpec) -> PlanInput<'_> {
     }
 }
 
-pub(in crate::job) const LINUX: NodeInput<'static> = NodeInput {
+pub(crate) const LINUX: NodeInput<'static> = NodeInput {
     name: "node1",
     uid: "node-uid",
     os: Some("linux"),
@@ -46,7 +46,7 @@ pub(super) const WINDOWS: NodeInput<'static> = NodeInput {
     ..LINUX
 };
 
-pub(in crate::job) fn job_input<'a>(plan: PlanInput<'a>, node: NodeInput<'a>) -> JobInput<'a> {
+pub(crate) fn job_input<'a>(plan: PlanInput<'a>, node: NodeInput<'a>) -> JobInput<'a> {
     JobInput {
         plan,
         node,
@@ -262,20 +262,20 @@ proptest! {
         version in "[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?",
         os in prop::option::of(prop::sample::select(vec!["linux", "windows"])),
         (exclusive, cordon, drains) in any::<(bool, bool, bool)>(),
-        reboot in prop::sample::select(crate::api::RebootWhen::ALL.to_vec()),
+        reboot in prop::sample::select(refit_api::RebootWhen::ALL.to_vec()),
         access in prop::sample::select(vec![HostAccess::Full, HostAccess::Root]),
         envs in env_strategy(),
     ) {
         let windows = os == Some("windows");
-        let reboot = if windows { crate::api::RebootWhen::Never } else { reboot };
-        let reboots = reboot != crate::api::RebootWhen::Never;
+        let reboot = if windows { refit_api::RebootWhen::Never } else { reboot };
+        let reboots = reboot != refit_api::RebootWhen::Never;
         let spec = PlanSpec {
             exclusive: Some(exclusive),
             cordon: Some(cordon),
             drain: drains.then(Default::default),
-            reboot: Some(crate::api::RebootSpec { when: Some(reboot), ..Default::default() }),
+            reboot: Some(refit_api::RebootSpec { when: Some(reboot), ..Default::default() }),
             host_access: Some(if windows { HostAccess::Full } else { access }),
-            upgrade: Some(Box::new(crate::api::ContainerSpec { image: "x".to_owned(), envs: Some(envs), ..Default::default() })),
+            upgrade: Some(Box::new(refit_api::ContainerSpec { image: "x".to_owned(), envs: Some(envs), ..Default::default() })),
             ..PlanSpec::default()
         };
         let plan = PlanInput { name: &plan_name, latest_version: &version, ..plan_input(&spec) };

@@ -6,8 +6,8 @@
 use k8s_openapi::api::batch::v1::Job;
 
 use super::{JobInput, NodeInput, PlanInput, check, containers, job, metadata, on_node, volumes};
-use crate::api::names;
-use crate::job::{JobError, JobSettings};
+use crate::{JobError, JobSettings};
+use refit_api::names;
 
 /// The inputs of the Job.
 #[derive(Clone, Copy, Debug)]

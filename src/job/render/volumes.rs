@@ -10,12 +10,12 @@ use k8s_openapi::api::core::v1::{
 };
 
 use super::{JobError, containers};
-use crate::api::{ContainerSpec, HostAccess, PlanSpec, SecretSpec, VolumeSpec};
-use crate::job::name::{is_dns_label, secret_volume_name};
+use crate::name::{is_dns_label, secret_volume_name};
+use refit_api::{ContainerSpec, HostAccess, PlanSpec, SecretSpec, VolumeSpec};
 
 const HOST_ROOT: &str = "host-root";
 /// Mount path of the host's root directory.
-pub(in crate::job) const HOST_DIR: &str = "/host";
+pub(crate) const HOST_DIR: &str = "/host";
 const POD_INFO: &str = "pod-info";
 /// Volume with the token of the service account. Its name is refit's own, because a Plan may have a volume of any name.
 const TOKEN: &str = "refit-api-access";
@@ -219,7 +219,7 @@ fn has_host_root(spec: &PlanSpec) -> bool {
     spec.host_access() != HostAccess::None
 }
 
-pub(in crate::job) fn host_root_mount() -> VolumeMount {
+pub(crate) fn host_root_mount() -> VolumeMount {
     VolumeMount {
         name: HOST_ROOT.to_owned(),
         mount_path: HOST_DIR.to_owned(),
@@ -227,7 +227,7 @@ pub(in crate::job) fn host_root_mount() -> VolumeMount {
     }
 }
 
-pub(in crate::job) fn host_root() -> Volume {
+pub(crate) fn host_root() -> Volume {
     Volume {
         name: HOST_ROOT.to_owned(),
         host_path: Some(HostPathVolumeSource {

@@ -10,23 +10,23 @@ const LONGEST: SignedDuration = SignedDuration::from_mins(10);
 
 /// Consecutive failures, by the UID of the Job.
 #[derive(Clone, Debug, Default)]
-pub(in crate::rehearse) struct Backoffs(BTreeMap<String, (u32, Timestamp)>);
+pub(crate) struct Backoffs(BTreeMap<String, (u32, Timestamp)>);
 
 impl Backoffs {
     /// Records failed pods of a Job, and the time of the last one.
-    pub(in crate::rehearse) fn record_failures(&mut self, job: &str, pods: usize, last: Timestamp) {
+    pub(crate) fn record_failures(&mut self, job: &str, pods: usize, last: Timestamp) {
         let (count, at) = self.0.entry(job.to_owned()).or_insert((0, last));
         *count = count.saturating_add(u32::try_from(pods).unwrap_or(u32::MAX));
         *at = last.max(*at);
     }
 
     /// Resets a Job after a success or its deletion.
-    pub(in crate::rehearse) fn forget(&mut self, job: &str) {
+    pub(crate) fn forget(&mut self, job: &str) {
         self.0.remove(job);
     }
 
     /// The time before which the Job creates no pod.
-    pub(in crate::rehearse) fn until(&self, job: &str) -> Option<Timestamp> {
+    pub(crate) fn until(&self, job: &str) -> Option<Timestamp> {
         let (count, last) = self.0.get(job)?;
         // Ten doublings exceed the maximum already, and more of them could overflow the shift.
         let doublings = count.saturating_sub(1).min(10);

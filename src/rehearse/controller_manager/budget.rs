@@ -8,14 +8,14 @@ use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde::Deserialize as _;
 
-use crate::api::selector::Selector;
-use crate::rehearse::json::{Map, Value, json};
-use crate::rehearse::resources::Kind;
-use crate::rehearse::server::evict::is_ready;
-use crate::rehearse::state::{State, has_ended, seconds};
-use crate::rehearse::store::{Change, Key, Object};
-use crate::rehearse::work_queue::Work;
-use crate::rehearse::write::WriteTarget;
+use crate::json::{Map, Value, json};
+use crate::resources::Kind;
+use crate::server::evict::is_ready;
+use crate::state::{State, has_ended, seconds};
+use crate::store::{Change, Key, Object};
+use crate::work_queue::Work;
+use crate::write::WriteTarget;
+use refit_api::selector::Selector;
 
 /// Time after which a granted eviction without effect no longer counts against a budget (`DeletionTimeout`).
 const DISRUPTION: SignedDuration = SignedDuration::from_mins(2);
@@ -23,7 +23,7 @@ const DISRUPTION: SignedDuration = SignedDuration::from_mins(2);
 /// The selectors of all budgets, and how many pods they select. The counts are kept, not taken anew: a workload with a pod
 /// on each node would otherwise cost a look at all its pods for each change of one of them.
 #[derive(Debug, Default)]
-pub(in crate::rehearse) struct Budgets(BTreeMap<Key, SelectedPods>);
+pub(crate) struct Budgets(BTreeMap<Key, SelectedPods>);
 
 #[derive(Debug)]
 struct SelectedPods {
@@ -63,7 +63,7 @@ impl SelectedPods {
 
 impl Budgets {
     /// Counts a changed pod. Returns the budgets that select it, or did before the change.
-    pub(in crate::rehearse) fn apply(&mut self, namespace: &str, change: &Change) -> Vec<Key> {
+    pub(crate) fn apply(&mut self, namespace: &str, change: &Change) -> Vec<Key> {
         let mut changed = Vec::new();
         let of_namespace = self.0.range_mut(Key::new(namespace, "")..);
         for (key, pods) in of_namespace.take_while(|(key, _)| *key.namespace == *namespace) {
@@ -83,7 +83,7 @@ impl Budgets {
     }
 
     /// The budgets that select a pod.
-    pub(in crate::rehearse) fn of_pod(&self, namespace: &str, pod: &Object) -> Vec<Key> {
+    pub(crate) fn of_pod(&self, namespace: &str, pod: &Object) -> Vec<Key> {
         let budgets = self.0.range(Key::new(namespace, "")..);
         let budgets = budgets.take_while(|(key, _)| *key.namespace == *namespace);
         let budgets = budgets.filter(|(_, pods)| pods.selects(pod));
@@ -102,7 +102,7 @@ fn selector(budget: &Object) -> Option<Selector> {
 }
 
 impl State {
-    pub(in crate::rehearse) fn budget_changed(&mut self, key: &Key, change: &Change) {
+    pub(crate) fn budget_changed(&mut self, key: &Key, change: &Change) {
         // Each eviction writes the status, after which the budget still selects the same pods.
         let spec = |budget: &Arc<Object>| budget.value["spec"].clone();
         let is_same = change.old.as_ref().map(spec) == Some(spec(&change.new));
@@ -129,7 +129,7 @@ impl State {
     }
 
     /// Recomputes the status of a budget.
-    pub(in crate::rehearse) fn sync_budget(&mut self, key: &Key) {
+    pub(crate) fn sync_budget(&mut self, key: &Key) {
         let Some(budget) = self.store.get(Kind::Budget, key).cloned() else {
             return;
         };

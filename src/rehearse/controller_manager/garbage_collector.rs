@@ -1,17 +1,17 @@
 //! The garbage collector: deletes dependents with their owners, or orphans them.
 
-use crate::rehearse::delete::DeleteOptions;
-use crate::rehearse::json::Value;
-use crate::rehearse::resources::Kind;
-use crate::rehearse::state::State;
-use crate::rehearse::store::Key;
-use crate::rehearse::strategy::{FOREGROUND, ORPHAN, TRACKING};
-use crate::rehearse::work_queue::Work;
-use crate::rehearse::write::WriteTarget;
+use crate::delete::DeleteOptions;
+use crate::json::Value;
+use crate::resources::Kind;
+use crate::state::State;
+use crate::store::Key;
+use crate::strategy::{FOREGROUND, ORPHAN, TRACKING};
+use crate::work_queue::Work;
+use crate::write::WriteTarget;
 
 impl State {
     /// Deletes the dependents of a deleted object that have no other owner.
-    pub(in crate::rehearse) fn collect_dependents(&mut self, gone: &str) {
+    pub(crate) fn collect_dependents(&mut self, gone: &str) {
         if self.store.find(gone).is_some() {
             return;
         }
@@ -40,7 +40,7 @@ impl State {
     }
 
     /// Processes an object that waits for its dependents to be deleted or orphaned.
-    pub(in crate::rehearse) fn finalize_owner(&mut self, uid: &str) {
+    pub(crate) fn finalize_owner(&mut self, uid: &str) {
         let Some((kind, key)) = self.store.find(uid).cloned() else {
             return;
         };
@@ -83,7 +83,7 @@ impl State {
 
     /// Removes the finalizer of a pod whose Job is gone, or no longer owns it, and will not count it. No other
     /// controller would, so the pod could never be deleted (`syncOrphanPod`).
-    pub(in crate::rehearse) fn finalize_stray_pod(&mut self, key: &Key) {
+    pub(crate) fn finalize_stray_pod(&mut self, key: &Key) {
         let Some(pod) = self.store.get(Kind::Pod, key).cloned() else {
             return;
         };
@@ -100,7 +100,7 @@ impl State {
         }
     }
 
-    pub(in crate::rehearse) fn remove_finalizer(&mut self, kind: Kind, key: &Key, finalizer: &str) {
+    pub(crate) fn remove_finalizer(&mut self, kind: Kind, key: &Key, finalizer: &str) {
         let _ = self.update(kind, key, WriteTarget::Whole, false, |old| {
             let mut new = old.clone();
             if let Some(finalizers) = new["metadata"]["finalizers"].as_array_mut() {
@@ -121,7 +121,7 @@ impl State {
     }
 }
 
-pub(in crate::rehearse) fn has_finalizer(value: &Value, finalizer: &str) -> bool {
+pub(crate) fn has_finalizer(value: &Value, finalizer: &str) -> bool {
     let finalizers = value["metadata"]["finalizers"].as_array();
     finalizers.into_iter().flatten().any(|one| one == finalizer)
 }

@@ -8,15 +8,15 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::garbage_collector::has_finalizer;
 use super::job_status::{PodCounts, condition};
-use crate::job::POD_FAILURE_POLICY;
-use crate::rehearse::delete::DeleteOptions;
-use crate::rehearse::json::Value;
-use crate::rehearse::resources::Kind;
-use crate::rehearse::state::{State, has_ended, seconds};
-use crate::rehearse::store::{Key, Object};
-use crate::rehearse::strategy::TRACKING;
-use crate::rehearse::work_queue::Work;
-use crate::rehearse::write::WriteTarget;
+use crate::delete::DeleteOptions;
+use crate::json::Value;
+use crate::resources::Kind;
+use crate::state::{State, has_ended, seconds};
+use crate::store::{Key, Object};
+use crate::strategy::TRACKING;
+use crate::work_queue::Work;
+use crate::write::WriteTarget;
+use refit_job::POD_FAILURE_POLICY;
 
 /// Reason and message of a failed Job.
 const BACKOFF: (&str, &str) = (
@@ -65,7 +65,7 @@ impl Spec {
 }
 
 impl State {
-    pub(in crate::rehearse) fn sync_job(&mut self, key: &Key) {
+    pub(crate) fn sync_job(&mut self, key: &Key) {
         let Some(job) = self.store.get(Kind::Job, key).cloned() else {
             return;
         };

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use super::job::{Spec, active};
 use super::job_status::PodCounts;
-use crate::rehearse::json::{Value, json};
-use crate::rehearse::resources::Kind;
-use crate::rehearse::state::State;
-use crate::rehearse::store::{Key, Object};
-use crate::rehearse::strategy::TRACKING;
-use crate::rehearse::work_queue::Work;
+use crate::json::{Value, json};
+use crate::resources::Kind;
+use crate::state::State;
+use crate::store::{Key, Object};
+use crate::strategy::TRACKING;
+use crate::work_queue::Work;
 
 impl State {
     /// Creates missing pods, and deletes surplus ones.

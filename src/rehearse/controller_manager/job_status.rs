@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use crate::rehearse::json::{Value, json};
-use crate::rehearse::server::evict::is_ready;
-use crate::rehearse::state::{has_ended, seconds};
-use crate::rehearse::store::Object;
+use crate::json::{Value, json};
+use crate::server::evict::is_ready;
+use crate::state::{has_ended, seconds};
+use crate::store::Object;
 
 /// How many pods of a Job are what.
 #[derive(Clone, Debug, Default)]

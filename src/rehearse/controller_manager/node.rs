@@ -7,15 +7,15 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Taint, Toleration};
 use serde::Deserialize as _;
 
-use crate::rehearse::delete::DeleteOptions;
-use crate::rehearse::json::{Value, json};
-use crate::rehearse::pod_lifecycle::tolerates;
-use crate::rehearse::work_queue::Work;
+use crate::delete::DeleteOptions;
+use crate::json::{Value, json};
+use crate::pod_lifecycle::tolerates;
+use crate::work_queue::Work;
 
-use crate::rehearse::resources::Kind;
-use crate::rehearse::state::{State, has_ended, seconds};
-use crate::rehearse::store::{Key, Object};
-use crate::rehearse::write::WriteTarget;
+use crate::resources::Kind;
+use crate::state::{State, has_ended, seconds};
+use crate::store::{Key, Object};
+use crate::write::WriteTarget;
 
 /// Taints derived from the spec and the conditions of a node.
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
@@ -25,7 +25,7 @@ const OWN_TAINTS: [&str; 3] = [UNSCHEDULABLE, NOT_READY, UNREACHABLE];
 
 impl State {
     /// Updates the derived taints of a node.
-    pub(in crate::rehearse) fn sync_taints(&mut self, name: &str) {
+    pub(crate) fn sync_taints(&mut self, name: &str) {
         let key = Key::new("", name);
         let Some(node) = self.store.get(Kind::Node, &key) else {
             return;
@@ -82,7 +82,7 @@ impl State {
     }
 
     /// Deletes pods of a node that do not tolerate its taints, or no longer (`pkg/controller/tainteviction`).
-    pub(in crate::rehearse) fn evict_tainted_pods(&mut self, name: &str) {
+    pub(crate) fn evict_tainted_pods(&mut self, name: &str) {
         let Some(node) = self.store.get(Kind::Node, &Key::new("", name)) else {
             return;
         };
@@ -110,7 +110,7 @@ impl State {
     }
 
     /// Deletes the pods of a deleted node (`pkg/controller/podgc`).
-    pub(in crate::rehearse) fn delete_orphaned_pods(&mut self, name: &str) {
+    pub(crate) fn delete_orphaned_pods(&mut self, name: &str) {
         // The node may have registered again in the meantime.
         if self.store.get(Kind::Node, &Key::new("", name)).is_some() {
             return;
@@ -152,7 +152,7 @@ impl State {
     }
 
     /// Starts serving a CRD.
-    pub(in crate::rehearse) fn establish_definition(&mut self, key: &Key) {
+    pub(crate) fn establish_definition(&mut self, key: &Key) {
         let now = seconds(self.now());
         let _ = self.update(Kind::Definition, key, WriteTarget::Status, false, |old| {
             let mut new = old.clone();

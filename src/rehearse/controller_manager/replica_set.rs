@@ -5,15 +5,15 @@ use std::sync::Arc;
 
 use super::job::active;
 use super::job_pods::pod_of;
-use crate::rehearse::json::json;
-use crate::rehearse::resources::Kind;
-use crate::rehearse::server::evict::is_ready;
-use crate::rehearse::state::{State, has_ended};
-use crate::rehearse::store::{Change, Key, Object};
-use crate::rehearse::write::WriteTarget;
+use crate::json::json;
+use crate::resources::Kind;
+use crate::server::evict::is_ready;
+use crate::state::{State, has_ended};
+use crate::store::{Change, Key, Object};
+use crate::write::WriteTarget;
 
 impl State {
-    pub(in crate::rehearse) fn sync_replica_set(&mut self, key: &Key) {
+    pub(crate) fn sync_replica_set(&mut self, key: &Key) {
         let Some(set) = self.store.get(Kind::ReplicaSet, key).cloned() else {
             return;
         };
@@ -36,7 +36,7 @@ impl State {
             let mut active = self.active_pods(set.uid());
             // Deleted first: pods without a node, then unready pods, then the youngest.
             active.sort_by_key(|pod| {
-                let bound = crate::rehearse::state::is_bound(pod);
+                let bound = crate::state::is_bound(pod);
                 (
                     bound,
                     is_ready(pod),
@@ -78,7 +78,7 @@ impl State {
 
 /// Number of pods of each controller, updated with each change, as in [`Budgets`](super::budget::Budgets).
 #[derive(Debug, Default)]
-pub(in crate::rehearse) struct Replicas(HashMap<String, PodCounts>);
+pub(crate) struct Replicas(HashMap<String, PodCounts>);
 
 /// Pods of one controller that have not ended and are not being deleted.
 #[derive(Clone, Copy, Debug, Default)]
@@ -89,7 +89,7 @@ struct PodCounts {
 
 impl Replicas {
     /// Counts a changed pod.
-    pub(in crate::rehearse) fn apply(&mut self, change: &Change) {
+    pub(crate) fn apply(&mut self, change: &Change) {
         // A pod that is being deleted does not count, so its replacement does not wait for it (`FilterActivePods`).
         let counted = |pod: &Object| !has_ended(pod) && !pod.is_being_deleted();
         if let Some(old) = change.old.as_ref().filter(|pod| counted(pod))

@@ -1,15 +1,15 @@
 //! `StatefulSets`: a pod is created again under its name once it is gone. Volumes are not simulated.
 
 use super::job_pods::pod_of;
-use crate::rehearse::json::{Value, json};
-use crate::rehearse::resources::Kind;
-use crate::rehearse::server::evict::is_ready;
-use crate::rehearse::state::State;
-use crate::rehearse::store::{Key, Object};
-use crate::rehearse::write::WriteTarget;
+use crate::json::{Value, json};
+use crate::resources::Kind;
+use crate::server::evict::is_ready;
+use crate::state::State;
+use crate::store::{Key, Object};
+use crate::write::WriteTarget;
 
 impl State {
-    pub(in crate::rehearse) fn sync_stateful_set(&mut self, key: &Key) {
+    pub(crate) fn sync_stateful_set(&mut self, key: &Key) {
         let Some(set) = self.store.get(Kind::StatefulSet, key).cloned() else {
             return;
         };

@@ -2,8 +2,8 @@
 
 use jiff::Timestamp;
 
-use crate::rehearse::json::{Value, json};
-use crate::rehearse::{Cluster, Kind, Options, State, in_virtual_time};
+use crate::json::{Value, json};
+use crate::{Cluster, Kind, Options, State, in_virtual_time};
 
 const START: &str = "2026-01-05T09:00:00Z";
 

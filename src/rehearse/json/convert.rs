@@ -6,10 +6,11 @@ use super::{Map, Value, de};
 
 /// `serde_json::json!` for shared JSON. Interpolated values are copied, so large shared ones are better assigned
 /// afterwards.
+#[macro_export]
 macro_rules! json {
-    ($($json:tt)+) => { $crate::rehearse::json::Value::from(::serde_json::json!($($json)+)) };
+    ($($json:tt)+) => { $crate::json::Value::from(::serde_json::json!($($json)+)) };
 }
-pub(crate) use json;
+pub use json;
 
 impl From<serde_json::Value> for Value {
     fn from(plain: serde_json::Value) -> Self {

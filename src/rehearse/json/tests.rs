@@ -127,16 +127,16 @@ fn a_patch_of_many_fields_copies_the_map_once_and_not_for_each_field() {
         fields.collect::<Map>().into()
     };
     let mut target = json!({ "a": 1, "f0000003": "old", "z": { "b": 1 } });
-    crate::rehearse::write::merge(&mut target, &fields(Value::from));
+    crate::write::merge(&mut target, &fields(Value::from));
     assert_eq!(target["f0000003"], 3);
     assert_eq!(
         (target["a"].as_i64(), target["z"]["b"].as_i64()),
         (Some(1), Some(1))
     );
     assert_eq!(target.as_object().unwrap().iter().len(), 300_002);
-    crate::rehearse::write::merge(&mut target, &fields(|_| Value::Null));
+    crate::write::merge(&mut target, &fields(|_| Value::Null));
     assert_eq!(target, json!({ "a": 1, "z": { "b": 1 } }));
-    crate::rehearse::write::merge(
+    crate::write::merge(
         &mut target,
         &json!({ "z": { "b": null, "c": { "d": null } }, "e": [] }),
     );

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 use super::prepare;
-use crate::drain::flags::{OnNode, on_node};
-use crate::drain::{DryRun, PlanRun, Session};
-use crate::rehearse::cluster::Cluster;
-use crate::rehearse::pod_lifecycle::{ContainerAttempt, ContainerStart, Exit};
+use crate::cluster::Cluster;
+use crate::pod_lifecycle::{ContainerAttempt, ContainerStart, Exit};
+use refit_cluster::drain::flags::{OnNode, on_node};
+use refit_cluster::drain::{DryRun, PlanRun, Session};
 
 #[derive(Clone, Debug)]
 pub struct ContainerTask {

@@ -5,10 +5,10 @@ use k8s_openapi::api::core::v1::Pod as Core;
 use serde::Deserialize as _;
 
 use super::{DefaultBehaviour, Node};
-use crate::api::names::LABEL_CONTROLLER;
-use crate::rehearse::json::Value;
-use crate::rehearse::pod_lifecycle::{ContainerAttempt, ContainerStart, PodBehaviour, PodLifecycle};
-use crate::rehearse::store::{Key, Object};
+use crate::json::Value;
+use crate::pod_lifecycle::{ContainerAttempt, ContainerStart, PodBehaviour, PodLifecycle};
+use crate::store::{Key, Object};
+use refit_api::names::LABEL_CONTROLLER;
 
 /// A container with a real effect.
 #[derive(Debug)]

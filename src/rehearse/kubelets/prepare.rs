@@ -8,14 +8,14 @@ use jiff::SignedDuration;
 use tokio::time::sleep;
 
 use super::container_task::ContainerTask;
-use crate::api::names::{ENV_PLAN_LATEST_VERSION, LABEL_PLAN};
-use crate::api::prepare::Prepare;
-use crate::rehearse::cluster::Cluster;
-use crate::rehearse::journal::JournalEvent;
-use crate::rehearse::json::Value;
-use crate::rehearse::pod_lifecycle::{ContainerStart, Exit, STEERING_PREFIX};
-use crate::rehearse::resources::Kind;
-use crate::rehearse::upgrade_script::PrepareWait;
+use crate::cluster::Cluster;
+use crate::journal::JournalEvent;
+use crate::json::Value;
+use crate::pod_lifecycle::{ContainerStart, Exit, STEERING_PREFIX};
+use crate::resources::Kind;
+use crate::upgrade_script::PrepareWait;
+use refit_api::names::{ENV_PLAN_LATEST_VERSION, LABEL_PLAN};
+use refit_api::prepare::Prepare;
 
 /// Polling interval.
 const PAUSE: Duration = Duration::from_secs(5);

@@ -6,21 +6,21 @@ use k8s_openapi::api::core::v1::PodStatus;
 use super::Kubelets;
 use super::container_task::ContainerTask;
 use super::pod::RunningTask;
-use crate::rehearse::delete::DeleteOptions;
-use crate::rehearse::journal::JournalEvent;
-use crate::rehearse::json::{Value, json};
-use crate::rehearse::pod_lifecycle::{Boot, ComesBack, ContainerAttempt, ContainerStart, Exit, Power, Write};
-use crate::rehearse::resources::Kind;
-use crate::rehearse::state::{State, seconds};
-use crate::rehearse::store::Key;
-use crate::rehearse::work_queue::Work;
-use crate::rehearse::write::WriteTarget;
+use crate::delete::DeleteOptions;
+use crate::journal::JournalEvent;
+use crate::json::{Value, json};
+use crate::pod_lifecycle::{Boot, ComesBack, ContainerAttempt, ContainerStart, Exit, Power, Write};
+use crate::resources::Kind;
+use crate::state::{State, seconds};
+use crate::store::Key;
+use crate::work_queue::Work;
+use crate::write::WriteTarget;
 
 /// Time without a heartbeat after which a node is marked as lost (`--node-monitor-grace-period`).
 const MONITOR_GRACE: SignedDuration = SignedDuration::from_secs(50);
 
 impl State {
-    pub(in crate::rehearse) fn sync_pod(&mut self, uid: &str) {
+    pub(crate) fn sync_pod(&mut self, uid: &str) {
         let now = self.now();
         let Some(pod) = self.kubelets.pods.get_mut(uid) else {
             return;
@@ -105,7 +105,7 @@ impl State {
     }
 
     /// Handles the end of a container with a real effect.
-    pub(in crate::rehearse) fn finish_task(&mut self, uid: &str, started: ContainerAttempt, exit: Exit) {
+    pub(crate) fn finish_task(&mut self, uid: &str, started: ContainerAttempt, exit: Exit) {
         let Some(pod) = self.kubelets.pods.get_mut(uid) else {
             return;
         };
@@ -172,7 +172,7 @@ impl State {
     }
 
     /// Marks a node as lost if its heartbeat is overdue.
-    pub(in crate::rehearse) fn check_heartbeat(&mut self, name: &str) {
+    pub(crate) fn check_heartbeat(&mut self, name: &str) {
         let node = self.kubelets.nodes.get(name);
         let Some(node) = node.filter(|node| node.machine.power == Power::Off) else {
             return;
@@ -188,7 +188,7 @@ impl State {
     }
 
     /// Boots a machine after a reboot.
-    pub(in crate::rehearse) fn boot_node(&mut self, name: &str) {
+    pub(crate) fn boot_node(&mut self, name: &str) {
         let node = self.kubelets.nodes.get_mut(name);
         let Some(boot) = node.and_then(|node| node.rebooting.take()) else {
             return;
@@ -233,7 +233,7 @@ impl State {
     }
 
     /// Marks a node as Ready.
-    pub(in crate::rehearse) fn mark_ready(&mut self, name: &str) {
+    pub(crate) fn mark_ready(&mut self, name: &str) {
         let node = self.kubelets.nodes.get(name);
         // It may have gone off again before it became Ready.
         if node.is_some_and(|node| node.machine.power == Power::On) {

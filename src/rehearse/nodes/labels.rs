@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::distribution::{Roles, is_role};
 use super::{CONTROL_PLANE, CONTROLPLANE, MASTER, PlanSelector, ROLE_PREFIX, WORKER};
-use crate::api::names::{LABEL_HOSTNAME, LABEL_OS};
-use crate::api::selector::Selector;
+use refit_api::names::{LABEL_HOSTNAME, LABEL_OS};
+use refit_api::selector::Selector;
 
 /// Wanted labels; `None` means that the label must be absent.
 pub(super) type Profile = BTreeMap<String, Option<String>>;

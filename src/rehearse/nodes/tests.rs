@@ -1,7 +1,7 @@
 use std::collections::BTreeSet;
 
 use super::*;
-use crate::api::selector::Selector;
+use refit_api::selector::Selector;
 
 fn selector(yaml: &str) -> LabelSelector {
     serde_saphyr::from_str(yaml).unwrap()

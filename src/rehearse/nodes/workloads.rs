@@ -1,6 +1,6 @@
 //! Workloads of generated nodes: applications with disruption budgets, and a DaemonSet.
 
-use crate::rehearse::json::{Value, json};
+use crate::json::{Value, json};
 
 /// Number of nodes per set of applications: more nodes have more applications, not larger ones.
 const NODES_PER_SET: usize = 20;
@@ -59,7 +59,7 @@ pub fn workloads(nodes: &[String], grace_seconds: i64) -> Vec<Value> {
 }
 
 /// Describes the assumed workloads.
-pub(crate) fn describe(nodes: usize) -> String {
+pub fn describe(nodes: usize) -> String {
     let sets = nodes.div_ceil(NODES_PER_SET);
     let times = if sets > 1 {
         format!(", {sets} times")

@@ -60,7 +60,7 @@ pub(super) fn refuse(pod: &Pod, machine: &Machine, behaviour: &PodBehaviour) -> 
 }
 
 /// Checks `nodeSelector` and required node affinity.
-pub(in crate::rehearse) fn selects(pod: &Pod, machine: &Machine) -> bool {
+pub(crate) fn selects(pod: &Pod, machine: &Machine) -> bool {
     let Some(spec) = &pod.spec else { return true };
     let selector = spec.node_selector.iter().flatten();
     if !selector
@@ -121,7 +121,7 @@ fn requirement_matches(requirement: &NodeSelectorRequirement, actual: Option<&st
     }
 }
 
-pub(in crate::rehearse) fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
+pub(crate) fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
     let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
     let same_effect = given(&toleration.effect).is_none_or(|effect| effect == taint.effect);
     // An empty key matches every taint. The API server admits it only with the operator `Exists`.

@@ -5,8 +5,8 @@
 use k8s_openapi::api::core::v1::Container;
 
 use super::{Exit, Machine};
-use crate::api::sentinel::{IN_BOOT, RebootFault, SENTINEL_DIR};
-use crate::api::{SentinelName, SentinelReport};
+use refit_api::sentinel::{IN_BOOT, RebootFault, SENTINEL_DIR};
+use refit_api::{SentinelName, SentinelReport};
 
 /// Exit code of `refit reboot` if another attempt cannot succeed.
 const FINAL: i32 = 3;

@@ -9,9 +9,11 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::behaviour::{ContainerBehaviour, PLAIN, is_sidecar};
 use super::report::{self, ConditionInput, Statuses};
-use super::{ContainerAttempt, Exit, Machine, PodBehaviour, PodLifecycle, SyncResult, Write};
-use super::{admission, containers, is_terminal, later};
-use crate::api::{SentinelName, SentinelReport};
+use super::{
+    ContainerAttempt, Exit, Machine, PodBehaviour, PodLifecycle, SyncResult, Write, admission, containers,
+    is_terminal, later,
+};
+use refit_api::{SentinelName, SentinelReport};
 
 pub(super) struct SyncPass<'a> {
     lifecycle: &'a mut PodLifecycle,

@@ -2,8 +2,8 @@
 
 use jiff::Timestamp;
 
-use crate::api::{NodePhase, OpenEnum, Reason};
-use crate::rehearse::upgrade_script::PrepareWait;
+use crate::upgrade_script::PrepareWait;
+use refit_api::{NodePhase, OpenEnum, Reason};
 
 /// State of a Plan on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,9 +1,9 @@
 //! Reads facts about a roll-out from objects.
 
-use crate::api::ConditionType;
-use crate::api::names::{ANNOTATION_NODE_NAME, LABEL_CONTROLLER, LABEL_PLAN};
-use crate::rehearse::json::Value;
-use crate::rehearse::store::Object;
+use crate::json::Value;
+use crate::store::Object;
+use refit_api::ConditionType;
+use refit_api::names::{ANNOTATION_NODE_NAME, LABEL_CONTROLLER, LABEL_PLAN};
 
 /// Whether a Plan is complete at its current generation.
 pub fn is_complete(plan: &Value) -> bool {

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::rehearse::json::json;
+use crate::json::json;
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(1_767_603_600 + second).unwrap()

@@ -8,8 +8,8 @@ use serde::Serialize;
 
 use super::text::table;
 use super::{PlanReport, Report, WaitGroup};
-use crate::page::Change;
-use crate::rehearse::verdict::{duration, pluralized};
+use crate::verdict::{duration, pluralized};
+use refit_formats::page::Change;
 
 /// Waits that are shorter are normal in a roll-out, and differences between them say nothing.
 const MIN_WAIT: i64 = 15;

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::api::NodePhase;
-use crate::rehearse::run::Outcome;
+use crate::run::Outcome;
+use refit_api::NodePhase;
 
 /// Phases in which the components of a node may be down.
 const DOWN: [NodePhase; 2] = [NodePhase::Upgrading, NodePhase::Rebooting];

@@ -3,12 +3,12 @@
 use jiff::Timestamp;
 
 use super::{PlanReport, Report, WaitGroup};
-use crate::api::{NodePhase, Reason};
-use crate::page::{
+use crate::record::{NodeRun, RunState, Wait};
+use crate::run::{Outcome, PlanOutcome};
+use refit_api::{NodePhase, Reason};
+use refit_formats::page::{
     Change, Document, Held, PlanCard, Row, RowState, Source, Span, Verdict, WaitCard, count_versions,
 };
-use crate::rehearse::record::{NodeRun, RunState, Wait};
-use crate::rehearse::run::{Outcome, PlanOutcome};
 
 impl Report {
     /// The page's data. `changes` are those of a comparison, if this is the newer one of two rehearsals.

@@ -1,8 +1,8 @@
 use super::*;
-use crate::api::TimeWindowSpec;
-use crate::api::schedule::PlanWindow;
-use crate::api::window::Window;
-use crate::rehearse::verdict::UnfinishedPlan;
+use crate::verdict::UnfinishedPlan;
+use refit_api::TimeWindowSpec;
+use refit_api::schedule::PlanWindow;
+use refit_api::window::Window;
 
 fn at(text: &str) -> Timestamp {
     text.parse().unwrap()
@@ -53,7 +53,7 @@ fn example() -> Report {
             reasons: ["a", "b"]
                 .map(|plan| UnfinishedPlan {
                     plan: plan.to_owned(),
-                    how: crate::rehearse::verdict::Problem::Stalls,
+                    how: crate::verdict::Problem::Stalls,
                     why: "starts no node".to_owned(),
                     waits_for: None,
                 })
@@ -234,8 +234,8 @@ fn nodes_that_are_late_for_one_of_several_windows_or_for_a_blackout_are_counted(
         ],
         "blackouts": [{ "start": "2026-01-05T22:30:00+01:00", "end": "2026-01-06" }],
     });
-    let spec: crate::api::PlanSpec = serde_json::from_value(spec).unwrap();
-    let mut plan = crate::api::Plan::new("a", spec);
+    let spec: refit_api::PlanSpec = serde_json::from_value(spec).unwrap();
+    let mut plan = refit_api::Plan::new("a", spec);
     plan.metadata.name = Some("a".to_owned());
     let end = PlanOutcome {
         plan,
@@ -265,7 +265,7 @@ fn nodes_that_are_late_for_one_of_several_windows_or_for_a_blackout_are_counted(
     assert_eq!((blackout.late, blackout.late_seconds), (2, 40 * 60));
     let for_all = blackouts(&end.plan.spec, &TimeZone::UTC);
     let unlimited = PlanOutcome {
-        plan: crate::api::Plan::new("b", crate::api::PlanSpec::default()),
+        plan: refit_api::Plan::new("b", refit_api::PlanSpec::default()),
         ..end
     };
     assert_eq!(window_report(&unlimited, &turns), None);

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use jiff::{SignedDuration, Timestamp};
 
 use super::{ControlPlaneReport, NodeWait, Report, WaitGroup, WindowReport};
-use crate::rehearse::verdict::{duration, one_line, pluralized};
-use crate::rehearse::version_change::{Unusual, next_minor};
+use crate::verdict::{duration, one_line, pluralized};
+use crate::version_change::{Unusual, next_minor};
 
 /// Maximum number of table rows; of a longer table the first and the last half are shown.
 const ROWS: usize = 60;

@@ -7,8 +7,8 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use super::offset;
-use crate::api::Plan;
-use crate::api::schedule::{Blackout, Windows, blackouts};
+use refit_api::Plan;
+use refit_api::schedule::{Blackout, Windows, blackouts};
 
 #[derive(Clone, Debug)]
 pub struct TimeFormat {

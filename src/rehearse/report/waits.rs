@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::WaitReport;
-use crate::api::{OpenEnum, Reason};
+use refit_api::{OpenEnum, Reason};
 
 /// Nodes of a Plan that waited for the same thing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -6,13 +6,13 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize as _;
 
 use super::Rehearsal;
-use crate::api::schedule::Blackout;
-use crate::api::{Plan, names};
-use crate::rehearse::cluster::Cluster;
-use crate::rehearse::json::Value;
-use crate::rehearse::record::Recorder;
-use crate::rehearse::resources::Kind;
-use crate::rehearse::state::State;
+use crate::cluster::Cluster;
+use crate::json::Value;
+use crate::record::Recorder;
+use crate::resources::Kind;
+use crate::state::State;
+use refit_api::schedule::Blackout;
+use refit_api::{Plan, names};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {

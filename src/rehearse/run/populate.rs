@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 
 use super::{InitialCluster, Rehearsal, RehearsalError};
-use crate::api::crd;
-use crate::controller::settings::FrontEndName;
-use crate::kube::objects::maintenance::MaintenanceGroup;
-use crate::rehearse::cluster::Cluster;
-use crate::rehearse::json::{Value, json};
-use crate::rehearse::resources::Kind;
-use crate::rehearse::status_error::StatusError;
-use crate::rehearse::store::Key;
-use crate::rehearse::write::WriteTarget;
+use crate::cluster::Cluster;
+use crate::json::{Value, json};
+use crate::resources::Kind;
+use crate::status_error::StatusError;
+use crate::store::Key;
+use crate::write::WriteTarget;
+use refit_api::crd;
+use refit_controller::settings::FrontEndName;
+use refit_facts::objects::maintenance::MaintenanceGroup;
 
 impl Rehearsal {
     /// Creates the cluster without the objects to rehearse.

@@ -5,14 +5,14 @@ use bytes::Bytes;
 use super::route::Object as ApiRequest;
 use super::write::deletion;
 use super::{Reply, parse};
-use crate::rehearse::delete::DeleteOptions;
-use crate::rehearse::json::{Value, json};
-use crate::rehearse::resources::Kind;
-use crate::rehearse::state::{State, has_ended, seconds};
-use crate::rehearse::status_error::StatusError;
-use crate::rehearse::store::object::text;
-use crate::rehearse::store::{Key, Object};
-use crate::rehearse::write::WriteTarget;
+use crate::delete::DeleteOptions;
+use crate::json::{Value, json};
+use crate::resources::Kind;
+use crate::state::{State, has_ended, seconds};
+use crate::status_error::StatusError;
+use crate::store::object::text;
+use crate::store::{Key, Object};
+use crate::write::WriteTarget;
 
 /// `Retry-After` for a budget whose status is not up to date.
 const UNCOUNTED_RETRY_SECONDS: u32 = 10;
@@ -130,7 +130,7 @@ fn is_free(pod: &Object) -> bool {
     has_ended(pod) || pod.text("/status/phase") == "Pending" || pod.is_being_deleted()
 }
 
-pub(in crate::rehearse) fn is_ready(pod: &Object) -> bool {
+pub(crate) fn is_ready(pod: &Object) -> bool {
     let conditions = pod.value["status"]["conditions"].as_array();
     conditions
         .into_iter()

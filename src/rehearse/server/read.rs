@@ -10,10 +10,10 @@ use tokio::sync::mpsc;
 use super::Reply;
 use super::route::Object as ApiRequest;
 use super::watch_body::WatchEvents;
-use crate::rehearse::json::{Value, json};
-use crate::rehearse::state::State;
-use crate::rehearse::status_error::StatusError;
-use crate::rehearse::store::{Filter, Object, SavedList, line};
+use crate::json::{Value, json};
+use crate::state::State;
+use crate::status_error::StatusError;
+use crate::store::{Filter, Object, SavedList, line};
 
 /// Default duration of a watch. A real server chooses 30 to 60 minutes at random.
 const WATCH_SECONDS: u64 = 45 * 60;

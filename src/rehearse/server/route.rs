@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::request::Parts;
 
-use crate::rehearse::resources::{Kind, Verb};
-use crate::rehearse::status_error::StatusError;
-use crate::rehearse::store::Key;
+use crate::resources::{Kind, Verb};
+use crate::status_error::StatusError;
+use crate::store::Key;
 
 #[derive(Debug)]
 pub(super) enum ApiRequest {

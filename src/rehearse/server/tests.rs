@@ -6,7 +6,7 @@ use kube::api::{Api, ListParams, WatchEvent, WatchParams};
 use tokio::time::Instant;
 
 use super::*;
-use crate::rehearse::{Options, in_virtual_time};
+use crate::{Options, in_virtual_time};
 
 fn cluster(history: usize) -> Cluster {
     let mut options = Options::new(1, "2026-01-05T09:00:00Z".parse().unwrap());

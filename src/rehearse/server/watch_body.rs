@@ -8,10 +8,10 @@ use bytes::Bytes;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use crate::rehearse::cluster::Cluster;
-use crate::rehearse::json::json;
-use crate::rehearse::resources::Kind;
-use crate::rehearse::store::line;
+use crate::cluster::Cluster;
+use crate::json::json;
+use crate::resources::Kind;
+use crate::store::line;
 
 /// Interval of bookmarks (`defaultBookmarkFrequency`). Without them, a client resumes a quiet watch at a version that
 /// may have been compacted.

@@ -4,14 +4,14 @@ use bytes::Bytes;
 
 use super::route::{Object as ApiRequest, PatchType};
 use super::{Reply, parse};
-use crate::rehearse::delete::DeleteOptions;
-use crate::rehearse::json::{Value, json};
-use crate::rehearse::resources::{Kind, Verb};
-use crate::rehearse::schema;
-use crate::rehearse::state::State;
-use crate::rehearse::status_error::StatusError;
-use crate::rehearse::store::object::text;
-use crate::rehearse::write::{WriteTarget, merge};
+use crate::delete::DeleteOptions;
+use crate::json::{Value, json};
+use crate::resources::{Kind, Verb};
+use crate::schema;
+use crate::state::State;
+use crate::status_error::StatusError;
+use crate::store::object::text;
+use crate::write::{WriteTarget, merge};
 
 /// Bytes of an object that etcd stores (its `--max-request-bytes`).
 const MAX_OBJECT_BYTES: usize = 3 * 512 * 1_024;

@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 
 use super::{Snapshot, describe_counts, meta, meta_of};
-use crate::api::limits;
-use crate::api::names::LABEL_CONTROLLER;
-use crate::rehearse::json::{Map, Value, json};
-use crate::rehearse::pod_lifecycle::STEERING_PREFIX;
-use crate::rehearse::resources::Kind;
+use crate::json::{Map, Value, json};
+use crate::pod_lifecycle::STEERING_PREFIX;
+use crate::resources::Kind;
+use refit_api::limits;
+use refit_api::names::LABEL_CONTROLLER;
 
 /// A node selector without a match: unscheduled pods stay unscheduled.
 const NOWHERE: &str = "refit.rs/no-node";

@@ -1,6 +1,6 @@
 use super::*;
-use crate::rehearse::cluster::Options;
-use crate::rehearse::in_virtual_time;
+use crate::cluster::Options;
+use crate::in_virtual_time;
 
 fn node(name: &str, ready: bool) -> Value {
     let ready = if ready { "True" } else { "False" };

@@ -1,9 +1,9 @@
 //! Filters of lists and watches: namespace, labels, and the supported field selectors.
 
 use super::object::Object;
-use crate::api::selector::Selector;
-use crate::rehearse::resources::Kind;
-use crate::rehearse::status_error::StatusError;
+use crate::resources::Kind;
+use crate::status_error::StatusError;
+use refit_api::selector::Selector;
 
 #[derive(Clone, Debug, Default)]
 pub struct Filter {

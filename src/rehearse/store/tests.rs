@@ -3,7 +3,7 @@
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use super::*;
-use crate::rehearse::json::{Value, json};
+use crate::json::{Value, json};
 
 fn secret(name: &str, label: &str) -> Value {
     json!({ "kind": "Secret", "metadata": { "name": name, "namespace": "a", "uid": name, "labels": { "x": label } } })

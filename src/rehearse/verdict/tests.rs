@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 
 use super::judge as judge_with;
 use super::*;
-use crate::api::Plan;
-use crate::rehearse::record::Recorder;
-use crate::rehearse::upgrade_script::PrepareWait;
+use crate::record::Recorder;
+use crate::upgrade_script::PrepareWait;
+use refit_api::Plan;
 
 fn judge(outcome: &Outcome) -> Verdict {
     judge_with(outcome, &TimeFormat::since(outcome.start))
@@ -227,8 +227,8 @@ fn durations_have_their_two_largest_units() {
 
 #[test]
 fn a_budget_is_named_where_the_upgrade_never_began() {
-    use crate::rehearse::resources::Kind;
-    use crate::rehearse::store::{Change, Object};
+    use crate::resources::Kind;
+    use crate::store::{Change, Object};
     use std::sync::Arc;
 
     let start = at("2026-01-05T09:00:00Z");

@@ -3,11 +3,11 @@
 use jiff::SignedDuration;
 
 use super::{Problem, UnfinishedPlan, duration, pluralized};
-use crate::api::{NodePhase, Reason};
-use crate::nearest::nearest;
-use crate::rehearse::record::Wait;
-use crate::rehearse::run::{Outcome, PlanOutcome};
-use crate::rehearse::upgrade_script::PrepareWait;
+use crate::record::Wait;
+use crate::run::{Outcome, PlanOutcome};
+use crate::upgrade_script::PrepareWait;
+use refit_api::{NodePhase, Reason};
+use refit_base::nearest::nearest;
 
 /// Why a Plan with nodes that wait in `prepare` stalls.
 pub(super) fn stalled_in_prepare(end: &PlanOutcome, outcome: &Outcome) -> Option<UnfinishedPlan> {

@@ -5,9 +5,9 @@ use std::fmt;
 use jiff::SignedDuration;
 
 use super::Blocker;
-use crate::api::annotation::BY_PREFLIGHT;
-use crate::api::names;
-use crate::rollout::facts::NodeName;
+use refit_api::annotation::BY_PREFLIGHT;
+use refit_api::names;
+use refit_facts::NodeName;
 
 /// Maximum number of nodes named in a message.
 const NODES_IN_MESSAGE: usize = 3;
@@ -80,7 +80,7 @@ impl fmt::Display for Blocker {
             Self::CheckFailing { check, answer, since } => {
                 write!(f, "spec.checks: no node starts, because check {check} fails")?;
                 if let Some(since) = since {
-                    write!(f, ", since {}", crate::rollout::conditions::seconds(*since))?;
+                    write!(f, ", since {}", crate::conditions::seconds(*since))?;
                 }
                 write!(f, ": {answer}")
             }

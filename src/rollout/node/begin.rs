@@ -3,14 +3,14 @@
 use jiff::{SignedDuration, Timestamp};
 
 use super::{NodeDecision, NodeReconciler, NodeState, Start, delete};
-use crate::api::{NodePhase, NodeProgress};
-use crate::job::name::job_name;
-use crate::rollout::blocker::Blocker;
-use crate::rollout::facts::{BootId, JobFacts, JobName, NodeFacts};
-use crate::rollout::record::Phase;
-use crate::rollout::release;
-use crate::rollout::state::PendingCreate;
-use crate::rollout::step::{Key, Query, Step};
+use crate::blocker::Blocker;
+use crate::release;
+use crate::state::PendingCreate;
+use crate::step::{Key, Query, Step};
+use refit_api::{NodePhase, NodeProgress};
+use refit_facts::record::Phase;
+use refit_facts::{BootId, JobFacts, JobName, NodeFacts};
+use refit_job::name::job_name;
 
 /// How long to wait before using a name again that someone else's Job had: each attempt costs two requests.
 const NAME_CONFLICT_PAUSE: SignedDuration = SignedDuration::from_secs(10);

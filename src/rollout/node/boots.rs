@@ -4,10 +4,10 @@
 
 use super::fail::failed_state;
 use super::{NodeReconciler, NodeState, patch, record_key};
-use crate::api::Reason;
-use crate::rollout::facts::{JobFacts, NodeFacts, PodStage};
-use crate::rollout::record::{Phase, Record};
-use crate::rollout::step::{NodeChange, Step};
+use crate::step::{NodeChange, Step};
+use refit_api::Reason;
+use refit_facts::record::{Phase, Record};
+use refit_facts::{JobFacts, NodeFacts, PodStage};
 
 /// Maximum number of boots during a Job: the one in which it was created, and one more.
 const MAX_BOOTS: usize = 2;
@@ -100,14 +100,13 @@ pub(super) fn note_boot(node: &NodeFacts, job: &JobFacts) -> Option<Step> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rollout::facts::BootId;
-    use crate::rollout::tests::build;
+    use refit_facts::BootId;
 
     #[test]
     fn a_boot_is_added_to_the_list_of_a_job_until_the_list_is_full() {
-        let node = build::node("a", "a-uid");
-        let plan = build::read(build::plan("p"));
-        let mut job = build::job("j", &plan, &node, "hash");
+        let node = refit_fixtures::node("a", "a-uid");
+        let plan = refit_fixtures::read(refit_fixtures::plan("p"));
+        let mut job = refit_fixtures::job("j", &plan, &node, "hash");
         let boots = |count: usize| (0..count).map(|number| BootId::from(format!("before-{number}").as_str()));
         job.boots = boots(JobFacts::MAX_BOOTS - 1).collect();
         assert!(note_boot(&node, &job).is_some());

@@ -7,12 +7,11 @@
 //! Job is recorded, before it creates the next Job. If no Job follows, it removes the holder when it releases the node.
 
 use super::{NodeReconciler, patch};
-use crate::api::Holder;
-use crate::api::names;
-use crate::rollout::blocker::Blocker;
-use crate::rollout::facts::{JobFacts, JobOutcome, NodeFacts, PodStage};
-use crate::rollout::release::PlanHold;
-use crate::rollout::step::{NodeChange, Step};
+use crate::blocker::Blocker;
+use crate::release::PlanHold;
+use crate::step::{NodeChange, Step};
+use refit_api::{Holder, names};
+use refit_facts::{JobFacts, JobOutcome, NodeFacts, PodStage};
 
 impl NodeReconciler<'_> {
     /// The Plan's holder in ledgers.

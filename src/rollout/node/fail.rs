@@ -3,14 +3,14 @@
 use jiff::Timestamp;
 
 use super::{NodeDecision, NodeReconciler, NodeState, Start, patch, record_key};
-use crate::api::{NodePhase, NodeProgress, Reason, annotation, names};
-use crate::job::{POD_FAILURE_POLICY, render};
-use crate::rollout::event::Event;
-use crate::rollout::facts::{JobFacts, JobOutcome, NodeFacts};
-use crate::rollout::failure;
-use crate::rollout::record::{Phase, Record};
-use crate::rollout::release::release;
-use crate::rollout::step::NodeChange;
+use crate::event::Event;
+use crate::failure;
+use crate::release::release;
+use crate::step::NodeChange;
+use refit_api::{NodePhase, NodeProgress, Reason, annotation, names};
+use refit_facts::record::{Phase, Record};
+use refit_facts::{JobFacts, JobOutcome, NodeFacts};
+use refit_job::{POD_FAILURE_POLICY, render};
 
 impl NodeReconciler<'_> {
     /// Records a Job that failed for good: on the node first, then on the Job. If the Plan no longer concerns the node,
@@ -237,7 +237,7 @@ impl NodeReconciler<'_> {
 
     /// Uncordons a failed node for whose cordon there is no ledger; others leave the ledger with [`release::cleanup`].
     ///
-    /// [`release::cleanup`]: crate::rollout::release::cleanup
+    /// [`release::cleanup`]: crate::release::cleanup
     fn uncordon_failed(&self, node: &NodeFacts, record: &Record, state: NodeState) -> NodeState {
         if !state.is_released_after_failure || !record.uncordon || node.ledger.is_some() {
             return state;
@@ -292,12 +292,6 @@ pub(super) fn failed_state(node: &NodeFacts, record: &Record) -> NodeState {
 }
 
 /// The message for a failure (S54).
-pub(in crate::rollout) fn failure_text(
-    namespace: &str,
-    job: &str,
-    node: &str,
-    reason: &str,
-    message: &str,
-) -> String {
+pub(crate) fn failure_text(namespace: &str, job: &str, node: &str, reason: &str, message: &str) -> String {
     format!("Job {namespace}/{job} failed on Node {node}: {reason}: {message}")
 }

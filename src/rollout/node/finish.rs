@@ -5,16 +5,16 @@ use jiff::Timestamp;
 use super::reboot::{Evidence, awaiting_report};
 use super::success::Success;
 use super::{NodeDecision, NodeReconciler, NodeState, patch, record_key};
-use crate::api::complete_label::expand;
-use crate::api::{NodePhase, Reason, names};
-use crate::rollout::conditions::seconds;
-use crate::rollout::event::Event;
-use crate::rollout::facts::{JobFacts, JobOutcome, NodeFacts};
-use crate::rollout::labelled;
-use crate::rollout::record::{Phase, Record, Verification};
-use crate::rollout::release::release;
-use crate::rollout::resolve::Resolved;
-use crate::rollout::step::{NodeChange, Step};
+use crate::conditions::seconds;
+use crate::event::Event;
+use crate::labelled;
+use crate::release::release;
+use crate::resolve::Resolved;
+use crate::step::{NodeChange, Step};
+use refit_api::complete_label::expand;
+use refit_api::{NodePhase, Reason, names};
+use refit_facts::record::{Phase, Record, Verification};
+use refit_facts::{JobFacts, JobOutcome, NodeFacts};
 
 impl NodeReconciler<'_> {
     /// Finishes a Job that succeeded.
@@ -212,7 +212,7 @@ impl NodeReconciler<'_> {
 
     /// Records a successful Job whose node is done, and writes the event. The event of a Job of
     /// system-upgrade-controller was written by that, or with the label.
-    pub(in crate::rollout) fn mark_done(&self, node: &NodeFacts, job: &JobFacts) -> Step {
+    pub(crate) fn mark_done(&self, node: &NodeFacts, job: &JobFacts) -> Step {
         let done = || self.complete_event(node, &Success::of_job(job, self.now, self.plan));
         // With a record the event follows when the delay is over.
         let stored_entry = job.is_made_by_suc() || self.record(node).is_some();
@@ -234,7 +234,7 @@ impl NodeReconciler<'_> {
     }
 
     /// Marks a node as done that needs no Job, unless it has changed.
-    pub(in crate::rollout) fn mark_at_version(&self, node: &NodeFacts, resolved: &Resolved) -> Step {
+    pub(crate) fn mark_at_version(&self, node: &NodeFacts, resolved: &Resolved) -> Step {
         let success = Success::without_job(&resolved.hash, &resolved.version, self.now);
         let change = NodeChange {
             exact: true,

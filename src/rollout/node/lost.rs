@@ -6,11 +6,11 @@ use super::reboot::{ASKING_NODE, EVIDENCE_LOST, EVIDENCE_UNAVAILABLE};
 use super::settle::later;
 use super::success::Success;
 use super::{NodeDecision, NodeReconciler, NodeState, Start};
-use crate::api::{NodeProgress, Reason};
-use crate::job::name::job_name;
-use crate::rollout::blocker::Blocker;
-use crate::rollout::facts::{Hash, JobUid, NodeFacts, SentinelResult};
-use crate::rollout::record::{Reboot, Record};
+use crate::blocker::Blocker;
+use refit_api::{NodeProgress, Reason};
+use refit_facts::record::{Reboot, Record};
+use refit_facts::{Hash, JobUid, NodeFacts, SentinelResult};
+use refit_job::name::job_name;
 
 impl NodeReconciler<'_> {
     /// The state of a node whose Job may have been created and lost; `None` if the next Job can be created.

@@ -10,14 +10,12 @@ use jiff::{SignedDuration, Timestamp};
 use super::settle::later;
 use super::success::Success;
 use super::{NodeDecision, NodeReconciler, NodeState, Start, patch, record_key};
-use crate::api::{NodePhase, Reason, names};
-use crate::rollout::blocker::Blocker;
-use crate::rollout::facts::{
-    BootId, JobFacts, NodeFacts, PodFacts, PodStage, PodUid, RebootPod, SentinelResult, Text,
-};
-use crate::rollout::failure;
-use crate::rollout::record::{Phase, Reboot, Record};
-use crate::rollout::step::{Key, NodeChange, Step};
+use crate::blocker::Blocker;
+use crate::failure;
+use crate::step::{Key, NodeChange, Step};
+use refit_api::{NodePhase, Reason, names};
+use refit_facts::record::{Phase, Reboot, Record};
+use refit_facts::{BootId, JobFacts, NodeFacts, PodFacts, PodStage, PodUid, RebootPod, SentinelResult, Text};
 
 /// How much later than its Job the pod of a successful Job may be reported.
 const EVIDENCE_TIMEOUT: SignedDuration = SignedDuration::from_secs(5);

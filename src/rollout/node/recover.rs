@@ -6,12 +6,12 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::settle::later;
 use super::{NodeDecision, NodeReconciler, NodeState};
-use crate::api::text::{MAX_MESSAGE, shorten};
-use crate::api::{NodePhase, Reason};
-use crate::rollout::facts::{NodeFacts, Text, WorkloadFacts};
-use crate::rollout::record::Record;
-use crate::rollout::release::drop_record;
-use crate::rollout::step::{Key, Query, Step};
+use crate::release::drop_record;
+use crate::step::{Key, Query, Step};
+use refit_api::text::{MAX_MESSAGE, shorten};
+use refit_api::{NodePhase, Reason};
+use refit_facts::record::Record;
+use refit_facts::{NodeFacts, Text, WorkloadFacts};
 
 /// How often to read a controller that is not available.
 const READ_INTERVAL: SignedDuration = SignedDuration::from_secs(5);
@@ -22,11 +22,11 @@ const MAX_NAMED: usize = 3;
 
 /// A controller whose pods were evicted, over several readings.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::rollout) struct Workload {
+pub(crate) struct Workload {
     /// The last reading.
-    pub(in crate::rollout) facts: WorkloadFacts,
+    pub(crate) facts: WorkloadFacts,
     /// Time of the first of the consecutive readings that found it available.
-    pub(in crate::rollout) available_since: Option<Timestamp>,
+    pub(crate) available_since: Option<Timestamp>,
 }
 
 impl Workload {

@@ -7,11 +7,11 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::success::Success;
 use super::{NodeDecision, NodeReconciler, NodeState};
-use crate::api::Reason;
-use crate::rollout::blocker::Blocker;
-use crate::rollout::conditions::seconds;
-use crate::rollout::facts::NodeFacts;
-use crate::rollout::record::Record;
+use crate::blocker::Blocker;
+use crate::conditions::seconds;
+use refit_api::Reason;
+use refit_facts::NodeFacts;
+use refit_facts::record::Record;
 
 /// What an upgraded node lacks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -156,7 +156,7 @@ impl NodeReconciler<'_> {
 
 /// A version without optional parts: `v1.33.4+k3s1` equals the Plan's `v1.33.4-k3s1`, because the Plan's version is an
 /// image tag, which cannot contain `+`.
-pub(in crate::rollout) fn bare(version: &str) -> String {
+pub(crate) fn bare(version: &str) -> String {
     version.strip_prefix('v').unwrap_or(version).replace('+', "-")
 }
 

@@ -2,46 +2,46 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::api::{NodePhase, OpenEnum, Reason};
-use crate::rollout::blocker::Blocker;
-use crate::rollout::facts::{BootId, JobFacts, JobName, NodeFacts, NodeUid, PodUid};
-use crate::rollout::step::Step;
+use crate::blocker::Blocker;
+use crate::step::Step;
+use refit_api::{NodePhase, OpenEnum, Reason};
+use refit_facts::{BootId, JobFacts, JobName, NodeFacts, NodeUid, PodUid};
 
 #[derive(Debug)]
-pub(in crate::rollout) struct NodeState {
-    pub(in crate::rollout) uid: NodeUid,
-    pub(in crate::rollout) hostname: String,
-    pub(in crate::rollout) failed: bool,
+pub(crate) struct NodeState {
+    pub(crate) uid: NodeUid,
+    pub(crate) hostname: String,
+    pub(crate) failed: bool,
     /// How long the node took from the creation of its Job, once it is done.
-    pub(in crate::rollout) took: Option<SignedDuration>,
+    pub(crate) took: Option<SignedDuration>,
     /// Whether the slot of a failed node is free for others.
-    pub(in crate::rollout) frees_slot: bool,
+    pub(crate) frees_slot: bool,
     /// Whether a failed node is released, as `spec.failure.uncordon` says.
-    pub(in crate::rollout) is_released_after_failure: bool,
+    pub(crate) is_released_after_failure: bool,
     /// What was decided about a failed node, and what a person can do.
-    pub(in crate::rollout) decision: Option<String>,
+    pub(crate) decision: Option<String>,
     /// The next attempt on a failed node whose slot is free, once it gets one again.
-    pub(in crate::rollout) retry: Option<Box<Self>>,
+    pub(crate) retry: Option<Box<Self>>,
     /// `status.active[].phase`.
-    pub(in crate::rollout) phase: NodePhase,
-    pub(in crate::rollout) since: Option<Timestamp>,
-    pub(in crate::rollout) job: Option<JobName>,
-    pub(in crate::rollout) attempt: Option<i64>,
+    pub(crate) phase: NodePhase,
+    pub(crate) since: Option<Timestamp>,
+    pub(crate) job: Option<JobName>,
+    pub(crate) attempt: Option<i64>,
     /// Boot ID of the node when it started, if the Plan may reboot it.
-    pub(in crate::rollout) boot: Option<BootId>,
+    pub(crate) boot: Option<BootId>,
     /// UID of the reboot Pod, while it is needed.
-    pub(in crate::rollout) pod: Option<PodUid>,
-    pub(in crate::rollout) reason: Option<OpenEnum<Reason>>,
-    pub(in crate::rollout) message: Option<String>,
-    pub(in crate::rollout) steps: Vec<Step>,
-    pub(in crate::rollout) requeue_at: Option<Timestamp>,
+    pub(crate) pod: Option<PodUid>,
+    pub(crate) reason: Option<OpenEnum<Reason>>,
+    pub(crate) message: Option<String>,
+    pub(crate) steps: Vec<Step>,
+    pub(crate) requeue_at: Option<Timestamp>,
     /// Set while no Job runs yet. The step starts it, unless another Plan works on the node.
-    pub(in crate::rollout) start: Option<Start>,
+    pub(crate) start: Option<Start>,
 }
 
 /// How the work on a node starts.
 #[derive(Debug)]
-pub(in crate::rollout) enum Start {
+pub(crate) enum Start {
     /// Another step must come first.
     Later,
     Now(Step),
@@ -49,7 +49,7 @@ pub(in crate::rollout) enum Start {
 
 impl NodeState {
     /// Whether the roll-out continues without the node: it failed for good, and no retry is requested.
-    pub(in crate::rollout) fn is_given_up(&self) -> bool {
+    pub(crate) fn is_given_up(&self) -> bool {
         self.frees_slot && self.retry.is_none()
     }
 
@@ -86,7 +86,7 @@ impl NodeState {
     }
 
     /// A node that is about to start, once status names it.
-    pub(in crate::rollout) fn starting(node: &NodeFacts, now: Timestamp) -> Self {
+    pub(crate) fn starting(node: &NodeFacts, now: Timestamp) -> Self {
         Self {
             since: Some(now),
             attempt: Some(1),
@@ -103,7 +103,7 @@ impl NodeState {
         state
     }
 
-    pub(in crate::rollout) fn set_reason(&mut self, reason: impl Into<OpenEnum<Reason>>, message: String) {
+    pub(crate) fn set_reason(&mut self, reason: impl Into<OpenEnum<Reason>>, message: String) {
         self.reason = Some(reason.into());
         self.message = Some(message);
     }
@@ -113,7 +113,7 @@ impl NodeState {
         self
     }
 
-    pub(in crate::rollout) fn set_blocker(&mut self, blocker: &Blocker) {
+    pub(crate) fn set_blocker(&mut self, blocker: &Blocker) {
         self.set_reason(blocker.reason(), blocker.to_string());
     }
 
@@ -128,14 +128,14 @@ impl NodeState {
         self
     }
 
-    pub(in crate::rollout) fn with_step(mut self, step: Step) -> Self {
+    pub(crate) fn with_step(mut self, step: Step) -> Self {
         self.steps.push(step);
         self
     }
 }
 
 /// The result of reconciling a node: a node with a slot, or steps to clean up.
-pub(in crate::rollout) enum NodeDecision {
+pub(crate) enum NodeDecision {
     Slot(Box<NodeState>),
     Cleanup(Vec<Step>),
 }

@@ -2,9 +2,9 @@
 
 use jiff::Timestamp;
 
-use crate::rollout::facts::{Hash, JobFacts, JobName, JobUid, NodeUid, PlanUid};
-use crate::rollout::plan::PlanState;
-use crate::rollout::record::{Phase, Record};
+use crate::plan::PlanState;
+use refit_facts::record::{Phase, Record};
+use refit_facts::{Hash, JobFacts, JobName, JobUid, NodeUid, PlanUid};
 
 pub(super) struct Success<'a> {
     pub(super) hash: Hash,

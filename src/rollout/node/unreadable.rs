@@ -2,10 +2,10 @@
 //! there; a slot stays what it is, and status says why.
 
 use super::{NodeDecision, NodeReconciler, NodeState};
-use crate::api::{NodePhase, NodeProgress};
-use crate::rollout::blocker::Blocker;
-use crate::rollout::facts::NodeName;
-use crate::rollout::state::UnreadableNode;
+use crate::blocker::Blocker;
+use crate::state::UnreadableNode;
+use refit_api::{NodePhase, NodeProgress};
+use refit_facts::NodeName;
 
 impl NodeReconciler<'_> {
     pub(super) fn leave_alone(

@@ -6,11 +6,11 @@
 
 use super::success::Success;
 use super::{NodeDecision, NodeReconciler, NodeState, delete};
-use crate::api::{NodePhase, Reason};
-use crate::rollout::blocker::Blocker;
-use crate::rollout::facts::{JobFacts, JobName, JobOutcome, NodeFacts};
-use crate::rollout::record::{Phase, Record, Verification, upgrade_id};
-use crate::rollout::step::{Key, Step};
+use crate::blocker::Blocker;
+use crate::step::{Key, Step};
+use refit_api::{NodePhase, Reason};
+use refit_facts::record::{Phase, Record, Verification, upgrade_id};
+use refit_facts::{JobFacts, JobName, JobOutcome, NodeFacts};
 
 impl NodeReconciler<'_> {
     /// The state of a node that is yet to be verified; `None` if it has been, or need not be.

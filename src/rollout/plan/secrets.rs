@@ -3,26 +3,26 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, LazyLock};
 
-use crate::api::PlanSpec;
-use crate::api::validate::{Invalid, is_secret_name, validate_secrets};
-use crate::job::digest;
-use crate::rollout::facts::{SecretFacts, Text};
-use crate::rollout::state::Table;
+use crate::state::Table;
+use refit_api::PlanSpec;
+use refit_api::validate::{Invalid, is_secret_name, validate_secrets};
+use refit_facts::{SecretFacts, Text};
+use refit_job::digest;
 
 /// The Secrets that a Plan has in its hash, and what is known of them. They are looked up again only once one of them has
 /// changed: Plans may name ten thousand Secrets, and the response about each causes a decision.
 #[derive(Debug, Default)]
-pub(in crate::rollout) struct PlanSecrets {
+pub(crate) struct PlanSecrets {
     names: Arc<BTreeSet<Text>>,
     /// `None` if a Secret or the Plan has changed since.
     hashes: Option<SecretHashes>,
     /// Number of Secrets that were looked up.
     #[cfg(test)]
-    pub(in crate::rollout) looked_up: usize,
+    pub(crate) looked_up: usize,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::rollout) enum SecretHashes {
+pub(crate) enum SecretHashes {
     /// Secrets are missing, or too many; the message is that of S53.
     Missing(String),
     /// These must be read first.
@@ -32,7 +32,7 @@ pub(in crate::rollout) enum SecretHashes {
 }
 
 impl PlanSecrets {
-    pub(in crate::rollout) fn of(spec: &PlanSpec) -> Self {
+    pub(crate) fn of(spec: &PlanSpec) -> Self {
         // A Plan with too many Secrets is invalid, and must not cost the watches and requests that the limit
         // prevents.
         let is_valid = validate_secrets(spec).is_ok();
@@ -44,24 +44,24 @@ impl PlanSecrets {
     }
 
     /// Those that may exist, so that they are read and watched. The name of each becomes part of a path.
-    pub(in crate::rollout) fn names(&self) -> &Arc<BTreeSet<Text>> {
+    pub(crate) fn names(&self) -> &Arc<BTreeSet<Text>> {
         &self.names
     }
 
     /// One of them has changed.
-    pub(in crate::rollout) fn forget_hashes(&mut self) {
+    pub(crate) fn forget_hashes(&mut self) {
         self.hashes = None;
     }
 
     /// Those that must be read before there is a hash.
-    pub(in crate::rollout) fn unread(&self) -> &[Text] {
+    pub(crate) fn unread(&self) -> &[Text] {
         match &self.hashes {
             Some(SecretHashes::Unread(names)) => names,
             Some(SecretHashes::Missing(_) | SecretHashes::Read(_)) | None => &[],
         }
     }
 
-    pub(in crate::rollout) fn look_up(
+    pub(crate) fn look_up(
         &mut self,
         spec: &PlanSpec,
         secrets: &Table<Text, Text, SecretFacts>,
@@ -98,7 +98,7 @@ fn look_up(spec: &PlanSpec, secrets: &Table<Text, Text, SecretFacts>) -> SecretH
 }
 
 /// The names of a Plan that has none.
-pub(in crate::rollout) fn no_names() -> Arc<BTreeSet<Text>> {
+pub(crate) fn no_names() -> Arc<BTreeSet<Text>> {
     static NONE: LazyLock<Arc<BTreeSet<Text>>> = LazyLock::new(Arc::default);
     Arc::clone(&NONE)
 }

@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::blocker::Blocker;
-use super::super::facts::{NodeName, PlanName};
 use super::super::state::{ClusterState, KnownLimits};
 use super::NodeStates;
-use crate::api::NodeLimit;
-use crate::api::limits::{MAX_CONCURRENT, MAX_UNAVAILABLE};
+use refit_api::NodeLimit;
+use refit_api::limits::{MAX_CONCURRENT, MAX_UNAVAILABLE};
+use refit_facts::{NodeName, PlanName};
 
 /// Why no node of any Plan may start.
 pub(super) fn frozen(cluster: &ClusterState) -> Option<Blocker> {

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use crate::rollout::blocker::Blocker;
-use crate::rollout::decide::Report;
-use crate::rollout::facts::NodeName;
-use crate::rollout::node::NodeState;
-use crate::rollout::order::Group;
-use crate::rollout::plan::PlanState;
-use crate::rollout::targets::Reach;
+use crate::blocker::Blocker;
+use crate::decide::Report;
+use crate::node::NodeState;
+use crate::order::Group;
+use crate::plan::PlanState;
+use crate::targets::Reach;
+use refit_facts::NodeName;
 
 /// The group whose nodes may start. Without groups, all may.
 pub(super) struct CurrentGroup<'a> {

@@ -3,16 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::blocker::Blocker;
-use super::super::facts::{JobFacts, JobOutcome, NodeName, PlanName, PodFacts};
 use super::super::node::{NodeState, Start};
 use super::super::plan::PlanState;
 use super::super::state::ClusterState;
 use super::NodeStates;
 use super::cluster_limits::{self, ClusterLimits};
 use super::quorum::Quorums;
+use refit_facts::{JobFacts, JobOutcome, NodeName, PlanName, PodFacts};
 
 /// The disruptive Plan that works on each node.
-pub(in crate::rollout) struct DisruptionLocks<'a> {
+pub(crate) struct DisruptionLocks<'a> {
     pub(super) cluster: &'a ClusterState,
     pub(super) locked_by: BTreeMap<NodeName, PlanName>,
     /// The Ready nodes on which Jobs or pods of deleted Plans still run, by the names of these Plans.
@@ -23,7 +23,7 @@ pub(in crate::rollout) struct DisruptionLocks<'a> {
 
 impl<'a> DisruptionLocks<'a> {
     /// Locks nodes on which work has begun. Nodes that still have to begin come after them.
-    pub(in crate::rollout) fn new(cluster: &'a ClusterState, node_states: &NodeStates) -> Self {
+    pub(crate) fn new(cluster: &'a ClusterState, node_states: &NodeStates) -> Self {
         // A Job that was requested may exist although no watch has shown it yet.
         let pending_create = cluster
             .pending_creates
@@ -76,7 +76,7 @@ impl<'a> DisruptionLocks<'a> {
     }
 
     /// Starts nodes that already have a slot, unless another disruptive Plan works on them.
-    pub(in crate::rollout) fn begin_held_slots(&mut self, node_states: &mut NodeStates) {
+    pub(crate) fn begin_held_slots(&mut self, node_states: &mut NodeStates) {
         for (name, nodes) in node_states {
             let Some(plan) = self.cluster.plans.get(name) else {
                 continue;
@@ -96,7 +96,7 @@ impl<'a> DisruptionLocks<'a> {
     }
 
     /// Why an object other than a Plan may not take a node.
-    pub(in crate::rollout) fn reservation_blocker(&self, node: &NodeName) -> Option<String> {
+    pub(crate) fn reservation_blocker(&self, node: &NodeName) -> Option<String> {
         if let Some(plan) = self.locked_by.get(node) {
             return Some(format!("Plan {plan} works on the node"));
         }
@@ -120,12 +120,12 @@ impl<'a> DisruptionLocks<'a> {
     }
 
     /// An object other than a Plan waits for the node: no Plan takes the last unit of the limit before it.
-    pub(in crate::rollout) fn keep_room(&mut self, node: &NodeName) {
+    pub(crate) fn keep_room(&mut self, node: &NodeName) {
         self.cluster_limits.take(node);
     }
 
     /// An object other than a Plan takes a node down.
-    pub(in crate::rollout) fn take(&mut self, node: &NodeName) {
+    pub(crate) fn take(&mut self, node: &NodeName) {
         self.cluster_limits.take(node);
         self.quorums.take(node);
     }

@@ -4,10 +4,10 @@
 use std::collections::BTreeSet;
 
 use super::super::blocker::Blocker;
-use super::super::facts::{NodeFacts, NodeName};
 use super::super::plan::PlanState;
 use super::super::state::ClusterState;
-use crate::api::names::ControlPlaneRole;
+use refit_api::names::ControlPlaneRole;
+use refit_facts::{NodeFacts, NodeName};
 
 /// With fewer nodes, no node can go down without the loss of the majority, so the guard would never let one start.
 const LEAST: usize = 3;

@@ -5,18 +5,18 @@ use jiff::{SignedDuration, Timestamp};
 use super::super::blocker::Blocker;
 use super::super::plan::PlanState;
 use super::super::state::ClusterState;
-use crate::api::schedule::{Blackout, blackout_at, next_blackout, next_start};
+use refit_api::schedule::{Blackout, blackout_at, next_blackout, next_start};
 
 /// When nodes of a Plan may start by the clock: from `notBefore` on, in its windows, outside of its blackouts and those of
 /// all Plans.
-pub(in crate::rollout) struct Openings<'a> {
+pub(crate) struct Openings<'a> {
     plan: &'a PlanState,
     not_before: Option<Timestamp>,
     blackouts: [&'a [Blackout]; 2],
 }
 
 impl<'a> Openings<'a> {
-    pub(in crate::rollout) fn of(cluster: &'a ClusterState, plan: &'a PlanState) -> Self {
+    pub(crate) fn of(cluster: &'a ClusterState, plan: &'a PlanState) -> Self {
         let not_before = plan.spec().not_before.as_ref();
         Self {
             plan,
@@ -27,25 +27,25 @@ impl<'a> Openings<'a> {
     }
 
     /// Whether they are always open.
-    pub(in crate::rollout) fn are_unlimited(&self) -> bool {
+    pub(crate) fn are_unlimited(&self) -> bool {
         let has_windows = self.plan.window.is_some() || self.plan.windows.is_some();
         !has_windows && self.not_before.is_none() && self.blackouts.iter().all(|all| all.is_empty())
     }
 
-    pub(in crate::rollout) fn contains(&self, now: Timestamp) -> bool {
+    pub(crate) fn contains(&self, now: Timestamp) -> bool {
         self.not_before.is_none_or(|at| now >= at)
             && self.is_in_window(now)
             && self.blackouts.iter().all(|all| blackout_at(all, now).is_none())
     }
 
     /// The first time from `now` on at which they are open.
-    pub(in crate::rollout) fn next(&self, now: Timestamp) -> Option<Timestamp> {
+    pub(crate) fn next(&self, now: Timestamp) -> Option<Timestamp> {
         let now = self.not_before.map_or(now, |at| at.max(now));
         next_start(now, &self.blackouts, |at| self.window_opens(at))
     }
 
     /// When the opening that contains `now` ends; `None` if it does not.
-    pub(in crate::rollout) fn closes(&self, now: Timestamp) -> Option<Timestamp> {
+    pub(crate) fn closes(&self, now: Timestamp) -> Option<Timestamp> {
         self.window_closes(now)
             .into_iter()
             .chain(self.next_blackout(now))

@@ -14,12 +14,12 @@ mod unreadable;
 use jiff::Timestamp;
 
 pub use lists::ListCounts;
-pub(in crate::rollout) use unreadable::UnreadableNode;
+pub(crate) use unreadable::UnreadableNode;
 
-use super::super::facts::{Text, WorkloadFacts};
 use super::super::node::Workload;
 use super::super::observation::{Kind, Observation, StepEffect};
 use super::{ClusterState, Relist};
+use refit_facts::{Text, WorkloadFacts};
 
 impl ClusterState {
     /// Applies what a list or a watch has returned. Returns whether it changed a fact, so that a decision is due.

@@ -7,7 +7,7 @@ use super::table::Id;
 
 /// Names grouped by what they belong to. Empty groups are removed.
 #[derive(Debug)]
-pub(in crate::rollout) struct Index<K, N>(HashMap<K, BTreeSet<N>>);
+pub(crate) struct Index<K, N>(HashMap<K, BTreeSet<N>>);
 
 impl<K, N> Default for Index<K, N> {
     fn default() -> Self {
@@ -16,11 +16,11 @@ impl<K, N> Default for Index<K, N> {
 }
 
 impl<K: Id, N: Id> Index<K, N> {
-    pub(in crate::rollout) fn of(&self, key: &str) -> impl Iterator<Item = &N> {
+    pub(crate) fn of(&self, key: &str) -> impl Iterator<Item = &N> {
         self.0.get(key).into_iter().flatten()
     }
 
-    pub(in crate::rollout) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
@@ -29,7 +29,7 @@ impl<K: Id, N: Id> Index<K, N> {
     }
 
     /// All groups, ordered.
-    pub(in crate::rollout) fn iter(&self) -> impl Iterator<Item = (&K, &BTreeSet<N>)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&K, &BTreeSet<N>)> {
         let mut all: Vec<_> = self.0.iter().collect();
         all.sort_unstable_by_key(|(key, _)| *key);
         all.into_iter()
@@ -52,7 +52,7 @@ impl<K: Id, N: Id> Index<K, N> {
 #[cfg(test)]
 mod tests {
     use super::Index;
-    use crate::rollout::facts::Text;
+    use refit_facts::Text;
 
     #[test]
     fn an_index_iterates_in_key_order_and_drops_empty_keys() {

@@ -1,13 +1,13 @@
 //! The limits for all Plans together.
 
 use super::ClusterState;
-use crate::api::limits::{Limits, LimitsError};
-use crate::api::schedule::Blackout;
-use crate::rollout::observation::GlobalLimits;
+use crate::observation::GlobalLimits;
+use refit_api::limits::{Limits, LimitsError};
+use refit_api::schedule::Blackout;
 
 /// What is known of the `ConfigMap` `refit`.
 #[derive(Debug, Default)]
-pub(in crate::rollout) enum KnownLimits {
+pub(crate) enum KnownLimits {
     /// It has not been read yet, so that no node starts.
     #[default]
     Unread,
@@ -34,7 +34,7 @@ impl ClusterState {
     }
 
     /// The limits, if they could be read.
-    pub(in crate::rollout) fn known_limits(&self) -> Option<&Limits> {
+    pub(crate) fn known_limits(&self) -> Option<&Limits> {
         match &self.limits {
             KnownLimits::Known(limits) => Some(limits),
             KnownLimits::Unread | KnownLimits::Invalid(_) => None,
@@ -42,12 +42,12 @@ impl ClusterState {
     }
 
     /// Whether no node of any Plan may start.
-    pub(in crate::rollout) fn is_frozen(&self) -> bool {
+    pub(crate) fn is_frozen(&self) -> bool {
         self.known_limits().is_none_or(|limits| limits.freeze.is_some())
     }
 
     /// The blackouts that hold for all Plans.
-    pub(in crate::rollout) fn global_blackouts(&self) -> &[Blackout] {
+    pub(crate) fn global_blackouts(&self) -> &[Blackout] {
         self.known_limits().map_or(&[], |limits| &limits.blackouts)
     }
 }

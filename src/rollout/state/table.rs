@@ -6,13 +6,13 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::Hash;
 
 /// A name or a UID.
-pub(in crate::rollout) trait Id: Borrow<str> + Clone + Hash + Ord {}
+pub(crate) trait Id: Borrow<str> + Clone + Hash + Ord {}
 
 impl<T: Borrow<str> + Clone + Hash + Ord> Id for T {}
 
 /// Facts of one kind, by name, with their resource versions. `N` is the type of their names, `U` that of their UIDs.
 #[derive(Debug)]
-pub(in crate::rollout) struct Table<N, U, T> {
+pub(crate) struct Table<N, U, T> {
     /// Unordered, for look-ups: a decision makes a dozen of them for each node in progress.
     rows: HashMap<N, Row<T>>,
     /// UIDs of deleted objects, so that a late response does not restore one.
@@ -48,22 +48,22 @@ impl<N, U, T> Default for Table<N, U, T> {
 }
 
 impl<N: Id, U: Id, T: PartialEq> Table<N, U, T> {
-    pub(in crate::rollout) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.iter().count()
     }
 
-    pub(in crate::rollout) fn get(&self, name: &str) -> Option<&T> {
+    pub(crate) fn get(&self, name: &str) -> Option<&T> {
         self.rows.get(name).map(|row| &row.facts)
     }
 
-    pub(in crate::rollout) fn get_key_value(&self, name: &str) -> Option<(&N, &T)> {
+    pub(crate) fn get_key_value(&self, name: &str) -> Option<(&N, &T)> {
         self.rows
             .get_key_value(name)
             .map(|(name, row)| (name, &row.facts))
     }
 
     /// Unordered.
-    pub(in crate::rollout) fn iter(&self) -> impl Iterator<Item = (&N, &T)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&N, &T)> {
         self.rows.iter().map(|(name, row)| (name, &row.facts))
     }
 
@@ -150,7 +150,7 @@ impl<N: Id, U: Id, T: PartialEq> Table<N, U, T> {
         gone
     }
 
-    pub(in crate::rollout) fn is_being_listed(&self) -> bool {
+    pub(crate) fn is_being_listed(&self) -> bool {
         !self.lists.is_multiple_of(2)
     }
 
@@ -199,7 +199,7 @@ impl<U: Id> DeletedUids<U> {
 #[cfg(test)]
 mod tests {
     use super::{DeletedUids, MAX_DELETED_UIDS};
-    use crate::rollout::facts::Text;
+    use refit_facts::Text;
 
     #[test]
     fn only_the_latest_deleted_uids_are_remembered() {

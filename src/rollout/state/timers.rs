@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::{SignedDuration, Timestamp};
 
 use super::ClusterState;
-use crate::api::names::ControlPlaneRole;
-use crate::rollout::facts::{BootId, JobFacts, JobOutcome, JobUid, NodeFacts, NodeName};
-use crate::rollout::record::{Phase, Record};
+use refit_api::names::ControlPlaneRole;
+use refit_facts::record::{Phase, Record};
+use refit_facts::{BootId, JobFacts, JobOutcome, JobUid, NodeFacts, NodeName};
 
 /// A condition that lasts.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -78,12 +78,12 @@ impl ClusterState {
     }
 
     /// Nodes with the role that were deleted a short time ago.
-    pub(in crate::rollout) fn departed(&self, role: ControlPlaneRole) -> impl Iterator<Item = &NodeName> {
+    pub(crate) fn departed(&self, role: ControlPlaneRole) -> impl Iterator<Item = &NodeName> {
         self.departed.get(&role).into_iter().flatten()
     }
 
     /// When the next deleted node stops being a member of the control plane.
-    pub(in crate::rollout) fn next_departed_expiry(&self) -> Option<Timestamp> {
+    pub(crate) fn next_departed_expiry(&self) -> Option<Timestamp> {
         let since = self.departed.iter().flat_map(|(role, nodes)| {
             let timers = nodes.iter().map(|node| departed_timer(node, *role));
             timers.filter_map(|timer| self.timers.0.get(&timer))
@@ -118,21 +118,17 @@ impl ClusterState {
     }
 
     /// Since when a node with this record has been Ready and untainted in its current boot.
-    pub(in crate::rollout) fn ready_since(&self, node: &NodeFacts, record: &Record) -> Option<Timestamp> {
+    pub(crate) fn ready_since(&self, node: &NodeFacts, record: &Record) -> Option<Timestamp> {
         self.timers.0.get(&ready_timer(node, record)).copied()
     }
 
     /// Since when this process has known this record, and the reboot that it may require.
-    pub(in crate::rollout) fn record_known_since(
-        &self,
-        node: &NodeFacts,
-        record: &Record,
-    ) -> Option<Timestamp> {
+    pub(crate) fn record_known_since(&self, node: &NodeFacts, record: &Record) -> Option<Timestamp> {
         self.timers.0.get(&record_timer(node, record)).copied()
     }
 
     /// Since when this process has known that the Job succeeded.
-    pub(in crate::rollout) fn success_known_since(&self, job: &JobFacts) -> Option<Timestamp> {
+    pub(crate) fn success_known_since(&self, job: &JobFacts) -> Option<Timestamp> {
         self.timers.0.get(&success_timer(job)).copied()
     }
 }

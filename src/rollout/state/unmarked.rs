@@ -5,13 +5,13 @@
 use jiff::Timestamp;
 
 use super::ClusterState;
-use crate::api::names;
-use crate::rollout::facts::{JobFacts, JobName, JobOutcome};
+use refit_api::names;
+use refit_facts::{JobFacts, JobName, JobOutcome};
 
 impl ClusterState {
     /// Whether its result is recorded, on the Job or on its node. Such a Job is never adopted. If the label of the node is
     /// missing, someone removed it to run the Plan again.
-    pub(in crate::rollout) fn is_spent(&self, job: &JobFacts) -> bool {
+    pub(crate) fn is_spent(&self, job: &JobFacts) -> bool {
         job.recorded
             || self.marking.contains(&job.uid)
             || self.labelled.contains(&job.uid)
@@ -22,14 +22,14 @@ impl ClusterState {
     }
 
     /// Whether only the annotation is missing.
-    pub(in crate::rollout) fn is_unmarked(&self, job: &JobFacts) -> bool {
+    pub(crate) fn is_unmarked(&self, job: &JobFacts) -> bool {
         job.outcome
             .ended()
             .is_some_and(|at| self.unmarked.contains(&(at, job.name.clone())))
     }
 
     /// Jobs for which only the annotation is missing, ordered by their end.
-    pub(in crate::rollout) fn unmarked(&self) -> impl Iterator<Item = &JobFacts> {
+    pub(crate) fn unmarked(&self) -> impl Iterator<Item = &JobFacts> {
         let jobs = self.unmarked.iter();
         jobs.filter_map(|(_, job)| self.jobs.get(job).filter(|job| !job.deleting))
     }

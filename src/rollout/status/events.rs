@@ -1,11 +1,11 @@
 //! Events for a change of status, with system-upgrade-controller's reasons and texts (S63).
 
 use super::origin::suffix;
-use crate::api::{ConditionType, NodePhase, OpenEnum, PlanCondition, PlanStatus, Reason, Severity};
-use crate::rollout::conditions::{find, is_refusal};
-use crate::rollout::event::Event;
-use crate::rollout::plan::PlanState;
-use crate::rollout::resolve::{Resolution, UNRESOLVABLE};
+use crate::conditions::{find, is_refusal};
+use crate::event::Event;
+use crate::plan::PlanState;
+use crate::resolve::{Resolution, UNRESOLVABLE};
+use refit_api::{ConditionType, NodePhase, OpenEnum, PlanCondition, PlanStatus, Reason, Severity};
 
 /// Maximum length of the list of nodes in an event, in bytes. A message has at most 1,024 (core/v1 Event).
 const NODES_IN_EVENT: usize = 800;

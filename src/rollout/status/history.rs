@@ -5,19 +5,19 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::api::annotation::Entry;
-use crate::api::approval::WaveApproval;
-use crate::api::{ExpectedEnd, NodePhase, NodeProgress, PlanStatus, RollOut, annotation, names};
-use crate::rollout::blocker::Blocker;
-use crate::rollout::conditions::seconds;
-use crate::rollout::decide::Report;
-use crate::rollout::facts::NodeName;
-use crate::rollout::node::NodeState;
-use crate::rollout::plan::PlanState;
-use crate::rollout::start::Openings;
-use crate::rollout::state::ClusterState;
-use crate::rollout::targets::TargetState;
-use crate::version::tag::munge;
+use crate::blocker::Blocker;
+use crate::conditions::seconds;
+use crate::decide::Report;
+use crate::node::NodeState;
+use crate::plan::PlanState;
+use crate::start::Openings;
+use crate::state::ClusterState;
+use crate::targets::TargetState;
+use refit_api::annotation::Entry;
+use refit_api::approval::WaveApproval;
+use refit_api::{ExpectedEnd, NodePhase, NodeProgress, PlanStatus, RollOut, annotation, names};
+use refit_base::version::tag::munge;
+use refit_facts::NodeName;
 
 /// Number of roll-outs that are kept: some 3 KiB.
 const MAX_ROLL_OUTS: usize = 10;

@@ -4,13 +4,13 @@
 
 use std::collections::BTreeMap;
 
-use crate::api::text::{MAX_CONDITION_MESSAGE, MAX_MESSAGE, MAX_NAME, shorten_in_place};
-use crate::api::{NodePhase, NodeProgress, OpenEnum, PlanStatus};
-use crate::rollout::facts::NodeName;
-use crate::rollout::node::NodeState;
-use crate::rollout::plan::PlanState;
-use crate::rollout::record::Phase;
-use crate::rollout::state::ClusterState;
+use crate::node::NodeState;
+use crate::plan::PlanState;
+use crate::state::ClusterState;
+use refit_api::text::{MAX_CONDITION_MESSAGE, MAX_MESSAGE, MAX_NAME, shorten_in_place};
+use refit_api::{NodePhase, NodeProgress, OpenEnum, PlanStatus};
+use refit_facts::NodeName;
+use refit_facts::record::Phase;
 
 /// Bytes of `status.active` for what only informs.
 pub(super) const MAX_ACTIVE_BYTES: usize = 512 * 1_024;
@@ -128,10 +128,10 @@ fn json_bytes(text: &str) -> usize {
 
 /// How many more bytes of slots a status may have.
 #[derive(Debug)]
-pub(in crate::rollout) struct SlotRoom(usize);
+pub(crate) struct SlotRoom(usize);
 
 impl SlotRoom {
-    pub(in crate::rollout) fn of(nodes: &BTreeMap<NodeName, NodeState>) -> Self {
+    pub(crate) fn of(nodes: &BTreeMap<NodeName, NodeState>) -> Self {
         let used: usize = nodes.values().map(|state| slot_bytes(state) + JOB_BYTES).sum();
         // The keys of the map are the names of the entries.
         let names: usize = nodes.keys().map(|name| name.len()).sum();
@@ -139,7 +139,7 @@ impl SlotRoom {
     }
 
     /// Takes the room for a node. Returns false if there is none.
-    pub(in crate::rollout) fn take(&mut self, name: &str, state: &NodeState) -> bool {
+    pub(crate) fn take(&mut self, name: &str, state: &NodeState) -> bool {
         // Status gets the name of the Job after the slot, and must have room for it.
         let bytes = slot_bytes(state) + JOB_BYTES + name.len();
         let has_room = bytes <= self.0;
@@ -159,7 +159,7 @@ fn slot_bytes(state: &NodeState) -> usize {
 
 /// Whether a record on the Node holds the slot of a failed node, so that its entry in status is not needed.
 pub(super) fn is_recorded(cluster: &ClusterState, plan: &PlanState, entry: &NodeProgress) -> bool {
-    let failed = |node: &crate::rollout::NodeFacts| {
+    let failed = |node: &refit_facts::NodeFacts| {
         node.records.get(&plan.facts.name).is_some_and(|record| {
             record.phase == Phase::Failed
                 && *record.plan_uid == *plan.facts.uid

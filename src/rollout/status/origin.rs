@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::api::text::{MAX_NAME, shorten};
-use crate::api::{Origin, names};
-use crate::rollout::facts::PlanFacts;
+use refit_api::text::{MAX_NAME, shorten};
+use refit_api::{Origin, names};
+use refit_facts::PlanFacts;
 
 /// Labels of Flux: its kind, then the labels with name and namespace of the object that applies the Plan.
 const FLUX: [(&str, &str, &str); 2] = [
@@ -84,7 +84,7 @@ pub(super) fn suffix(origin: Option<&Origin>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rollout::tests::build::{plan, read};
+    use refit_fixtures::{plan, read};
 
     fn of(labels: &[(&str, &str)], annotations: &[(&str, &str)]) -> Option<Origin> {
         let map = |pairs: &[(&str, &str)]| {

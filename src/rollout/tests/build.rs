@@ -1,27 +1,12 @@
-//! Plans and Nodes for tests.
+//! Cluster states for tests, from [`refit_fixtures`].
 
-use std::collections::BTreeMap;
+use jiff::SignedDuration;
 
-use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
-
-use crate::api::{ContainerSpec, Plan, PlanSpec, RebootSpec, RebootWhen, names};
-use crate::job::JobSettings;
-use crate::rollout::facts::Text;
-use crate::rollout::{
-    ClusterState, Defaults, JobFacts, JobOutcome, Labels, Missing, NodeFacts, Observation, PlanFacts, Schema,
-    StepEffect,
-};
-
-/// Namespace of the controller and its Plans.
-pub(crate) const NAMESPACE: &str = "system-upgrade";
-/// Name of the controller.
-pub(crate) const CONTROLLER: &str = "refit";
-
-/// A Thursday, nine in the morning.
-pub(crate) fn morning() -> Timestamp {
-    "2026-01-01T09:00:00Z".parse().unwrap()
-}
+use crate::{ClusterState, Defaults, Observation, StepEffect};
+use refit_api::Plan;
+use refit_facts::{JobFacts, Missing, NodeFacts, PlanFacts, Schema};
+use refit_fixtures::{CONTROLLER, NAMESPACE, morning, read};
+use refit_job::JobSettings;
 
 pub(crate) fn defaults() -> Defaults {
     let mut job = JobSettings::new(CONTROLLER, "refit:test");
@@ -36,90 +21,6 @@ pub(crate) fn defaults() -> Defaults {
     }
 }
 
-/// A Plan that selects all nodes, has version `v1`, cordons, and takes one node at a time.
-pub(crate) fn plan(name: &str) -> Plan {
-    let spec = PlanSpec {
-        concurrency: Some(1),
-        node_selector: Some(LabelSelector::default()),
-        service_account_name: Some("upgrades".to_owned()),
-        version: Some("v1".to_owned()),
-        cordon: Some(true),
-        upgrade: Some(Box::new(ContainerSpec {
-            image: "example.com/upgrade".to_owned(),
-            ..ContainerSpec::default()
-        })),
-        ..PlanSpec::default()
-    };
-    let mut plan = Plan::new(name, spec);
-    plan.metadata.namespace = Some(NAMESPACE.to_owned());
-    plan
-}
-
-/// A [`plan`] with a changed spec.
-pub(crate) fn plan_with(name: &str, change: impl FnOnce(&mut PlanSpec)) -> Plan {
-    let mut plan = plan(name);
-    change(&mut plan.spec);
-    plan
-}
-
-pub(crate) fn reboot(when: RebootWhen) -> RebootSpec {
-    RebootSpec {
-        when: Some(when),
-        ..RebootSpec::default()
-    }
-}
-
-/// A Ready Node.
-pub(crate) fn node(name: &str, uid: &str) -> NodeFacts {
-    NodeFacts {
-        name: name.into(),
-        uid: uid.into(),
-        labels: labels([(names::LABEL_HOSTNAME, name)]),
-        ready: true,
-        unschedulable: false,
-        tainted: false,
-        taints: Some(Vec::new()),
-        boot_id: "boot-1".into(),
-        kubelet: "v0".into(),
-        os_image: "".into(),
-        kernel: "".into(),
-        architecture: "amd64".into(),
-        records: BTreeMap::new(),
-        ledger: None,
-        labelled_jobs: None,
-        keep_cordoned: false,
-        retry: None,
-        skip: None,
-        reboot_request: None,
-        drain: None,
-    }
-}
-
-pub(crate) fn labels<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Labels {
-    Labels::new(
-        pairs
-            .into_iter()
-            .map(|(key, value)| (Text::from(key), Text::from(value))),
-    )
-}
-
-pub(crate) fn read(plan: Plan) -> PlanFacts {
-    let mut object = plan;
-    let name = object.metadata.name.clone().unwrap_or_default();
-    object.metadata.generation = Some(1);
-    let uid = object
-        .metadata
-        .uid
-        .get_or_insert_with(|| format!("{name}-uid"))
-        .clone();
-    PlanFacts {
-        name: name.as_str().into(),
-        uid: uid.as_str().into(),
-        object,
-        malformed: None,
-    }
-}
-
 /// The state after all first lists: these nodes and Plans, the definition, and all permissions.
 pub(crate) fn cluster(
     nodes: impl IntoIterator<Item = NodeFacts>,
@@ -127,7 +28,7 @@ pub(crate) fn cluster(
 ) -> ClusterState {
     let mut cluster = ClusterState::new(defaults());
     cluster.apply(Observation::Schema(Schema::Current, "1".into()));
-    cluster.apply(Observation::Limits(crate::rollout::GlobalLimits::Absent));
+    cluster.apply(Observation::Limits(crate::GlobalLimits::Absent));
     let permissions = Missing {
         knows_reboots: true,
         knows_workloads: true,
@@ -162,36 +63,4 @@ pub(crate) fn observe_plan(cluster: &mut ClusterState, version: u64, facts: Plan
 /// A request is sent and answered.
 pub(crate) fn apply_effect(cluster: &mut ClusterState, effect: StepEffect) -> bool {
     cluster.apply_effect(effect, cluster.lists(), morning())
-}
-
-/// A Job of a Plan that runs on a node, as refit creates it.
-pub(crate) fn job(name: &str, plan: &PlanFacts, node: &NodeFacts, hash: &str) -> JobFacts {
-    JobFacts {
-        name: name.into(),
-        uid: format!("{name}-uid").as_str().into(),
-        plan: plan.name.clone(),
-        plan_uid: plan.uid.clone(),
-        node: node.name.clone(),
-        node_uid: Some(node.uid.clone()),
-        hash: hash.into(),
-        version: "v1".into(),
-        inputs: None,
-        attempt: 1,
-        parallelism: 1,
-        backoff_limit: 2,
-        failures: 0,
-        ttl: 900,
-        recorded: false,
-        deleting: false,
-        outcome: JobOutcome::Running,
-        created: morning(),
-        unschedulable_before: None,
-        disruptive: true,
-        avoids_hosts: true,
-        has_replacement_policy: true,
-        sentinel: false,
-        verify: false,
-        verifies: None,
-        boots: [].into(),
-    }
 }

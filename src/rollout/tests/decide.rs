@@ -5,20 +5,17 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-use super::build::{
-    apply_effect, cluster, job, labels, morning, node, observe_job, observe_node, observe_plan, plan,
-    plan_with, read,
+use super::build::{apply_effect, cluster, observe_job, observe_node, observe_plan};
+use crate::{
+    ClusterState, Decision, Event, GlobalLimits, Observation, Query, Reservation, Step, StepEffect, decide,
 };
-use crate::api::{
-    DrainNote, DrainWait, NodeDrain, PlanSpec, PlanStatus, Reason, SecretSpec, VersionPolicySpec, names,
+use refit_api::{
+    ChannelRef, DrainNote, DrainWait, NodeDrain, PlanSpec, PlanStatus, Reason, SecretSpec, VersionPolicySpec,
+    names,
 };
-use crate::channel::ChannelRef;
-use crate::rollout::facts::Text;
-use crate::rollout::{
-    ClusterState, Decision, Event, GlobalLimits, NodeFacts, Observation, PlanFacts, PodFacts, PodStage,
-    Query, Reservation, Schema, Step, StepEffect, decide,
-};
-use crate::version::Offer;
+use refit_base::version::Offer;
+use refit_facts::{NodeFacts, PlanFacts, PodFacts, PodStage, Schema, Text};
+use refit_fixtures::{job, labels, morning, node, plan, plan_with, read};
 
 const URL: &str = "https://example.com/stable";
 
@@ -176,7 +173,7 @@ fn a_malformed_plan_says_so() {
     let mut cluster = cluster([node("a", "n1")], []);
     let malformed = PlanFacts {
         malformed: Some("spec cannot be read: invalid type".to_owned()),
-        ..read(crate::api::Plan::new("p", PlanSpec::default()))
+        ..read(refit_api::Plan::new("p", PlanSpec::default()))
     };
     observe_plan(&mut cluster, 1, malformed);
     let decision = decided(&mut cluster);
@@ -313,7 +310,7 @@ fn a_message_about_a_drain_is_cut_to_what_status_holds() {
                 ..DrainNote::default()
             },
         })),
-        ..super::build::node("a", "n1")
+        ..refit_fixtures::node("a", "n1")
     };
     observe_node(&mut cluster, 5, drain("of-another-pod"));
     // Mere progress is written after a second.

@@ -1,9 +1,10 @@
 //! How often the hash of a Plan is computed. Its annotation may name fields that take milliseconds to collect.
 
-use super::build::{cluster, morning, node, observe_plan, plan_with, read};
-use crate::api::names::ANNOTATION_DIGEST;
-use crate::api::{Plan, PlanStatus};
-use crate::rollout::{ClusterState, decide};
+use super::build::{cluster, observe_plan};
+use crate::{ClusterState, decide};
+use refit_api::names::ANNOTATION_DIGEST;
+use refit_api::{Plan, PlanStatus};
+use refit_fixtures::{morning, node, plan_with, read};
 
 fn plan(fields: &str) -> Plan {
     let mut plan = plan_with("p", |_| {});

@@ -3,9 +3,10 @@
 
 use serde_json::{Map, Value, json};
 
-use super::build::{cluster, morning, node, observe_plan, plan, read};
-use crate::rollout::facts::PlanFacts;
-use crate::rollout::{ClusterState, Decision, Step, decide};
+use super::build::{cluster, observe_plan};
+use crate::{ClusterState, Decision, Step, decide};
+use refit_facts::PlanFacts;
+use refit_fixtures::{morning, node, plan, read};
 
 /// A quarter of what etcd stores, and more than any decision may have.
 const LARGE: usize = 400_000;

@@ -5,11 +5,12 @@ use std::collections::BTreeSet;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::build::{apply_effect, cluster, morning, node, observe_plan, plan_with, read};
-use crate::api::{Plan, SecretSpec};
-use crate::rollout::facts::{PlanFacts, Text};
-use crate::rollout::plan::PlanSecrets;
-use crate::rollout::{ClusterState, Observation, Query, Step, StepEffect, decide};
+use super::build::{apply_effect, cluster, observe_plan};
+use crate::plan::PlanSecrets;
+use crate::{ClusterState, Observation, Query, Step, StepEffect, decide};
+use refit_api::{Plan, SecretSpec};
+use refit_facts::{PlanFacts, Text};
+use refit_fixtures::{morning, node, plan_with, read};
 
 fn naming(plan: &str, secrets: impl IntoIterator<Item = String>) -> Plan {
     let named = |name| SecretSpec {

@@ -4,13 +4,11 @@ use std::time::Duration;
 
 use jiff::SignedDuration;
 
-use super::build::{
-    cluster, job, labels, morning, node, observe_job, observe_node, observe_plan, plan_with, read,
-};
-use crate::api::names;
-use crate::clock::processor_time;
-use crate::rollout::facts::Text;
-use crate::rollout::{ClusterState, Labels, NodeFacts, PlanFacts, Step, decide};
+use super::build::{cluster, observe_job, observe_node, observe_plan};
+use crate::{ClusterState, Step, decide};
+use refit_api::names;
+use refit_facts::{Labels, NodeFacts, PlanFacts, Text};
+use refit_fixtures::{job, labels, morning, node, plan_with, processor_time, read};
 
 const NODES: usize = 5_000;
 const SLOTS: usize = 100;

@@ -1,13 +1,10 @@
 //! The index of facts with late, repeated and missing observations.
 
-use super::build::{
-    apply_effect, defaults, job, labels, morning, node, observe_job, observe_node, observe_plan, plan,
-    plan_with, read,
-};
-use crate::api::names;
-use crate::rollout::{
-    ClusterState, JobFacts, JobOutcome, Kind, ListCounts, NodeFacts, Observation, StepEffect,
-};
+use super::build::{apply_effect, defaults, observe_job, observe_node, observe_plan};
+use crate::{ClusterState, Kind, ListCounts, Observation, StepEffect};
+use refit_api::names;
+use refit_facts::{JobFacts, JobOutcome, NodeFacts};
+use refit_fixtures::{job, labels, morning, node, plan, plan_with, read};
 
 fn cluster() -> ClusterState {
     ClusterState::new(defaults())
@@ -148,9 +145,9 @@ fn a_secret_that_was_deleted_before_it_was_read_stays_deleted() {
 fn with_secret() -> ClusterState {
     let mut cluster = cluster();
     let named = plan_with("p", |spec| {
-        spec.secrets = Some(vec![crate::api::SecretSpec {
+        spec.secrets = Some(vec![refit_api::SecretSpec {
             name: "s".to_owned(),
-            ..crate::api::SecretSpec::default()
+            ..refit_api::SecretSpec::default()
         }]);
     });
     assert!(observe_plan(&mut cluster, 5, read(named)));
@@ -198,9 +195,9 @@ fn a_secret_of_a_name_that_none_can_have_is_missing_and_not_requested() {
     let mut cluster = cluster();
     let odd_names = ["../../kube-system/secrets/a", "a?watch=true", "", "A"];
     let odd = plan_with("p", |spec| {
-        let named = |name: &str| crate::api::SecretSpec {
+        let named = |name: &str| refit_api::SecretSpec {
             name: name.to_owned(),
-            ..crate::api::SecretSpec::default()
+            ..refit_api::SecretSpec::default()
         };
         spec.secrets = Some(odd_names.map(named).into());
     });
@@ -208,8 +205,8 @@ fn a_secret_of_a_name_that_none_can_have_is_missing_and_not_requested() {
     assert!(cluster.retain_hashed_secrets().is_empty());
     let now = jiff::Timestamp::UNIX_EPOCH;
     cluster.refresh(now);
-    let steps = crate::rollout::decide(&cluster, now).steps;
-    let reads = |step: &crate::rollout::Step| matches!(step, crate::rollout::Step::Query(_));
+    let steps = crate::decide(&cluster, now).steps;
+    let reads = |step: &crate::Step| matches!(step, crate::Step::Query(_));
     assert!(!steps.iter().any(reads), "{steps:?}");
 }
 

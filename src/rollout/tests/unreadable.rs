@@ -1,11 +1,11 @@
 //! Nodes that cannot be read.
 
-use super::build::{
-    NAMESPACE, cluster, job, morning, node, observe_job, observe_node, observe_plan, plan, plan_with, read,
-};
-use crate::api::{NodePhase, PlanStatus, Reason};
-use crate::rollout::record::{Phase, Record};
-use crate::rollout::{ClusterState, Decision, Kind, NodeFacts, Observation, PlanFacts, Step, decide};
+use super::build::{cluster, observe_job, observe_node, observe_plan};
+use crate::{ClusterState, Decision, Kind, Observation, Step, decide};
+use refit_api::{NodePhase, PlanStatus, Reason};
+use refit_facts::record::{Phase, Record};
+use refit_facts::{NodeFacts, PlanFacts};
+use refit_fixtures::{NAMESPACE, job, morning, node, plan, plan_with, read};
 
 fn decided(cluster: &mut ClusterState) -> Decision {
     cluster.refresh(morning());
@@ -162,7 +162,7 @@ fn failed(number: usize, hash: &str, message: &str) -> NodeFacts {
 
 /// What an API server would store of a Plan, besides `managedFields`.
 fn bytes(status: &PlanStatus) -> usize {
-    serde_json::to_vec(&crate::api::crd::status_patch(status))
+    serde_json::to_vec(&refit_api::crd::status_patch(status))
         .unwrap()
         .len()
 }

@@ -1,15 +1,15 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::api::plan::DependencySpec;
-use crate::api::reason::{Kind, ReportedIn};
-use crate::api::{
+use crate::read::{NodeObject, PlanObject, Snapshot};
+use crate::{explain_node, explain_plan};
+use refit_api::plan::DependencySpec;
+use refit_api::reason::{Kind, ReportedIn};
+use refit_api::{
     ChannelStatus, CheckPhase, CheckStatus, ConditionType, NodeCounts, NodePhase, NodeProgress,
     PlanCondition, PlanStatus, WavePhase, WaveStatus,
 };
-use crate::rollout::tests::build::{node, plan_with, read};
-use crate::view::read::{NodeObject, PlanObject, Snapshot};
-use crate::view::{explain_node, explain_plan};
+use refit_fixtures::{node, plan_with, read};
 
 /// A message as a blocker, a kubelet or a policy gives it, with the objects that it names.
 fn message(reason: Reason) -> &'static str {

@@ -3,7 +3,7 @@
 use super::super::plan::PlanOverview;
 use super::MAX_EVENTS;
 use super::job::outcome;
-use crate::api::annotation;
+use refit_api::annotation;
 
 /// What happened to a node under a Plan, as far as its record, Jobs and Events still say.
 pub(super) fn history(view: &PlanOverview<'_>, name: &str) -> Vec<String> {

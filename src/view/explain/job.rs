@@ -4,8 +4,8 @@ use super::super::plan::{NodeOverview, PlanOverview};
 use super::super::read::{JobObject, Snapshot};
 use super::super::{stall, time};
 use super::{Explanation, MAX_NAMED};
-use crate::api::DrainWait;
-use crate::rollout::{JobOutcome, PodStage};
+use refit_api::DrainWait;
+use refit_facts::{JobOutcome, PodStage};
 
 /// The Job of a node, its pod, and what that waits for.
 pub(super) fn chain_of_job(view: &PlanOverview<'_>, node: &NodeOverview, explanation: &mut Explanation) {

@@ -7,10 +7,10 @@ use super::super::{maintenance, remedy, time};
 use super::job::chain_of_job;
 use super::plan::{chain_of_checks, chain_of_obstacle, chain_of_wave, chain_of_window};
 use super::{Explanation, MAX_DEPTH, MAX_NAMED, not_selected};
-use crate::api::{Holder, OpenEnum, Reason};
+use refit_api::{Holder, OpenEnum, Reason};
 
 /// The chain below a node.
-pub(in crate::view) fn chain_of_node(
+pub(crate) fn chain_of_node(
     view: &PlanOverview<'_>,
     node: &NodeOverview,
     explanation: &mut Explanation,
@@ -136,7 +136,7 @@ fn busy(view: &PlanOverview<'_>, node: &NodeOverview, explanation: &mut Explanat
 }
 
 /// Some of the nodes that are unavailable: the name, why, and the command for it.
-pub(in crate::view) fn unavailable(view: &PlanOverview<'_>) -> Vec<(String, String, String)> {
+pub(crate) fn unavailable(view: &PlanOverview<'_>) -> Vec<(String, String, String)> {
     let is_selected = |node: &&NodeObject| not_selected(view, node).is_none();
     let nodes = view.snapshot.nodes.iter().flatten().map(|(_, node)| node);
     let why = nodes.filter(is_selected).filter_map(|node| {
@@ -161,7 +161,7 @@ pub(super) fn chain_of_unavailable(view: &PlanOverview<'_>, explanation: &mut Ex
 }
 
 /// Why a node counts as unavailable, and the command for it.
-pub(in crate::view) fn unavailability(node: &NodeObject) -> Option<(String, String)> {
+pub(crate) fn unavailability(node: &NodeObject) -> Option<(String, String)> {
     let name = &node.facts.name;
     if !node.facts.ready {
         return Some((not_ready(node), format!("kubectl describe node {name}")));

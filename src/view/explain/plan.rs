@@ -6,7 +6,7 @@ use super::super::read::PlanObject;
 use super::super::time;
 use super::node::{chain_of_node, chain_of_unavailable, no_slot, not_ready, unavailability};
 use super::{Explanation, MAX_DEPTH, has_done_label};
-use crate::api::{CheckPhase, ConditionType, Reason, WavePhase, limits};
+use refit_api::{CheckPhase, ConditionType, Reason, WavePhase, limits};
 
 /// The chain below a Plan that is held as a whole.
 pub(super) fn chain_of_obstacle(view: &PlanOverview<'_>, obstacle: &Obstacle, explanation: &mut Explanation) {
@@ -89,7 +89,7 @@ pub(super) fn chain_of_window(
 }
 
 /// A node that others wait for.
-pub(in crate::view) fn chain_of_named_node(
+pub(crate) fn chain_of_named_node(
     view: &PlanOverview<'_>,
     name: &str,
     explanation: &mut Explanation,
@@ -112,7 +112,7 @@ pub(in crate::view) fn chain_of_named_node(
 }
 
 /// A Plan that this one waits for.
-pub(in crate::view) fn chain_of_dependency(
+pub(crate) fn chain_of_dependency(
     view: &PlanOverview<'_>,
     name: &str,
     explanation: &mut Explanation,

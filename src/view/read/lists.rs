@@ -10,18 +10,17 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::{Budget, EventLine, JobObject, NodeObject, PlanObject, PodObject, Refusal, Scope, Terminating};
-use crate::api::names;
-use crate::api::selector::Selector;
-use crate::api::text::{MAX_MESSAGE, shorten};
-use crate::convert::op_plan::ANNOTATION_OWNER;
-use crate::kube::brief;
-use crate::kube::objects::maintenance::{
-    self, KubevirtMaintenance, Maintenance, MaintenanceGroup, MedikMaintenance,
+use refit_api::names;
+use refit_api::selector::Selector;
+use refit_api::text::{MAX_MESSAGE, shorten};
+use refit_cluster::kube::brief;
+use refit_cluster::kube::served::is_unknown;
+use refit_facts::objects::maintenance::{
+    KubevirtMaintenance, Maintenance, MaintenanceGroup, MedikMaintenance,
 };
-use crate::kube::objects::{Intern, RawPlan, SlimJob, SlimNode, SlimPod};
-use crate::kube::read::read;
-use crate::kube::served::is_unknown;
-use crate::kube::watch::Watched;
+use refit_facts::objects::{Intern, RawPlan, SlimJob, SlimNode, SlimPod, Watched, maintenance};
+use refit_facts::read::read;
+use refit_formats::convert::op_plan::ANNOTATION_OWNER;
 
 /// Items per page of a list: the default of `kubectl get --chunk-size`.
 const PAGE: usize = 500;
@@ -300,7 +299,7 @@ impl Reader<'_> {
 }
 
 /// The items of a list, up to so many pages.
-pub(in crate::view) async fn list(
+pub(crate) async fn list(
     client: &Client,
     path: &str,
     query: &str,

@@ -1,9 +1,9 @@
 use super::*;
-use crate::api::{NodeCounts, NodePhase, NodeProgress, PlanStatus};
-use crate::rollout::PodFacts;
-use crate::rollout::tests::build::{job, node, plan_with, read};
-use crate::view::read::{NodeObject, Refusal, Terminating};
-use crate::view::{Explanation, explain_node, explain_plan};
+use crate::read::{NodeObject, Refusal, Terminating};
+use crate::{Explanation, explain_node, explain_plan};
+use refit_api::{NodeCounts, NodePhase, NodeProgress, PlanStatus};
+use refit_facts::PodFacts;
+use refit_fixtures::{job, node, plan_with, read};
 
 /// Plan `p`, whose Job on node `a` runs.
 fn snapshot(phase: NodePhase) -> Snapshot {

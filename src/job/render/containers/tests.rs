@@ -4,7 +4,7 @@ use super::super::tests::{
     LINUX, WINDOWS, container, job_input, linux_pod, plan_input, pod_for, settings, spec,
 };
 use super::*;
-use crate::job::{VerifyInput, prepull_job, render, verify_job};
+use crate::{VerifyInput, prepull_job, render, verify_job};
 
 fn context(yaml: &str, node: NodeInput<'_>, settings: &JobSettings, name: &str) -> Option<SecurityContext> {
     let pod = pod_for(yaml, node, settings);

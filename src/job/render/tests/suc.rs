@@ -3,9 +3,9 @@
 use serde::Deserialize;
 
 use super::*;
-use crate::api::Plan;
-use crate::job::inputs::inputs;
-use crate::job::name::job_name;
+use crate::inputs::inputs;
+use crate::name::job_name;
+use refit_api::Plan;
 
 /// A Plan, a node, and the Job that system-upgrade-controller creates for them.
 #[derive(Deserialize)]

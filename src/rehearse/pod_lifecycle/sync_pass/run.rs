@@ -4,11 +4,11 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::PodIP;
 
 use super::{ContainerIndex, SyncPass};
-use crate::api::SentinelReport;
-use crate::rehearse::pod_lifecycle::refit_container::{self, RebootEnd, RefitContainer};
-use crate::rehearse::pod_lifecycle::{
-    ComesBack, ContainerAttempt, Delay, Exit, Reboots, containers, fnv1a, later,
+use crate::pod_lifecycle::refit_container::{RebootEnd, RefitContainer};
+use crate::pod_lifecycle::{
+    ComesBack, ContainerAttempt, Delay, Exit, Reboots, containers, fnv1a, later, refit_container,
 };
+use refit_api::SentinelReport;
 
 /// The progress of a container.
 #[derive(Clone, Copy, PartialEq, Eq)]

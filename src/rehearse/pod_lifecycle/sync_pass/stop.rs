@@ -3,7 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 
 use super::{ContainerIndex, SyncPass};
-use crate::rehearse::pod_lifecycle::{Delay, Exit, Power, containers, is_terminal, later, report};
+use crate::pod_lifecycle::{Delay, Exit, Power, containers, is_terminal, later, report};
 
 /// The default grace period.
 const GRACE_PERIOD_SECONDS: i64 = 30;

@@ -88,7 +88,7 @@ enum RecordedStep {
 /// The spec of a scenario, and its steps by milliseconds.
 fn recorded_steps(scenario: &str) -> (serde_json::Value, Vec<(i64, RecordedStep)>) {
     let path = format!(
-        "{}/tests/recordings/kubelet/{scenario}.txt",
+        "{}/../../tests/recordings/kubelet/{scenario}.txt",
         env!("CARGO_MANIFEST_DIR")
     );
     let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
@@ -306,7 +306,7 @@ fn a_kubelet_that_keeps_only_the_status_reaches_the_same_result() {
 
 #[test]
 fn every_recording_is_used() {
-    let folder = format!("{}/tests/recordings/kubelet", env!("CARGO_MANIFEST_DIR"));
+    let folder = format!("{}/../../tests/recordings/kubelet", env!("CARGO_MANIFEST_DIR"));
     let names = std::fs::read_dir(folder)
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap());

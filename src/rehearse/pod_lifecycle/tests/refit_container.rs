@@ -3,8 +3,8 @@
 use serde_json::json;
 
 use super::*;
-use crate::api::{PlanSpec, RebootFault, SentinelReport};
-use crate::job::{
+use refit_api::{PlanSpec, RebootFault, SentinelReport};
+use refit_job::{
     JobInput, JobSettings, NodeInput, PlanInput, RebootInput, RebootPodMode, reboot_pod, render,
 };
 
@@ -23,7 +23,7 @@ fn input(spec: &PlanSpec) -> (PlanInput<'_>, NodeInput<'_>) {
         latest_version: "v1",
         latest_hash: "hash",
         inputs: "inputs",
-        digests: &crate::job::NO_DIGESTS,
+        digests: &refit_job::NO_DIGESTS,
     };
     let node = NodeInput {
         name: "n",
@@ -224,7 +224,7 @@ fn a_report_pod_gets_the_report_that_is_on_the_machine() {
 
 #[test]
 fn steering_says_how_a_node_comes_back() {
-    use crate::rehearse::pod_lifecycle::{Boot, ComesBack};
+    use crate::pod_lifecycle::{Boot, ComesBack};
     let steered = |steering: &[(&str, &str)]| PodFixture::new(&job(), steering).behaviour().boot();
     assert_eq!(steered(&[]), Boot::default());
     let secs = SignedDuration::from_secs;

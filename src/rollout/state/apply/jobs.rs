@@ -2,9 +2,9 @@
 
 use jiff::Timestamp;
 
-use crate::rollout::facts::{JobFacts, JobName};
-use crate::rollout::state::ClusterState;
-use crate::rollout::state::table::Put;
+use crate::state::ClusterState;
+use crate::state::table::Put;
+use refit_facts::{JobFacts, JobName};
 
 impl ClusterState {
     pub(super) fn apply_job(&mut self, version: u64, mut facts: JobFacts) -> bool {

@@ -1,7 +1,7 @@
 //! Lists: which objects they no longer contain, and which responses they have overtaken.
 
-use crate::rollout::observation::Kind;
-use crate::rollout::state::{ClusterState, Relist};
+use crate::observation::Kind;
+use crate::state::{ClusterState, Relist};
 
 /// Number of lists of each kind that had begun and ended at some time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,9 +1,9 @@
 //! Nodes.
 
-use crate::api::names::ControlPlaneRole;
-use crate::rollout::facts::{NodeFacts, Text};
-use crate::rollout::state::ClusterState;
-use crate::rollout::state::table::Put;
+use crate::state::ClusterState;
+use crate::state::table::Put;
+use refit_api::names::ControlPlaneRole;
+use refit_facts::{NodeFacts, Text};
 
 impl ClusterState {
     pub(super) fn apply_node(&mut self, version: u64, facts: NodeFacts) -> bool {

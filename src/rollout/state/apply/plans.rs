@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use crate::channel::ChannelRef;
-use crate::rollout::facts::{ChannelFacts, PlanFacts, PlanName};
-use crate::rollout::fields;
-use crate::rollout::plan::PlanState;
-use crate::rollout::state::ClusterState;
-use crate::version::Offer;
-use crate::version::policy::Offered;
+use crate::fields;
+use crate::plan::PlanState;
+use crate::state::ClusterState;
+use refit_api::ChannelRef;
+use refit_base::version::Offer;
+use refit_base::version::policy::Offered;
+use refit_facts::{ChannelFacts, PlanFacts, PlanName};
 
 impl ClusterState {
     pub(super) fn apply_plan(&mut self, version: u64, facts: PlanFacts) -> bool {

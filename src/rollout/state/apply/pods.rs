@@ -1,8 +1,8 @@
 //! Pods of Jobs, and reboot Pods.
 
-use crate::rollout::facts::PodFacts;
-use crate::rollout::state::table::Put;
-use crate::rollout::state::{ClusterState, is_live};
+use crate::state::table::Put;
+use crate::state::{ClusterState, is_live};
+use refit_facts::PodFacts;
 
 impl ClusterState {
     pub(super) fn apply_pod(&mut self, version: u64, mut facts: PodFacts) -> bool {

@@ -2,8 +2,8 @@
 
 use jiff::Timestamp;
 
-use crate::rollout::facts::{Schema, Text};
-use crate::rollout::state::{ClusterState, Relist};
+use crate::state::{ClusterState, Relist};
+use refit_facts::{Schema, Text};
 
 impl ClusterState {
     /// Applies the state of the served CRD; each creation or change is another edition. Returns whether it changed.
@@ -29,7 +29,7 @@ impl ClusterState {
         self.pruned.replace(now).is_none()
     }
 
-    /// The watch of Plans starts again, as [`Step::ReadPlans`](crate::rollout::Step::ReadPlans) requested. Plans listed
+    /// The watch of Plans starts again, as [`Step::ReadPlans`](crate::Step::ReadPlans) requested. Plans listed
     /// from now on were read since.
     pub(super) fn start_plan_relist(&mut self) {
         if self.relist == Relist::Asked {

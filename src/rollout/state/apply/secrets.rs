@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::rollout::facts::{PlanName, SecretFacts, Text};
-use crate::rollout::plan::PlanState;
-use crate::rollout::state::ClusterState;
-use crate::rollout::state::table::{Put, Table};
+use crate::plan::PlanState;
+use crate::state::ClusterState;
+use crate::state::table::{Put, Table};
+use refit_facts::{PlanName, SecretFacts, Text};
 
 impl ClusterState {
     /// The metadata of a Secret was seen in this version; its content must be read again.

@@ -1,9 +1,9 @@
 //! What begins and ends with a step, whatever its response says.
 
-use crate::api::{NodePhase, PlanStatus, names};
-use crate::rollout::facts::{JobOutcome, NodeUid, PlanName};
-use crate::rollout::state::{ClusterState, PendingCreate, Relist, StepFailure};
-use crate::rollout::step::{Key, Query, Step};
+use crate::state::{ClusterState, PendingCreate, Relist, StepFailure};
+use crate::step::{Key, Query, Step};
+use refit_api::{NodePhase, PlanStatus, names};
+use refit_facts::{JobOutcome, NodeUid, PlanName};
 
 impl ClusterState {
     /// A step begins. Until its response arrives, the objects that it changes may be in the old or the new state.

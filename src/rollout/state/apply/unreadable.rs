@@ -2,16 +2,16 @@
 //! its result. A Node is left alone until it can be read again; a Job or a pod that was never read is as if it were not
 //! there, and its name stays taken.
 
-use crate::rollout::facts::{NodeName, NodeUid, Text};
-use crate::rollout::observation::Kind;
-use crate::rollout::state::ClusterState;
-use crate::rollout::step::Key;
+use crate::observation::Kind;
+use crate::state::ClusterState;
+use crate::step::Key;
+use refit_facts::{NodeName, NodeUid, Text};
 
 /// A Node that cannot be read.
 #[derive(Debug, PartialEq, Eq)]
-pub(in crate::rollout) struct UnreadableNode {
-    pub(in crate::rollout) uid: NodeUid,
-    pub(in crate::rollout) why: String,
+pub(crate) struct UnreadableNode {
+    pub(crate) uid: NodeUid,
+    pub(crate) why: String,
     /// Whether the list in progress contains it.
     pub(super) listed: bool,
 }
@@ -64,13 +64,13 @@ impl ClusterState {
     }
 
     /// Whether the Node cannot be read. Nothing may change on such a node.
-    pub(in crate::rollout) fn is_unreadable(&self, node: &str) -> bool {
+    pub(crate) fn is_unreadable(&self, node: &str) -> bool {
         self.unreadable_nodes.contains_key(node)
     }
 
     /// The nodes in another order: those whose last step was refused come last, so that they cannot take all places of a
     /// decision from the others.
-    pub(in crate::rollout) fn refused_last<'n>(
+    pub(crate) fn refused_last<'n>(
         &self,
         nodes: impl Iterator<Item = &'n NodeName>,
     ) -> impl Iterator<Item = &'n NodeName> {

@@ -1,0 +1,78 @@
+//! The Plan: spec, status, and the labels and annotations that refit reads and writes. Contains no I/O.
+
+#![forbid(unsafe_code)]
+
+pub mod access;
+pub mod annotation;
+pub mod approval;
+pub mod channel_ref;
+pub mod check;
+pub mod complete_label;
+pub mod crd;
+pub mod digest;
+pub mod drain;
+pub mod failure;
+#[cfg(test)]
+#[path = "../generated.rs"]
+mod generated;
+pub mod ids;
+pub mod image;
+pub mod ledger;
+pub mod limits;
+pub mod names;
+pub mod node_info;
+pub mod node_limit;
+pub mod node_mark;
+pub mod notified;
+pub mod open_enum;
+pub mod order;
+pub mod phase;
+pub mod plan;
+pub mod pod_blocker;
+pub mod prepare;
+pub mod reason;
+pub mod reboot;
+pub mod reboot_request;
+mod redact;
+pub mod schedule;
+pub mod selector;
+pub mod sentinel;
+pub mod status;
+pub mod text;
+pub mod trigger;
+pub mod validate;
+pub mod version_policy;
+pub mod wave;
+pub mod window;
+
+pub use access::ApiAccess;
+pub use channel_ref::ChannelRef;
+pub use check::{BadCheck, Check, CheckAnswer, CheckRequest, CheckSpec, HttpCheck, PrometheusCheck};
+pub use drain::{DrainNote, DrainWait, NodeDrain};
+pub use failure::{FailurePolicy, FailureSpec};
+pub use ledger::{Cancelled, Holder, Ledger};
+pub use node_info::{BadNodeInfo, NodeInfo, NodeInfoSelector, NodeInfoSpec, SkipWhenSpec};
+pub use node_limit::NodeLimit;
+pub use node_mark::{MarkForm, NodeMark};
+pub use notified::Notified;
+pub use open_enum::OpenEnum;
+pub use order::{BadOrder, ControlPlaneOrder, Criterion, OrderSpec};
+pub use phase::{CardState, CheckPhase, ConditionType, NodePhase, PlanState, WavePhase};
+pub use plan::{
+    ContainerSpec, DependencySpec, DrainSpec, DrainTimeout, Plan, PlanSpec, SecretRef, SecretSpec,
+    TimeWindowSpec, VolumeSpec,
+};
+pub use pod_blocker::{BadPodBlocker, PodBlocker, PodBlockerSpec};
+pub use reason::{ForeignReason, Reason, Severity};
+pub use reboot::{HostAccess, RebootSpec, RebootWhen, SettleSpec};
+pub use reboot_request::RebootRequest;
+pub use redact::redacted;
+pub use schedule::{BlackoutSpec, WindowSpec};
+pub use sentinel::{RebootFault, SentinelName, SentinelReport};
+pub use status::{
+    ChannelStatus, CheckStatus, ExpectedEnd, FirstSeen, NodeCounts, NodeProgress, Origin, PinnedImage,
+    PinnedStatus, PlanCondition, PlanStatus, RollOut, WaveStatus,
+};
+pub use trigger::Trigger;
+pub use version_policy::{BadPolicy, VersionPolicySpec};
+pub use wave::{BadWave, Wave, WaveNodes, WaveSpec};

@@ -1,0 +1,9 @@
+//! What every part of refit uses: versions and their order, values in Go's syntax, "did you mean", proxies. Pure: no client, no
+//! runtime.
+
+#![forbid(unsafe_code)]
+
+pub mod go;
+pub mod nearest;
+pub mod proxy;
+pub mod version;

@@ -1,0 +1,126 @@
+//! Checks the permissions of a drain before anything is changed, because half a drain is worse than none.
+
+use std::collections::BTreeSet;
+
+use kube::Client;
+use kube::api::{Api, Patch, PatchParams};
+use serde_json::json;
+
+use super::evict::Evictor;
+use super::outcome::EvictionOutcome;
+use super::pods::PodId;
+use crate::kube::brief;
+use crate::kube::permissions::{Need, may, phrase};
+use refit_facts::objects::SlimNode;
+
+const PATCH_NODES: Need = Need {
+    group: "",
+    resource: "nodes",
+    subresource: "",
+    namespaced: false,
+    verbs: &["patch"],
+};
+const EVICT: Need = Need {
+    group: "",
+    resource: "pods",
+    subresource: "eviction",
+    namespaced: true,
+    verbs: &["create"],
+};
+const DELETE: Need = Need {
+    group: "",
+    resource: "pods",
+    subresource: "",
+    namespaced: true,
+    verbs: &["delete"],
+};
+
+/// The missing permissions to cordon this node and to evict these pods, as sentences. Uses access reviews, and dry-run
+/// requests if reviews are forbidden.
+pub(super) async fn missing(
+    client: &Client,
+    node: &str,
+    cordons: bool,
+    pods: &[PodId],
+    evictor: &Evictor,
+) -> Result<Vec<String>, kube::Error> {
+    match by_review(client, cordons, pods, evictor).await {
+        Err(kube::Error::Api(status)) if matches!(status.code, 403..=405) => {
+            by_trial(client, node, cordons, pods, evictor).await
+        }
+        other => other,
+    }
+}
+
+async fn by_review(
+    client: &Client,
+    cordons: bool,
+    pods: &[PodId],
+    evictor: &Evictor,
+) -> Result<Vec<String>, kube::Error> {
+    let mut missing = Vec::new();
+    if cordons && !may(client, None, &PATCH_NODES, "patch").await? {
+        missing.push(phrase(&PATCH_NODES, "patch", ""));
+    }
+    let need = if evictor.by_delete { DELETE } else { EVICT };
+    let verb = need.verbs.first().copied().unwrap_or_default();
+    // With a ClusterRole, as in `deploy/`, one review covers all namespaces.
+    if pods.is_empty() || may(client, None, &need, verb).await? {
+        return Ok(missing);
+    }
+    for namespace in namespaces(pods) {
+        if !may(client, Some(namespace), &need, verb).await? {
+            missing.push(phrase(&need, verb, namespace));
+        }
+    }
+    Ok(missing)
+}
+
+async fn by_trial(
+    client: &Client,
+    node: &str,
+    cordons: bool,
+    pods: &[PodId],
+    evictor: &Evictor,
+) -> Result<Vec<String>, kube::Error> {
+    let mut missing = Vec::new();
+    if cordons {
+        let dry = PatchParams {
+            dry_run: true,
+            ..PatchParams::default()
+        };
+        let patch = Patch::Merge(json!({ "spec": { "unschedulable": true } }));
+        match Api::<SlimNode>::all(client.clone())
+            .patch(node, &dry, &patch)
+            .await
+        {
+            Err(error @ kube::Error::Api(_)) if is_forbidden(&error) => missing.push(brief(&error)),
+            Err(error) => return Err(error),
+            Ok(_) => {}
+        }
+    }
+    let dry = Evictor {
+        dry_run: true,
+        ..evictor.clone()
+    };
+    for namespace in namespaces(pods) {
+        // RBAC grants evictions by namespace, so one pod of each is enough.
+        let Some(pod) = pods.iter().find(|pod| pod.namespace == namespace) else {
+            continue;
+        };
+        // The API server authorizes a request before it looks at budgets, so a refusal by a budget proves the
+        // permission.
+        if let (_, EvictionOutcome::Fatal(why)) = dry.clone().ask(pod.clone()).await {
+            missing.push(why);
+        }
+    }
+    Ok(missing)
+}
+
+fn namespaces(pods: &[PodId]) -> BTreeSet<&str> {
+    pods.iter().map(|pod| pod.namespace.as_str()).collect()
+}
+
+fn is_forbidden(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 403)
+}

@@ -1,0 +1,403 @@
+//! One run of `refit cordon`, `uncordon` or `drain`: the order of the steps.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::{BoxFuture, FutureExt as _};
+use kube::Client;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::changes::{Changes, LastAnswer};
+use super::cordon::{self, Changed, CordonError, CordonMode};
+use super::event::{DryRun, Event};
+use super::evict::Evictor;
+use super::failure::{Failure, all_or, last_line};
+use super::lister::{self, PodLister};
+use super::pods::Found;
+use super::publish::Publisher;
+use super::run::{End, Loop};
+use super::{NodeSelection, Options, PlanRun, detach, permissions};
+use crate::clock::Clock;
+use crate::kube::brief;
+use refit_api::{Cancelled, DrainNote};
+
+pub struct Session {
+    /// Client that sends each write only once.
+    pub client: Client,
+    pub clock: Clock,
+    /// The Plan for which it runs, if any.
+    pub plan: Option<PlanRun>,
+    pub dry_run: DryRun,
+    /// Receives the messages.
+    pub report: Arc<dyn Fn(Event) + Send + Sync>,
+    /// Tells what has changed, if the cluster can.
+    pub changes: Option<Changes>,
+    /// Name of the signal that stops it.
+    pub stop: watch::Receiver<Option<&'static str>>,
+}
+
+/// A node to drain.
+struct Node {
+    name: String,
+    lister: PodLister,
+}
+
+impl Session {
+    /// Cordons nodes. If one fails, it reports that and continues with the others.
+    ///
+    /// # Errors
+    /// Fails with all nodes that are not cordoned, or if a signal stops it.
+    pub async fn cordon(&self, which: &NodeSelection) -> Result<(), Failure> {
+        let nodes = self.or_stop(self.names(which, 0)).await?;
+        let mut failed = Vec::new();
+        for node in &nodes {
+            let done = self.or_stop(self.cordon_one(node, CordonMode::Whole)).await;
+            failed.extend(done.err().map(|error| (node.clone(), error)));
+        }
+        all_or("cordon", &failed)
+    }
+
+    /// # Errors
+    /// Fails with all nodes that are not uncordoned, or if a signal stops it.
+    pub async fn uncordon(&self, which: &NodeSelection) -> Result<(), Failure> {
+        let nodes = self.or_stop(self.names(which, 0)).await?;
+        let mut failed = Vec::new();
+        for node in &nodes {
+            let done = self.or_stop(self.uncordon_one(node)).await;
+            failed.extend(done.err().map(|error| (node.clone(), error)));
+        }
+        all_or("uncordon", &failed)
+    }
+
+    /// Cordons all nodes, then drains them one after the other.
+    ///
+    /// # Errors
+    /// Fails with all nodes that are not drained, or if a signal stops it.
+    pub async fn drain(&self, which: &NodeSelection, options: &Options) -> Result<(), Failure> {
+        let nodes = self.or_stop(self.names(which, options.chunk_size)).await?;
+        let evictor = Evictor {
+            client: self.client.clone(),
+            by_delete: options.disable_eviction,
+            grace_period: options.grace_period,
+            dry_run: self.dry_run == DryRun::Server,
+        };
+        let mut failed = Vec::new();
+        let mut fit = Vec::new();
+        // All checks come before the first cordon: kubectl cordons first, and leaves a node cordoned that it then
+        // refuses to drain.
+        for name in nodes {
+            let node = self.node(&name, options);
+            match self.or_stop(self.examine(&node, options, &evictor)).await {
+                Ok(()) => fit.push(node),
+                Err(error) => failed.push((name, error)),
+            }
+        }
+        let mut cordoned = Vec::new();
+        // All nodes are cordoned before the first is drained, so that no evicted pod is scheduled to the next one.
+        // kubectl does the same.
+        for node in fit {
+            match self.or_stop(self.cordon_one(&node.name, CordonMode::Begin)).await {
+                Ok(()) => cordoned.push(node),
+                Err(error) => failed.push((node.name, error)),
+            }
+        }
+        for node in cordoned {
+            if let Err(error) = self.drain_one(&node, options, &evictor).await {
+                let stopped = matches!(error, Failure::Stopped { .. });
+                failed.push((node.name, error));
+                // A signal concerns the whole process, and the kubelet kills it soon.
+                if stopped {
+                    break;
+                }
+            }
+        }
+        all_or("drain", &failed)
+    }
+
+    fn node(&self, name: &str, options: &Options) -> Node {
+        Node {
+            name: name.to_owned(),
+            lister: PodLister {
+                client: self.client.clone(),
+                node: name.to_owned(),
+                selector: options.pod_selector.clone(),
+                chunk: options.chunk_size,
+                changes: self.changes.clone(),
+                last: LastAnswer::default(),
+            },
+        }
+    }
+
+    /// The names of the selected nodes, all of which exist.
+    async fn names(&self, which: &NodeSelection, chunk: u32) -> Result<Vec<String>, Failure> {
+        match which {
+            NodeSelection::Names(names) => {
+                for name in names {
+                    cordon::check(&self.client, name, self.plan.as_ref()).await?;
+                }
+                Ok(names.clone())
+            }
+            NodeSelection::Selector(selector) => Ok(lister::nodes(&self.client, selector, chunk).await?),
+        }
+    }
+
+    /// Checks whether the node can be drained, before anything is changed.
+    async fn examine(&self, node: &Node, options: &Options, evictor: &Evictor) -> Result<(), Failure> {
+        let found = self.find(node, options).await?;
+        // A client-side dry run sends no write, so it needs none of the permissions below.
+        if self.dry_run == DryRun::Client {
+            return Ok(());
+        }
+        match permissions::missing(&self.client, &node.name, true, &found.pods, evictor).await {
+            Ok(missing) if missing.is_empty() => {
+                if options.wait_for_detach {
+                    // Fails here, before the cordon, if the account may not read claims and volumes.
+                    detach::kept(&node.lister, &found.pods).await?;
+                }
+                Ok(())
+            }
+            Ok(missing) => Err(CordonError::Forbidden(missing.join("; ")).into()),
+            Err(error) => Err(Failure::Failed(brief(&error))),
+        }
+    }
+
+    async fn find(&self, node: &Node, options: &Options) -> Result<Found, Failure> {
+        let found = node.lister.find(options.rules, self.clock.now()).await?;
+        let errors = found.errors();
+        if errors.is_empty() {
+            Ok(found)
+        } else {
+            Err(Failure::Failed(errors.join("; ")))
+        }
+    }
+
+    async fn cordon_one(&self, node: &str, mode: CordonMode) -> Result<(), Failure> {
+        let dry_run = self.dry_run == DryRun::Server;
+        let changed = if self.dry_run == DryRun::Client {
+            cordon::preview_cordon(&self.client, node).await?
+        } else {
+            cordon::cordon(&self.client, node, self.plan.as_ref(), mode, dry_run).await?
+        };
+        self.report_node(
+            node,
+            match changed {
+                Changed::Yes => "cordoned",
+                Changed::Already => "already cordoned",
+            },
+        );
+        Ok(())
+    }
+
+    async fn uncordon_one(&self, node: &str) -> Result<(), Failure> {
+        let changed = match self.dry_run {
+            // The preview is that of a cordon: a node that it would change needs no uncordon.
+            DryRun::Client => match cordon::preview_cordon(&self.client, node).await? {
+                Changed::Yes => Changed::Already,
+                Changed::Already => Changed::Yes,
+            },
+            dry_run => cordon::uncordon(&self.client, node, dry_run == DryRun::Server).await?,
+        };
+        self.report_node(
+            node,
+            match changed {
+                Changed::Yes => "uncordoned",
+                Changed::Already => "already uncordoned",
+            },
+        );
+        Ok(())
+    }
+
+    fn report_node(&self, node: &str, is: &'static str) {
+        (self.report)(Event::Node {
+            node: node.to_owned(),
+            is,
+        });
+    }
+
+    async fn drain_one(&self, node: &Node, options: &Options, evictor: &Evictor) -> Result<(), Failure> {
+        // Pods may have come and gone between the check and the cordon. Since the cordon, no new ones are scheduled.
+        let deadline = options.timeout.map(|timeout| {
+            let limit = timeout.to_std().unwrap_or(Duration::ZERO);
+            Instant::now() + limit
+        });
+        let found = self.or_stop(self.find(node, options)).await?;
+        let evicted = found.pods.len();
+        if let Some(message) = found.warning() {
+            (self.report)(Event::Warning { message });
+        }
+        if self.dry_run == DryRun::Client {
+            for pod in found.pods {
+                (self.report)(Event::Evicting { pod });
+            }
+        } else if !found.pods.is_empty() {
+            self.note_workloads(node, &found).await?;
+            self.evict(node, options, evictor, found).await?;
+        }
+        if self.dry_run == DryRun::None && options.wait_for_detach {
+            let waits = self.await_detached(node, options, evicted, deadline);
+            self.or_stop(waits).await?;
+        }
+        if self.dry_run == DryRun::None && self.plan.is_some() {
+            // The last patch is the point of no return: it conflicts with a cancellation, which is written to the
+            // same annotation, so exactly one of the two takes effect.
+            let confirm = cordon::cordon(
+                &self.client,
+                &node.name,
+                self.plan.as_ref(),
+                CordonMode::Confirm,
+                false,
+            );
+            self.or_stop(async { Ok(confirm.await?) }).await?;
+        }
+        self.report_node(&node.name, "drained");
+        Ok(())
+    }
+
+    /// Writes the controllers of the pods to the ledger before the evictions, for a Plan that waits for them.
+    /// Once the pods are gone, nothing shows which controllers they had.
+    async fn note_workloads(&self, node: &Node, found: &Found) -> Result<(), Failure> {
+        let plan = self.plan.clone().filter(|plan| plan.notes_workloads);
+        let Some(mut plan) = plan.filter(|_| self.dry_run == DryRun::None && !found.workloads.is_empty())
+        else {
+            return Ok(());
+        };
+        plan.holder.evicted.clone_from(&found.workloads);
+        let written = cordon::cordon(&self.client, &node.name, Some(&plan), CordonMode::Begin, false);
+        self.or_stop(async { Ok(written.await.map(|_| ())?) }).await
+    }
+
+    async fn evict(
+        &self,
+        node: &Node,
+        options: &Options,
+        evictor: &Evictor,
+        found: Found,
+    ) -> Result<(), Failure> {
+        let plan = self.plan.as_ref();
+        let publisher = plan.and_then(|plan| Publisher::start(self.client.clone(), &node.name, plan));
+        let work = Loop {
+            lister: &node.lister,
+            evictor,
+            rules: options.rules,
+            timeout: options
+                .timeout
+                .map(|timeout| timeout.to_std().unwrap_or(Duration::ZERO)),
+            clock: &self.clock,
+            report: &*self.report,
+            publisher: publisher.as_ref(),
+            stop: self.stop.clone(),
+        };
+        let (end, tracker) = work.run(found.pods, self.cancellation(node)).await;
+        if let Some(publisher) = publisher {
+            publisher.stop().await;
+        }
+        let reached = options
+            .timeout
+            .map_or_else(String::new, |timeout| timeout.to_string());
+        let why = match &end {
+            End::Over if tracker.failures().next().is_none() => return Ok(()),
+            End::Over => "not all pods can be evicted".to_owned(),
+            End::TimeUp => format!("global timeout reached: {reached}"),
+            End::Signal(signal) => format!("ended by {signal}"),
+            End::Cancelled => Cancelled.to_string(),
+            End::ListFailed(why) => format!("the pods of the node cannot be listed: {why}"),
+        };
+        let so_far = tracker.note();
+        (self.report)(Event::NotDrained {
+            node: node.name.clone(),
+            evicted: so_far.evicted,
+            total: so_far.total,
+            pending: tracker.pending().map(|(pod, _)| pod.path()).collect(),
+            message: why.clone(),
+        });
+        let message = last_line(&why, &tracker);
+        Err(match end {
+            End::Signal(signal) => Failure::Stopped { signal, message },
+            _ => Failure::Failed(message),
+        })
+    }
+
+    /// Waits until the volumes of the evicted pods are detached.
+    async fn await_detached(
+        &self,
+        node: &Node,
+        options: &Options,
+        evicted: usize,
+        deadline: Option<Instant>,
+    ) -> Result<(), Failure> {
+        let plan = self.plan.as_ref();
+        let publisher = plan.and_then(|plan| Publisher::start(self.client.clone(), &node.name, plan));
+        let report = |note: &DrainNote| {
+            (self.report)(Event::Progress {
+                node: node.name.clone(),
+                pending: 0,
+                note: note.clone(),
+            });
+        };
+        let wait = detach::Wait {
+            lister: &node.lister,
+            deadline,
+            publisher: publisher.as_ref(),
+            note: DrainNote {
+                evicted,
+                total: evicted,
+                ..DrainNote::default()
+            },
+            cancelled: self.cancellation(node),
+            report: &report,
+        };
+        let end = wait.run().await;
+        if let Some(publisher) = publisher {
+            publisher.stop().await;
+        }
+        Err(Failure::Failed(match end {
+            detach::End::Detached => return Ok(()),
+            detach::End::TimeUp(left) => {
+                let reached = options
+                    .timeout
+                    .map_or_else(String::new, |timeout| timeout.to_string());
+                let left: Vec<_> = left.into_iter().collect();
+                format!(
+                    "global timeout reached: {reached}; still attached: {}",
+                    left.join(", ")
+                )
+            }
+            detach::End::Cancelled => Cancelled.to_string(),
+            detach::End::Failed(why) => format!("the volumes of the node cannot be read: {why}"),
+        }))
+    }
+
+    /// Completes when the controller has cancelled the drain of the node.
+    fn cancellation(&self, node: &Node) -> BoxFuture<'static, ()> {
+        cordon::cancelled(
+            self.client.clone(),
+            node.name.clone(),
+            self.plan.clone(),
+            self.changes.clone(),
+        )
+        .boxed()
+    }
+
+    /// Runs a future that a stop signal interrupts.
+    async fn or_stop<T>(&self, work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+        let mut stop = self.stop.clone();
+        let stopped = async {
+            // Not held while it waits: it is a lock.
+            let signal = stop.wait_for(Option::is_some).await.map(|signal| *signal);
+            match signal {
+                Ok(signal) => signal,
+                Err(_) => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            // Work that is done is done, also if a signal arrives at the same time.
+            biased;
+            done = work => done,
+            signal = stopped => Err(Failure::Stopped {
+                signal: signal.unwrap_or_default(),
+                message: format!("ended by {}", signal.unwrap_or_default()),
+            }),
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! The Kubernetes API for this crate: a client with timeouts, facts extracted from objects, permission checks, and
+//! short error messages. Decides nothing.
+//!
+//! `kube::` is the external crate everywhere except in paths that begin with `crate::`.
+
+pub mod client;
+mod error;
+mod leadership;
+pub mod permissions;
+pub mod read;
+pub mod served;
+pub mod watch;
+
+pub use error::{Failure, brief, failure};
+pub use leadership::{LeaderState, Leadership, Renewal};

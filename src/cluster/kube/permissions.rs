@@ -1,0 +1,103 @@
+//! Checks permissions of this process with access reviews.
+
+use k8s_openapi::api::authorization::v1::{
+    ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec, SubjectAccessReview,
+    SubjectAccessReviewSpec,
+};
+use kube::api::{Api, PostParams};
+use kube::{Client, Error};
+
+pub struct Need {
+    pub group: &'static str,
+    pub resource: &'static str,
+    pub subresource: &'static str,
+    pub namespaced: bool,
+    pub verbs: &'static [&'static str],
+}
+
+/// Whether this process has a permission, in a namespace or in all.
+///
+/// # Errors
+/// Fails if the API server does not answer the access review, or refuses it.
+pub async fn may(client: &Client, namespace: Option<&str>, need: &Need, verb: &str) -> Result<bool, Error> {
+    may_for(client, namespace, need, verb, None).await
+}
+
+/// Whether this process has a permission for one object, or for all.
+///
+/// # Errors
+/// As [`may`].
+pub async fn may_for(
+    client: &Client,
+    namespace: Option<&str>,
+    need: &Need,
+    verb: &str,
+    name: Option<&str>,
+) -> Result<bool, Error> {
+    let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+    let review = SelfSubjectAccessReview {
+        spec: SelfSubjectAccessReviewSpec {
+            resource_attributes: Some(ResourceAttributes {
+                group: text(need.group),
+                resource: text(need.resource),
+                subresource: text(need.subresource),
+                namespace: namespace.map(str::to_owned),
+                verb: text(verb),
+                name: name.map(str::to_owned),
+                ..ResourceAttributes::default()
+            }),
+            ..SelfSubjectAccessReviewSpec::default()
+        },
+        ..SelfSubjectAccessReview::default()
+    };
+    // Every account may create this review (ClusterRole `system:basic-user`), so no role of refit has a rule for it.
+    let answer = Api::<SelfSubjectAccessReview>::all(client.clone())
+        .create(&PostParams::default(), &review)
+        .await?;
+    Ok(answer.status.is_some_and(|status| status.allowed))
+}
+
+/// Whether a service account has a permission. The API server stores nothing of the review.
+///
+/// # Errors
+/// Fails if the API server does not answer the access review, or if this process may not create one.
+pub async fn account_may(
+    client: &Client,
+    namespace: &str,
+    account: &str,
+    attributes: ResourceAttributes,
+) -> Result<bool, Error> {
+    // The API server takes groups only from the spec of the review; an account that authenticates has these three.
+    let groups = ["system:serviceaccounts", "system:authenticated"].map(str::to_owned);
+    let of_namespace = format!("system:serviceaccounts:{namespace}");
+    let review = SubjectAccessReview {
+        spec: SubjectAccessReviewSpec {
+            user: Some(format!("system:serviceaccount:{namespace}:{account}")),
+            groups: Some(groups.into_iter().chain([of_namespace]).collect()),
+            resource_attributes: Some(attributes),
+            ..SubjectAccessReviewSpec::default()
+        },
+        ..SubjectAccessReview::default()
+    };
+    let answer = Api::<SubjectAccessReview>::all(client.clone())
+        .create(&PostParams::default(), &review)
+        .await?;
+    Ok(answer.status.is_some_and(|status| status.allowed))
+}
+
+/// A missing permission, in RBAC's terms.
+pub fn phrase(need: &Need, verb: &str, namespace: &str) -> String {
+    let mut resource = need.resource.to_owned();
+    if !need.group.is_empty() {
+        resource = format!("{resource}.{}", need.group);
+    }
+    if !need.subresource.is_empty() {
+        resource = format!("{resource}/{}", need.subresource);
+    }
+    let place = if need.namespaced {
+        format!(" in namespace {namespace}")
+    } else {
+        String::new()
+    };
+    format!("{verb} {resource}{place}")
+}

@@ -1,0 +1,144 @@
+//! Requests that read single objects and lists, each object by itself ([`refit_facts::read`]).
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::api::{GetParams, ListParams};
+use kube::core::request::Error as RequestError;
+use kube::core::{PartialObjectMeta, Request};
+use kube::{Client, Error, Resource};
+use serde::Deserialize;
+use serde::de::{DeserializeOwned, Error as _};
+use serde_json::value::RawValue;
+
+use refit_facts::read::{Unreadable, read};
+
+/// Sends a request, and reads the object of the response.
+///
+/// # Errors
+/// Fails if the request does, or with [`Error::SerdeError`] if the object cannot be read.
+pub async fn send<K: DeserializeOwned>(
+    client: &Client,
+    request: Result<http::Request<Vec<u8>>, RequestError>,
+) -> Result<K, Error> {
+    let request = request.map_err(Error::BuildRequest)?;
+    let response: Box<RawValue> = client.request(request).await?;
+    read(&response).map_err(|unreadable| Error::SerdeError(serde_json::Error::custom(unreadable.why)))
+}
+
+/// The object of this name, if it exists. `Api::get_opt` fails for a time out of range in `managedFields`, which whoever may
+/// write the object can set.
+///
+/// # Errors
+/// As [`send`].
+pub async fn get<K>(client: &Client, namespace: Option<&str>, name: &str) -> Result<Option<K>, Error>
+where
+    K: Resource<DynamicType = ()> + DeserializeOwned,
+{
+    let request = Request::new(K::url_path(&(), namespace)).get(name, &GetParams::default());
+    optional(send(client, request).await)
+}
+
+/// A page of a list.
+#[derive(Deserialize)]
+#[serde(bound = "T: Deserialize<'de>")]
+struct Page<T> {
+    #[serde(default)]
+    metadata: PageMeta,
+    /// null in an empty list of metadata.
+    items: Option<Vec<T>>,
+}
+
+#[derive(Default, Deserialize)]
+struct PageMeta {
+    #[serde(rename = "continue", default)]
+    next: Option<String>,
+}
+
+/// How often to restart a list whose continue token has expired.
+const RESTARTS: u32 = 3;
+
+/// All pages of a list.
+///
+/// # Errors
+/// Fails if a request does, or if an item cannot be read as `T`.
+pub async fn list<T: DeserializeOwned>(
+    client: &Client,
+    request: &Request,
+    mut params: ListParams,
+    metadata_only: bool,
+) -> Result<Vec<T>, Error> {
+    let (mut all, mut restarts) = (Vec::new(), 0);
+    loop {
+        let page = if metadata_only {
+            request.list_metadata(&params)
+        } else {
+            request.list(&params)
+        };
+        let page: Page<T> = match client.request(page.map_err(Error::BuildRequest)?).await {
+            Ok(page) => page,
+            // A continue token holds a resource version, and etcd is compacted every five minutes by default
+            // (kube-apiserver, `--etcd-compaction-interval`).
+            Err(Error::Api(status)) if status.code == 410 && restarts < RESTARTS => {
+                restarts += 1;
+                params.continue_token = None;
+                all.clear();
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
+        all.extend(page.items.into_iter().flatten());
+        params.continue_token = page.metadata.next.filter(|next| !next.is_empty());
+        if params.continue_token.is_none() {
+            return Ok(all);
+        }
+    }
+}
+
+/// The metadata of the objects of a list. One that cannot be read is left out, and does not fail the others.
+///
+/// # Errors
+/// Fails if a request does.
+pub async fn list_metadata<K>(
+    client: &Client,
+    namespace: Option<&str>,
+    params: ListParams,
+) -> Result<Vec<ObjectMeta>, Error>
+where
+    K: Resource<DynamicType = ()>,
+{
+    let request = Request::new(K::url_path(&(), namespace));
+    let listed = list::<Box<RawValue>>(client, &request, params, true).await?;
+    let of = |raw: Box<RawValue>| match read::<PartialObjectMeta<K>>(&raw) {
+        Ok(object) => Some(object.metadata),
+        Err(unreadable) => {
+            let Unreadable { name, why, .. } = unreadable;
+            tracing::warn!(kind = %K::kind(&()), name, why, "left out of a list, because its metadata cannot be read");
+            None
+        }
+    };
+    Ok(listed.into_iter().filter_map(of).collect())
+}
+
+/// The metadata of the object of this name, if it exists.
+///
+/// # Errors
+/// As [`send`].
+pub async fn get_metadata<K>(
+    client: &Client,
+    namespace: Option<&str>,
+    name: &str,
+) -> Result<Option<ObjectMeta>, Error>
+where
+    K: Resource<DynamicType = ()>,
+{
+    let request = Request::new(K::url_path(&(), namespace)).get_metadata(name, &GetParams::default());
+    let object = optional(send::<PartialObjectMeta<K>>(client, request).await)?;
+    Ok(object.map(|object| object.metadata))
+}
+
+fn optional<T>(result: Result<T, Error>) -> Result<Option<T>, Error> {
+    match result {
+        Ok(object) => Ok(Some(object)),
+        Err(Error::Api(status)) if status.is_not_found() => Ok(None),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,9 @@
+//! A cluster and its nodes: the client of the API server, cordons and drains, the commands that run on a node, and the clock.
+
+#![forbid(unsafe_code)]
+
+pub mod agent;
+pub mod clock;
+pub mod drain;
+pub mod kube;
+pub mod node;

@@ -1,0 +1,435 @@
+//! What refit keeps of each object: a few hundred bytes instead of the object. A change that leaves the facts equal,
+//! such as a heartbeat, causes no decision.
+
+#![forbid(unsafe_code)]
+
+pub mod labelled_job;
+pub mod objects;
+mod pod;
+pub mod read;
+pub mod record;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock};
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use refit_api::names::{ANNOTATION_NOTIFIED, ControlPlaneRole, TAINT_PENDING_PREFIX};
+use refit_api::{Ledger, NodeDrain, NodeInfo, Notified, Plan, PlanStatus, RebootRequest};
+use refit_base::version::policy::Offered;
+use refit_job::name::RunId;
+
+pub use pod::{PodFacts, PodStage, RebootPod, SentinelResult};
+pub use record::{Phase, Reboot, Record};
+pub use refit_api::ids::{BootId, Hash, JobName, JobUid, NodeName, NodeUid, PlanName, PlanUid, PodUid, Text};
+
+/// Labels, sorted by key.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Labels(Box<[(Text, Text)]>);
+
+impl Labels {
+    /// Builds labels from pairs in any order; of equal keys the last one wins.
+    pub fn new(pairs: impl IntoIterator<Item = (Text, Text)>) -> Self {
+        Self(
+            pairs
+                .into_iter()
+                .collect::<BTreeMap<_, _>>()
+                .into_iter()
+                .collect(),
+        )
+    }
+
+    pub fn get(&self, key: &str) -> Option<&str> {
+        self.0
+            .binary_search_by(|(k, _)| (**k).cmp(key))
+            .ok()
+            .map(|i| &*self.0[i].1)
+    }
+
+    /// The value of the label whose key is `prefix` followed by `rest`. It allocates no key, because each new version
+    /// of a Plan looks at this label of every node.
+    pub fn get_joined(&self, prefix: &str, rest: &str) -> Option<&str> {
+        let compare = |key: &str| match key.as_bytes().split_at_checked(prefix.len()) {
+            Some((head, tail)) => head
+                .cmp(prefix.as_bytes())
+                .then_with(|| tail.cmp(rest.as_bytes())),
+            None => key.as_bytes().cmp(prefix.as_bytes()),
+        };
+        self.0
+            .binary_search_by(|(k, _)| compare(k))
+            .ok()
+            .map(|i| &*self.0[i].1)
+    }
+
+    /// All labels, by key.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(k, v)| (&**k, &**v))
+    }
+}
+
+/// An entry of `spec.taints` of a Node. Fields that refit does not use are kept as they are.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Taint {
+    pub key: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<String>,
+    pub effect: String,
+    #[serde(flatten)]
+    pub others: serde_json::Map<String, serde_json::Value>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct NodeFacts {
+    pub name: NodeName,
+    pub uid: NodeUid,
+    pub labels: Labels,
+    /// Whether the condition Ready is True.
+    pub ready: bool,
+    pub unschedulable: bool,
+    /// Whether it has the taint of a node that is not ready or unreachable.
+    pub tainted: bool,
+    /// `spec.taints`; `None` if it cannot be read as a whole, and then refit does not change it: a merge patch replaces
+    /// the whole list, and would drop what was not read.
+    pub taints: Option<Vec<Taint>>,
+    /// Boot ID of the node. The other facts were reported in this boot.
+    pub boot_id: BootId,
+    /// Version of the kubelet.
+    pub kubelet: Text,
+    /// `status.nodeInfo.osImage`.
+    pub os_image: Text,
+    /// `status.nodeInfo.kernelVersion`.
+    pub kernel: Text,
+    /// `status.nodeInfo.architecture`.
+    pub architecture: Text,
+    pub records: BTreeMap<PlanName, Record>,
+    /// Value of the annotation `refit.rs/labelled-jobs`.
+    pub labelled_jobs: Option<Text>,
+    /// The ledger, if refit cordoned the node.
+    pub ledger: Option<Ledger>,
+    /// Whether the node has the annotation `refit.rs/keep-cordoned`.
+    pub keep_cordoned: bool,
+    /// Value of the annotation `refit.rs/retry`: names of Plans, separated by commas, or `*`.
+    pub retry: Option<Text>,
+    /// Value of the annotation `refit.rs/skip`: Plans, separated by commas, each with or without `@<version>`.
+    pub skip: Option<Text>,
+    /// The reboot that the node needs, if it says so.
+    pub reboot_request: Option<Box<RebootRequest>>,
+    /// Progress of the drain that runs on it, or did last.
+    pub drain: Option<Box<NodeDrain>>,
+}
+
+impl NodeFacts {
+    /// The name of the node in `status.applying`: its hostname label, or its name (S50).
+    pub fn hostname(&self) -> &str {
+        self.labels
+            .get(refit_api::names::LABEL_HOSTNAME)
+            .unwrap_or(&self.name)
+    }
+
+    /// What the node says of itself.
+    pub fn info(&self) -> NodeInfo<'_> {
+        NodeInfo {
+            kubelet_version: &self.kubelet,
+            os_image: &self.os_image,
+            kernel_version: &self.kernel,
+            architecture: &self.architecture,
+        }
+    }
+
+    /// The reboot that the node needs in its current boot.
+    pub fn needed_reboot(&self) -> Option<&RebootRequest> {
+        self.reboot_request
+            .as_deref()
+            .filter(|request| request.is_for(&self.boot_id))
+    }
+
+    /// Whether the node is Ready and has no taint left from when it was not. The node lifecycle controller removes
+    /// these taints some time after the kubelet has reported Ready; until then no pod can be scheduled there.
+    pub fn is_ready_and_untainted(&self) -> bool {
+        self.ready && !self.tainted
+    }
+
+    /// Whether the node runs the control plane, or a part of it, by its role labels.
+    pub fn is_control_plane(&self) -> bool {
+        ControlPlaneRole::ALL.into_iter().any(|role| self.has_role(role))
+    }
+
+    /// Whether the node has the role. Distributions give the label an empty value or `true`.
+    pub fn has_role(&self, role: ControlPlaneRole) -> bool {
+        let mut values = role.labels().iter().filter_map(|label| self.labels.get(label));
+        values.any(|value| value != "false")
+    }
+
+    /// Whether the node runs Windows, by its label.
+    pub fn is_windows(&self) -> bool {
+        self.labels.get(refit_api::names::LABEL_OS) == Some("windows")
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum JobOutcome {
+    /// Not finished.
+    Running,
+    /// Condition `FailureTarget` but not yet `Failed`: a pod still exists.
+    Failing { reason: String, message: String },
+    /// Condition `Complete`.
+    Complete {
+        /// When the condition was set.
+        at: Timestamp,
+    },
+    /// Condition `Failed`.
+    Failed {
+        /// When the condition was set.
+        at: Timestamp,
+        reason: String,
+        message: String,
+    },
+}
+
+impl JobOutcome {
+    /// When the Job ended.
+    pub fn ended(&self) -> Option<Timestamp> {
+        match self {
+            Self::Running | Self::Failing { .. } => None,
+            Self::Complete { at } | Self::Failed { at, .. } => Some(*at),
+        }
+    }
+}
+
+/// Facts of a Job that has the label of this controller.
+#[derive(Clone, Debug, PartialEq)]
+pub struct JobFacts {
+    /// `metadata.name`.
+    pub name: JobName,
+    pub uid: JobUid,
+    /// Plan, from the label.
+    pub plan: PlanName,
+    /// UID of the Plan, from the annotation or the controlling ownerReference.
+    pub plan_uid: PlanUid,
+    /// Node, from the annotation, or else from the label, which has a short form of names with more than 63 bytes.
+    pub node: NodeName,
+    /// UID of the node. Absent on Jobs of system-upgrade-controller.
+    pub node_uid: Option<NodeUid>,
+    /// Hash of the Plan for which the Job runs.
+    pub hash: Hash,
+    /// Version for which the Job runs.
+    pub version: Text,
+    /// Digest of the user's part of the template. Absent on Jobs of system-upgrade-controller.
+    pub inputs: Option<Text>,
+    /// Number of the attempt, from 1.
+    pub attempt: i64,
+    /// `spec.parallelism`.
+    pub parallelism: i32,
+    /// `spec.backoffLimit`.
+    pub backoff_limit: i32,
+    /// Number of failed pods, from `status`.
+    pub failures: i32,
+    /// TTL in seconds that the Job gets when its result is recorded.
+    pub ttl: i64,
+    /// Whether the result is recorded. Such a Job is never adopted.
+    pub recorded: bool,
+    /// Whether `metadata.deletionTimestamp` is set, or a delete request of refit has succeeded.
+    pub deleting: bool,
+    pub outcome: JobOutcome,
+    /// `metadata.creationTimestamp`.
+    pub created: Timestamp,
+    /// Value of `unschedulable` before a drain that keeps no ledger.
+    pub unschedulable_before: Option<bool>,
+    /// Whether the Job cordons, drains or reboots, or its Plan was exclusive.
+    pub disruptive: bool,
+    /// Whether the scheduler keeps its pods off hosts with pods of other Jobs, by the hostname label.
+    pub avoids_hosts: bool,
+    /// Whether the Job has a `spec.podReplacementPolicy`. refit's Jobs have one, unless the API server drops it.
+    pub has_replacement_policy: bool,
+    /// Whether the Job ends with a sentinel, so that a reboot may follow.
+    pub sentinel: bool,
+    /// Whether its node must be verified before it is done.
+    pub verify: bool,
+    /// What it verifies: the UID of the Job that has upgraded the node. Such a Job upgrades nothing.
+    pub verifies: Option<Text>,
+    /// Boot IDs of the node under this Job, beginning with the one at its creation. Empty if none were recorded.
+    pub boots: Box<[BootId]>,
+}
+
+impl JobFacts {
+    /// Boots of a Job that are read. The third one is a failure already.
+    pub const MAX_BOOTS: usize = 16;
+
+    /// Whether system-upgrade-controller created the Job.
+    pub fn is_made_by_suc(&self) -> bool {
+        self.node_uid.is_none()
+    }
+
+    /// Whether the cordon or drain in the Job is refit's own, which keeps a ledger. That of system-upgrade-controller,
+    /// and kubectl on Windows nodes, keeps none.
+    pub fn keeps_ledger(&self) -> bool {
+        !self.is_made_by_suc() && self.unschedulable_before.is_none()
+    }
+
+    /// Whether a pod of the Job may be running.
+    pub fn is_live(&self) -> bool {
+        matches!(self.outcome, JobOutcome::Running | JobOutcome::Failing { .. })
+    }
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlanFacts {
+    /// `metadata.name`.
+    pub name: PlanName,
+    pub uid: PlanUid,
+    /// The Plan without `managedFields` and `resourceVersion`, which differ after every write. If `malformed` is set,
+    /// its spec is empty.
+    pub object: Plan,
+    /// Why the spec cannot be parsed.
+    pub malformed: Option<String>,
+}
+
+impl PlanFacts {
+    pub fn status(&self) -> &PlanStatus {
+        static NONE: LazyLock<PlanStatus> = LazyLock::new(PlanStatus::default);
+        self.object.status.as_ref().unwrap_or(&NONE)
+    }
+
+    pub fn annotation(&self, key: &str) -> Option<&str> {
+        let annotations = self.object.metadata.annotations.as_ref()?;
+        annotations.get(key).map(String::as_str)
+    }
+
+    /// The notifications that were sent, as stored.
+    pub fn notified(&self) -> Notified {
+        self.annotation(ANNOTATION_NOTIFIED)
+            .map(Notified::parse)
+            .unwrap_or_default()
+    }
+
+    /// `metadata.generation`.
+    pub fn generation(&self) -> i64 {
+        self.object.metadata.generation.unwrap_or_default()
+    }
+
+    /// What the names of objects on a node depend on.
+    pub fn run_id<'a>(&'a self, node: &'a NodeFacts, upgrade: &'a str) -> RunId<'a> {
+        RunId {
+            plan: &self.name,
+            plan_uid: &self.uid,
+            node: &node.name,
+            node_uid: &node.uid,
+            upgrade,
+        }
+    }
+
+    /// Whether `metadata.deletionTimestamp` is set.
+    pub fn is_deleting(&self) -> bool {
+        self.object.metadata.deletion_timestamp.is_some()
+    }
+}
+
+/// Facts of a Secret that a Plan names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SecretFacts {
+    /// It exists, but its content at this version has not been read.
+    Unread,
+    /// Its hash (S42).
+    Hash(String),
+    /// The API server says that it does not exist. A Secret that is merely unknown is not `Missing`: it may have been
+    /// created just before the Plan, and the two watches report them in any order.
+    Missing,
+}
+
+/// Facts of a controller whose pods were evicted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WorkloadFacts {
+    /// When it was read.
+    pub seen: Timestamp,
+    /// `status.readyReplicas`.
+    pub ready: i32,
+    /// `spec.replicas`; 0 if the controller no longer exists.
+    pub wanted: i32,
+}
+
+impl WorkloadFacts {
+    /// Whether all wanted pods are ready.
+    pub fn is_available(&self) -> bool {
+        self.ready >= self.wanted
+    }
+}
+
+/// The result of polling a channel.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ChannelFacts {
+    /// When it was last polled.
+    pub polled: Timestamp,
+    /// Number of consecutive failures.
+    pub failures: u32,
+    /// The last usable response.
+    pub offer: Option<Arc<Offered>>,
+    /// Why the last response was not usable.
+    pub error: Option<String>,
+}
+
+/// Missing permissions of the controller, each a verb and a resource.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Missing {
+    /// Permissions that every Plan needs.
+    pub for_all: Vec<String>,
+    /// Permissions that Plans with reboots need in addition.
+    pub for_reboots: Vec<String>,
+    /// Whether the permissions for reboots were checked; they are only if such a Plan exists.
+    pub knows_reboots: bool,
+    /// Permissions that Plans with `settle.workloads` need in addition.
+    pub for_workloads: Vec<String>,
+    /// Whether the permissions for workloads were checked.
+    pub knows_workloads: bool,
+    /// Permissions that Plans with `drain.blockedBy` need in addition.
+    pub for_pods: Vec<String>,
+    /// Whether the permissions for pods were checked.
+    pub knows_pods: bool,
+}
+
+impl Missing {
+    pub fn is_empty(&self) -> bool {
+        let optional = [&self.for_reboots, &self.for_workloads, &self.for_pods];
+        self.for_all.is_empty() && optional.into_iter().all(Vec::is_empty)
+    }
+}
+
+/// Whether the served CRD has refit's fields.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Schema {
+    /// Not known yet: nothing is written and no node starts.
+    #[default]
+    Unknown,
+    /// It has them, as far as refit knows.
+    Current,
+    /// It lacks these fields: nothing is written and no node starts.
+    Outdated(String),
+}
+
+impl Taint {
+    /// The taint of a node that is still to be upgraded for a Plan.
+    pub fn pending(plan: &str, namespace: &str) -> Self {
+        Self {
+            key: format!("{TAINT_PENDING_PREFIX}{plan}"),
+            value: Some(namespace.to_owned()),
+            // With `NoSchedule`, evicted pods would stay Pending while the nodes that are done have no room for
+            // them.
+            effect: "PreferNoSchedule".to_owned(),
+            ..Self::default()
+        }
+    }
+
+    /// The Plan of this namespace for which the node is still to be upgraded, if the taint says so.
+    pub fn pending_for(&self, namespace: &str) -> Option<&str> {
+        let plan = self.key.strip_prefix(TAINT_PENDING_PREFIX)?;
+        (self.value.as_deref() == Some(namespace)).then_some(plan)
+    }
+}
+
+impl NodeFacts {
+    /// The Plans of this namespace for which the node is still to be upgraded, by its taints.
+    pub fn pending_for<'a>(&'a self, namespace: &'a str) -> impl Iterator<Item = &'a str> {
+        let taints = self.taints.iter().flatten();
+        taints.filter_map(move |taint| taint.pending_for(namespace))
+    }
+}

@@ -1,0 +1,327 @@
+//! A pod of this controller, reduced to its progress and its messages.
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use kube::Resource;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+
+use super::{Intern, SlimCondition, SlimPodSpec, ignored_time, owner, slim_meta};
+use crate::objects::Watched;
+use crate::{BootId, PodFacts, PodStage, RebootPod, SentinelResult};
+use refit_api::text::{MAX_MESSAGE, MAX_NAME, shorten};
+use refit_api::{RebootFault, SentinelReport, names, sentinel};
+
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct SlimPod {
+    #[serde(deserialize_with = "slim_meta")]
+    metadata: ObjectMeta,
+    #[serde(default)]
+    spec: SlimPodSpec,
+    #[serde(default)]
+    status: SlimPodStatus,
+}
+resource!(
+    SlimPod,
+    "",
+    "v1",
+    "Pod",
+    "pods",
+    k8s_openapi::NamespaceResourceScope
+);
+
+impl Watched for SlimPod {
+    fn ignored_time(&self) -> Option<String> {
+        ignored_time(&self.status.conditions)
+    }
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct SlimPodStatus {
+    phase: String,
+    conditions: Vec<SlimCondition>,
+    init_container_statuses: Vec<SlimContainerStatus>,
+    container_statuses: Vec<SlimContainerStatus>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct SlimContainerStatus {
+    name: String,
+    state: SlimState,
+    #[serde(rename = "lastState")]
+    last_state: SlimState,
+}
+
+impl SlimContainerStatus {
+    fn has_begun(&self) -> bool {
+        self.state.running.is_some() || self.state.terminated.is_some()
+    }
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct SlimState {
+    waiting: Option<SlimReason>,
+    running: Option<IgnoredAny>,
+    terminated: Option<SlimEnd>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct SlimReason {
+    reason: Option<String>,
+    message: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct SlimEnd {
+    exit_code: i32,
+    message: Option<String>,
+}
+
+impl SlimPod {
+    /// Whether it belongs to a Plan of the controller of this name.
+    pub fn is_of(&self, controller: &str) -> bool {
+        let labels = self.metadata.labels.as_ref();
+        labels.is_some_and(|labels| {
+            labels
+                .get(names::LABEL_CONTROLLER)
+                .is_some_and(|label| label == controller)
+                && labels.contains_key(names::LABEL_PLAN)
+        })
+    }
+
+    /// Whether it has succeeded or failed.
+    pub fn has_ended(&self) -> bool {
+        matches!(self.status.phase.as_str(), "Succeeded" | "Failed")
+    }
+
+    pub fn facts(&self, intern: &Intern) -> PodFacts {
+        if !self.is_ours() {
+            return self.foreign_facts(intern);
+        }
+        let label = |key: &str| {
+            self.metadata
+                .labels
+                .as_ref()
+                .and_then(|l| l.get(key))
+                .map_or("", String::as_str)
+        };
+        PodFacts {
+            name: self.metadata.name.as_deref().unwrap_or_default().into(),
+            uid: self.metadata.uid.as_deref().unwrap_or_default().into(),
+            job_uid: owner(&self.metadata)
+                .filter(|owner| owner.kind == "Job")
+                .map_or("", |owner| &owner.uid)
+                .into(),
+            foreign: false,
+            plan: intern.text(label(names::LABEL_PLAN)),
+            node: self.spec.node_name.as_deref().map(|node| intern.text(node)),
+            stage: self.stage(),
+            waiting: self.waiting().map(|why| shorten(&why, MAX_MESSAGE).into_owned()),
+            termination_message: self.termination_message(),
+            upgraded: self
+                .containers()
+                .any(|c| c.name == refit_job::render::UPGRADE && c.has_begun()),
+            sentinel_result: self.sentinel_result(),
+            reboot: self.reboot(intern).map(Box::new),
+            deleting: self.metadata.deletion_timestamp.is_some(),
+        }
+    }
+
+    /// Whether a Job or, for a pod that belongs to none, a Plan controls the pod. Labels prove nothing: a kubelet creates
+    /// mirror pods with any name and any labels in any namespace. It can give them no owner but its Node.
+    ///
+    /// A pod without an owner is the one of a Job that was deleted with `--cascade=orphan`, which may still upgrade its
+    /// node. A kubelet cannot create one: the API server demands the annotation of mirror pods (admission plugin
+    /// `NodeRestriction`).
+    fn is_ours(&self) -> bool {
+        if self.annotation(names::ANNOTATION_MIRROR).is_some() {
+            return false;
+        }
+        let labels = self.metadata.labels.as_ref();
+        let has_role = labels.is_some_and(|labels| labels.contains_key(names::LABEL_ROLE));
+        let (group, kind) = if has_role {
+            (names::GROUP, "Plan")
+        } else {
+            ("batch", "Job")
+        };
+        let is_owner = |owner: &OwnerReference| {
+            owner.kind == kind
+                && owner
+                    .api_version
+                    .split_once('/')
+                    .is_some_and(|(of, _)| of == group)
+        };
+        owner(&self.metadata).map_or(!has_role, is_owner)
+    }
+
+    /// The facts of a pod that has refit's labels and is not refit's. Only its name counts.
+    fn foreign_facts(&self, intern: &Intern) -> PodFacts {
+        PodFacts {
+            name: self.metadata.name.as_deref().unwrap_or_default().into(),
+            uid: self.metadata.uid.as_deref().unwrap_or_default().into(),
+            job_uid: "".into(),
+            foreign: true,
+            plan: "".into(),
+            node: self.spec.node_name.as_deref().map(|node| intern.text(node)),
+            stage: PodStage::Ended,
+            waiting: None,
+            termination_message: None,
+            upgraded: false,
+            sentinel_result: None,
+            reboot: None,
+            deleting: false,
+        }
+    }
+
+    fn annotation(&self, key: &str) -> Option<&str> {
+        self.metadata.annotations.as_ref()?.get(key).map(String::as_str)
+    }
+
+    /// The purpose of a pod that belongs to no Job.
+    fn reboot(&self, intern: &Intern) -> Option<RebootPod> {
+        let labels = self.metadata.labels.as_ref()?;
+        let boot_id = match labels.get(names::LABEL_ROLE)?.as_str() {
+            names::ROLE_REBOOT => {
+                let boot_id = self.annotation(names::ANNOTATION_BOOT_ID).unwrap_or_default();
+                Some(BootId::from(&*shorten(boot_id, MAX_NAME)))
+            }
+            names::ROLE_ASK => None,
+            _ => return None,
+        };
+        let plan = labels.get(names::LABEL_PLAN)?;
+        let hash = labels.get(&format!("{}{plan}", names::LABEL_PLAN_PREFIX))?;
+        Some(RebootPod {
+            owner_uid: owner(&self.metadata).map_or("", |owner| &owner.uid).into(),
+            plan_uid: intern.text(self.annotation(names::ANNOTATION_PLAN_UID).unwrap_or_default()),
+            node_uid: intern.text(self.annotation(names::ANNOTATION_NODE_UID).unwrap_or_default()),
+            service_account: intern.text(self.spec.service_account_name.as_deref().unwrap_or_default()),
+            hash: intern.text(hash),
+            boot_id,
+            created: self
+                .metadata
+                .creation_timestamp
+                .as_ref()
+                .map_or(Timestamp::UNIX_EPOCH, |t| t.0),
+            succeeded: self.status.phase == "Succeeded",
+        })
+    }
+
+    /// The report of the sentinel. That of a failed pod does not count, because its Job creates another pod.
+    fn sentinel_result(&self) -> Option<SentinelResult> {
+        let last = |c: &SlimContainerStatus| {
+            // The kubelet restarts the container of a reboot Pod (OnFailure), and moves its end to `lastState`.
+            let ends = [&c.state.terminated, &c.last_state.terminated];
+            ends.into_iter()
+                .flatten()
+                .next()
+                .and_then(|end| end.message.clone())
+        };
+        let of = |name: &str| self.containers().find(|c| c.name == name).and_then(last);
+        if let Some(message) = of(refit_job::reboot::REBOOT)
+            && let Some((RebootFault::SentinelMissing, sentence)) = RebootFault::parse(&message)
+        {
+            let boot_id = sentence.split_once(sentinel::IN_BOOT).map(|(_, boot_id)| boot_id);
+            let boot_id = boot_id
+                .filter(|text| sentinel::is_boot_id(text))
+                .map(BootId::from);
+            return Some(SentinelResult::Nothing { boot_id });
+        }
+        if self.status.phase != "Succeeded" {
+            return None;
+        }
+        let message = of(refit_job::render::SENTINEL).or_else(|| of(refit_job::reboot::REBOOT))?;
+        let report = SentinelReport::parse(&message).ok()?;
+        Some(SentinelResult::Success {
+            boot_id: report.boot_id.as_str().into(),
+            required: report.required,
+        })
+    }
+
+    fn containers(&self) -> impl Iterator<Item = &SlimContainerStatus> {
+        self.status
+            .init_container_statuses
+            .iter()
+            .chain(&self.status.container_statuses)
+    }
+
+    fn stage(&self) -> PodStage {
+        if self.has_ended() {
+            return PodStage::Ended;
+        }
+        if self.spec.node_name.is_none() {
+            return PodStage::Unbound;
+        }
+        // The last container that has started shows the progress of the pod.
+        let begun = self.containers().filter(|c| c.has_begun());
+        match begun.last().map(|c| c.name.as_str()) {
+            None | Some(refit_job::render::PROBE) => PodStage::Starting,
+            Some("prepare" | refit_job::render::PREFLIGHT) => PodStage::Prepare,
+            Some("cordon") => PodStage::Cordon,
+            Some("drain") => PodStage::Drain,
+            Some(_) => PodStage::Upgrade,
+        }
+    }
+
+    fn waiting(&self) -> Option<String> {
+        let unscheduled = self
+            .status
+            .conditions
+            .iter()
+            .find(|c| c.type_ == "PodScheduled" && c.status == "False")
+            .and_then(|c| c.message.clone());
+        unscheduled.or_else(|| {
+            let waiting = self
+                .containers()
+                .filter_map(|c| Some((c, c.state.waiting.as_ref()?)));
+            let (container, why) = waiting.into_iter().find(|(_, why)| {
+                // The reasons of the kubelet while nothing is wrong (pkg/kubelet/kubelet_pods.go).
+                !matches!(
+                    why.reason.as_deref(),
+                    None | Some("ContainerCreating" | "PodInitializing")
+                )
+            })?;
+            let reason = why.reason.as_deref().unwrap_or_default();
+            let message = why.message.as_deref().unwrap_or_default();
+            Some(format!("container {}: {reason}: {message}", container.name))
+        })
+    }
+
+    fn termination_message(&self) -> Option<String> {
+        let ended = self.containers().filter_map(|c| {
+            Some((
+                c,
+                c.state.terminated.as_ref().or(c.last_state.terminated.as_ref())?,
+            ))
+        });
+        let (container, end) = ended.filter(|(_, end)| end.exit_code != 0).last()?;
+        let message = end.message.as_deref().unwrap_or_default().trim();
+        let tail = tail(message, MAX_MESSAGE_TAIL);
+        let says = if tail.is_empty() {
+            String::new()
+        } else {
+            format!(": {tail}")
+        };
+        Some(format!(
+            "container {} exited with {}{says}",
+            container.name, end.exit_code
+        ))
+    }
+}
+
+/// Maximum length of a termination message, in bytes: it becomes part of conditions and events, whose message has at
+/// most 1,024.
+const MAX_MESSAGE_TAIL: usize = 512;
+
+/// With `FallbackToLogsOnError` the message is the end of the log, and its last lines name the error.
+fn tail(text: &str, most: usize) -> &str {
+    let start = text.len().saturating_sub(most);
+    // The first position that is not within a character of UTF-8.
+    (start..=text.len())
+        .find_map(|at| text.get(at..))
+        .unwrap_or_default()
+}

@@ -1,0 +1,24 @@
+//! Builds what runs on a node: the Job, the reboot Pod, their names, and the digest that decides whether a Job has to
+//! run.
+//!
+//! Pure: the same input gives the same bytes. It reads no client, clock, environment or file; [`JobSettings`] holds the
+//! settings of the controller. It does not decide which node starts, or when.
+
+#![forbid(unsafe_code)]
+
+pub mod digest;
+pub mod inputs;
+pub mod name;
+pub mod reboot;
+pub mod render;
+
+/// Reason of a Job that its `podFailurePolicy` has ended (`pkg/controller/job`).
+pub const POD_FAILURE_POLICY: &str = "PodFailurePolicy";
+pub mod settings;
+
+pub use reboot::{RebootInput, RebootPodMode, reboot_pod};
+pub use render::{
+    Findings, JobError, JobInput, NO_DIGESTS, NodeInput, PlanInput, Remark, VerifyInput, check, prepull_job,
+    render, verify_job,
+};
+pub use settings::JobSettings;

@@ -1,0 +1,397 @@
+//! Why the API server would refuse the Plan's Jobs: what `refit_job::check` finds, and some of what it leaves to the API
+//! server.
+
+use super::Subject;
+use super::images::Reference;
+use super::instead::yaml;
+use crate::gitops::Rule;
+use crate::gitops::placeholder::is_placeholder;
+use crate::gitops::yaml::Node;
+use refit_api::complete_label::expand;
+use refit_api::selector::{label_key_problems, label_value_problems};
+use refit_api::{ContainerSpec, Plan, PlanSpec, SecretSpec};
+use refit_job::{JobError, JobSettings, PlanInput, Remark, inputs};
+
+/// `SYSTEM_UPGRADE_JOB_ACTIVE_DEADLINE_SECONDS` in the manifests of refit and of system-upgrade-controller.
+const DEADLINE: i64 = 900;
+/// A valid version, used if the Plan's version is unknown.
+pub(super) const ANY_VERSION: &str = "v0";
+/// A valid UID: only a cluster assigns real ones.
+const ANY_UID: &str = "00000000-0000-0000-0000-000000000000";
+/// A hash of the usual length, 56 digits.
+const ANY_HASH: &str = "d14a028c2a3a2bc9476102bb288234c415a2b01f828ea62ac5b3e42f";
+
+/// The default Job settings of the controller.
+pub(super) fn settings() -> JobSettings {
+    JobSettings {
+        active_deadline_seconds: DEADLINE,
+        ..JobSettings::new("system-upgrade-controller", "refit")
+    }
+}
+
+/// The version as a tag, or [`ANY_VERSION`].
+pub(super) fn version_of(spec: &PlanSpec) -> String {
+    let version = spec.version.as_deref().unwrap_or_default();
+    let munged = refit_base::version::tag::munge(version);
+    if refit_base::version::tag::check(&munged).is_ok() {
+        munged
+    } else {
+        ANY_VERSION.to_owned()
+    }
+}
+
+impl Subject<'_> {
+    pub(super) fn check_jobs(&mut self, plan: &Plan) {
+        let (spec, settings, version) = (&plan.spec, settings(), version_of(&plan.spec));
+        let input = PlanInput {
+            name: plan.metadata.name.as_deref().unwrap_or("plan"),
+            namespace: "",
+            uid: ANY_UID,
+            labels: plan.metadata.labels.as_ref(),
+            annotations: plan.metadata.annotations.as_ref(),
+            spec,
+            latest_version: &version,
+            latest_hash: ANY_HASH,
+            inputs: &inputs::inputs(spec, &version),
+            digests: &refit_job::NO_DIGESTS,
+        };
+        let found = refit_job::check(&input, &settings);
+        for error in found.errors {
+            self.report_job_error(spec, &error);
+        }
+        for remark in found.remarks {
+            // The deadline depends on the controller's environment, which is unknown here.
+            if remark == Remark::DrainTimeoutExceedsDeadline {
+                let hint = "raise spec.jobActiveDeadlineSecs; otherwise the Job ends first, and the next one drains from the start";
+                self.report(
+                    Rule::DrainTimeoutPastDeadline,
+                    "spec.drain.timeout",
+                    format!("spec.drain.timeout: {remark}"),
+                    Some(hint.to_owned()),
+                );
+            }
+        }
+        self.check_tolerations(spec);
+        for (container, of) in containers(spec) {
+            self.check_container(container, of);
+        }
+        self.check_secrets(spec);
+    }
+
+    fn report_job_error(&mut self, spec: &PlanSpec, error: &JobError) {
+        let volume = |named: &dyn Fn(&str, &str) -> bool| {
+            containers(spec).find_map(|(container, of)| {
+                // If two volumes conflict, the second one is the mistake.
+                let volumes = of.volumes.as_deref().unwrap_or_default();
+                let index = volumes
+                    .iter()
+                    .rposition(|one| named(&one.name, &one.destination))?;
+                Some(format!("spec.{container}.volumes[{index}]"))
+            })
+        };
+        if error.is_for_windows() {
+            return; // whether the cluster has such nodes is unknown here
+        }
+        let field = match error {
+            JobError::Image { container, image, .. } => {
+                let field = format!("spec.{container}.image");
+                // A missing image and a placeholder are reported elsewhere.
+                if !is_placeholder(image) && self.node(&field).and_then(Node::text).is_some() {
+                    self.report(Rule::BadImage, &field, error.to_string(), image_hint(image));
+                }
+                return;
+            }
+            // The schema reports a missing field.
+            JobError::VolumeName(name) if name.is_empty() && self.has_missing_field() => return,
+            JobError::VolumeName(name) | JobError::VolumeConflict(name) => {
+                volume(&|volume, _| volume == name)
+            }
+            JobError::VolumePath { path, .. } if path.is_empty() && self.has_missing_field() => return,
+            JobError::VolumePath { name, .. } => volume(&|volume, _| volume == name),
+            JobError::MountConflict { path, .. } => {
+                let secrets = spec.secrets.as_deref().unwrap_or_default();
+                let secret = secrets.iter().rposition(|secret| secret.path == *path);
+                volume(&|_, destination| destination == path)
+                    .or_else(|| secret.map(|index| format!("spec.secrets[{index}].path")))
+            }
+            // Not about the Plan, or already reported by the controller's validation.
+            JobError::PlanName(_)
+            | JobError::ControllerName(_)
+            | JobError::Version(_)
+            | JobError::NoHash
+            | JobError::OwnImage
+            | JobError::PostCompleteDelay(_)
+            | JobError::PodSelector(_) => return,
+            _ => None,
+        };
+        self.report(
+            Rule::BadJob,
+            field.as_deref().unwrap_or("spec"),
+            error.to_string(),
+            None,
+        );
+    }
+
+    fn has_missing_field(&self) -> bool {
+        self.found.iter().any(|found| found.rule == Rule::MissingField)
+    }
+
+    /// Reports what the API server refuses (`ValidateTolerations` in pkg/apis/core/validation/validation.go).
+    fn check_tolerations(&mut self, spec: &PlanSpec) {
+        for (index, toleration) in spec.tolerations.iter().flatten().enumerate() {
+            let (key, value) = (
+                toleration.key.as_deref().unwrap_or_default(),
+                toleration.value.as_deref().unwrap_or_default(),
+            );
+            let operator = toleration.operator.as_deref().unwrap_or_default();
+            let effect = toleration.effect.as_deref().unwrap_or_default();
+            let mut field = format!("spec.tolerations[{index}]");
+            let mut hint = None;
+            // `Lt` and `Gt` depend on a feature gate, `TaintTolerationComparisonOperators` (KEP-5471).
+            let problem = if !matches!(operator, "" | "Equal" | "Exists" | "Lt" | "Gt") {
+                hint = match operator {
+                    "=" | "==" | "Is" | "In" => Some("did you mean `Equal`?".to_owned()),
+                    _ => did_you_mean(operator, &["Exists", "Equal"]),
+                };
+                field.push_str(".operator");
+                format!("its operator is {operator:?}; it must be Exists or Equal")
+            } else if key.is_empty() && operator != "Exists" {
+                if operator.is_empty() {
+                    field.push_str(".operator");
+                    hint = Some("add `operator: Exists`".to_owned());
+                }
+                "it has no key, so its operator must be Exists".to_owned()
+            } else if operator == "Exists" && !value.is_empty() {
+                field.push_str(".value");
+                hint = Some("remove it".to_owned());
+                format!("its operator is Exists, which takes no value ({value:?})")
+            } else if !matches!(effect, "" | "NoSchedule" | "PreferNoSchedule" | "NoExecute") {
+                hint = did_you_mean(effect, &["NoSchedule", "PreferNoSchedule", "NoExecute"]);
+                field.push_str(".effect");
+                format!("its effect is {effect:?}; it must be NoSchedule, PreferNoSchedule or NoExecute")
+            } else if toleration.toleration_seconds.is_some() && effect != "NoExecute" {
+                "it has tolerationSeconds, so its effect must be NoExecute".to_owned()
+            } else if let Some(problem) = Some(key)
+                .filter(|key| !key.is_empty())
+                .and_then(|key| label_key_problems(key).into_iter().next())
+            {
+                if key == "*" {
+                    let mut meant = serde_json::json!({ "operator": "Exists" });
+                    if !effect.is_empty() {
+                        meant["effect"] = effect.into();
+                    }
+                    hint = Some(format!("write `{}`", yaml(&meant)));
+                }
+                format!("its key is {key:?}: {problem}")
+            } else if let Some(problem) = label_value_problems(value).into_iter().next() {
+                format!("its value is {value:?}: {problem}")
+            } else {
+                continue;
+            };
+            self.report(
+                Rule::BadJob,
+                &field,
+                format!("spec.tolerations[{index}]: {problem}"),
+                hint,
+            );
+        }
+    }
+
+    fn check_container(&mut self, container: &str, of: &ContainerSpec) {
+        // The API server accepts `Rancher/x`, and the container runtime takes `Rancher` for a registry.
+        let registry = of.image.split_once('/').map_or("", |(registry, _)| registry);
+        if registry.contains(|c: char| c.is_ascii_uppercase())
+            && !registry.contains(['.', ':'])
+            && !is_placeholder(&of.image)
+            && Reference::read(&of.image).is_some()
+        {
+            let field = format!("spec.{container}.image");
+            let message = format!("{field} is {:?}; the name of an image is in lower case", of.image);
+            let lower = registry.to_lowercase();
+            let hint = format!("write `{}`", yaml(&of.image.replacen(registry, &lower, 1).into()));
+            self.report(Rule::BadImage, &field, message, Some(hint));
+        }
+        for (index, variable) in of.envs.iter().flatten().enumerate() {
+            let field = format!("spec.{container}.envs[{index}]");
+            let name = &variable.name;
+            let sources = variable.value_from.as_ref().map(|from| {
+                let from = serde_json::to_value(from).unwrap_or_default();
+                from.as_object().map_or(0, serde_json::Map::len)
+            });
+            if name.is_empty() && !self.has(&format!("{field}.name")) {
+                continue; // the schema has said so
+            }
+            self.check_field_path(&field);
+            // API servers with relaxed validation accept all printable ASCII characters except `=` (KEP-4369).
+            let problem = if name.is_empty() {
+                "its name is missing".to_owned()
+            } else if name.contains('=') || !name.chars().all(|c| matches!(c, ' '..='~')) {
+                format!("its name is {name:?}; it must be printable ASCII without '='")
+            } else if sources.is_some() && variable.value.as_deref().is_some_and(|value| !value.is_empty()) {
+                format!("{name} has both value and valueFrom")
+            } else if sources.is_some_and(|sources| sources != 1) {
+                format!("valueFrom of {name} must have exactly one source")
+            } else {
+                continue;
+            };
+            self.report(Rule::BadJob, &field, format!("{field}: {problem}"), None);
+        }
+        for (index, volume) in of.volumes.iter().flatten().enumerate() {
+            let field = format!("spec.{container}.volumes[{index}].destination");
+            if without_drive(&volume.destination).contains(':') {
+                let message = format!("{field} is {:?}; it must not contain ':'", volume.destination);
+                self.report(Rule::BadJob, &field, message, None);
+            }
+        }
+        let context = of.security_context.as_ref();
+        let is = |flag: Option<bool>, value: bool| flag == Some(value);
+        if context.is_some_and(|c| is(c.privileged, true) && is(c.allow_privilege_escalation, false)) {
+            let field = format!("spec.{container}.securityContext");
+            let message = format!("{field} is privileged, and cannot have allowPrivilegeEscalation: false");
+            self.report(Rule::BadJob, &field, message, None);
+        }
+    }
+
+    /// The API server refuses a `fieldRef` to any other field of the pod.
+    fn check_field_path(&mut self, variable: &str) {
+        // `validEnvDownwardAPIFieldPathExpressions` in pkg/apis/core/validation/validation.go.
+        const PATHS: [&str; 9] = [
+            "metadata.name",
+            "metadata.namespace",
+            "metadata.uid",
+            "spec.nodeName",
+            "spec.serviceAccountName",
+            "status.hostIP",
+            "status.hostIPs",
+            "status.podIP",
+            "status.podIPs",
+        ];
+        let field = format!("{variable}.valueFrom.fieldRef.fieldPath");
+        let Some(path) = self.node(&field).and_then(Node::text) else {
+            return;
+        };
+        let is_map = ["metadata.labels['", "metadata.annotations['"]
+            .iter()
+            .any(|start| path.starts_with(start) && path.ends_with("']"));
+        if is_map || is_placeholder(path) || PATHS.contains(&path) {
+            return;
+        }
+        let message = format!(
+            "{field} is {path:?}; it must be a field of the pod such as spec.nodeName or status.hostIP"
+        );
+        let hint = did_you_mean(path, &PATHS);
+        self.report(Rule::BadJob, &field, message, hint);
+    }
+
+    fn check_secrets(&mut self, spec: &PlanSpec) {
+        for (index, secret) in spec.secrets.iter().flatten().enumerate() {
+            self.check_mode(secret, &format!("spec.secrets[{index}].defaultMode"));
+            let field = format!("spec.secrets[{index}].path");
+            if without_drive(&secret.path).contains(':') {
+                let message = format!("{field} is {:?}; it must not contain ':'", secret.path);
+                self.report(Rule::BadJob, &field, message, None);
+            } else if !secret.path.is_empty()
+                && !secret.path.starts_with('/')
+                && without_drive(&secret.path) == secret.path
+                && !is_placeholder(&secret.path)
+            {
+                let message = format!(
+                    "{field} is relative: the secret is mounted at /run/system-upgrade/secrets/{}",
+                    secret.path
+                );
+                let hint = format!(
+                    "write `{}` for that path in the container, or a path below /host for one on the node",
+                    yaml(&format!("/run/system-upgrade/secrets/{}", secret.path).into())
+                );
+                self.report(Rule::RelativeSecretPath, &field, message, Some(hint));
+            }
+        }
+    }
+
+    fn check_mode(&mut self, secret: &SecretSpec, field: &str) {
+        let Some((mode, node)) = secret.default_mode.zip(self.node(field)) else {
+            return;
+        };
+        let written = self.written(node);
+        // Three digits, each of which can be octal: the author probably thought of `chmod`.
+        let as_octal = u32::from_str_radix(written, 8)
+            .ok()
+            .filter(|_| written.len() == 3 && !written.starts_with('0'));
+        let hint = as_octal
+            .map(|octal| format!("write `0{written}` (or {octal}) for the mode that chmod calls {written}"));
+        if !(0..=0o777).contains(&mode) {
+            let message = format!("{field} is {mode}; it must be from 0 to 511, which is 0777");
+            self.report(Rule::BadJob, field, message, hint);
+        } else if hint.is_some() {
+            let message = format!("{field} is {mode} in decimal, which is the mode 0{mode:o}");
+            self.report(Rule::SecretMode, field, message, hint);
+        }
+    }
+
+    pub(super) fn check_post_complete_labels(&mut self, spec: &PlanSpec) {
+        const FIELD: &str = "spec.postCompleteLabels";
+        let version = version_of(spec);
+        // The values are checked below, after their variables are replaced.
+        self.check_label_map(FIELD, FIELD, false);
+        for (key, value) in spec.post_complete_labels.iter().flatten() {
+            let filled_in = expand(value, &version, ANY_HASH);
+            let Some(problem) = label_value_problems(&filled_in).into_iter().next() else {
+                continue;
+            };
+            let entry = self.node(FIELD).and_then(|labels| labels.object()?.entry(key));
+            let offset = entry.map_or(0, |entry| entry.value.offset());
+            let hint = value
+                .contains("$(")
+                .then(|| "refit replaces only $(LATEST_VERSION) and $(LATEST_HASH)".to_owned());
+            let message = format!("the value {value:?} of {FIELD}.{key}: {problem}");
+            self.report_at(Rule::BadLabel, offset, Some(FIELD), message, hint);
+        }
+    }
+}
+
+/// The image that was meant, if the text is one in another form.
+fn image_hint(image: &str) -> Option<String> {
+    let bare = image.trim();
+    let bare = ["https://", "http://", "docker://", "oci://"]
+        .iter()
+        .find_map(|scheme| bare.strip_prefix(scheme))
+        .unwrap_or(bare);
+    if bare.is_empty() {
+        return Some("write an image such as `rancher/k3s-upgrade`".to_owned());
+    }
+    // A tag has no `+`: images of K3s and RKE2 write `-` for it.
+    let bare = bare.replace('+', "-");
+    let (name, tag) = bare.split_at(bare.rfind(':').unwrap_or(bare.len()));
+    let is_port = tag.contains('/');
+    let bare = if is_port {
+        bare.clone()
+    } else {
+        name.to_lowercase() + tag
+    };
+    let is_image = bare != image && Reference::read(&bare).is_some();
+    is_image.then(|| format!("write `{}`", yaml(&bare.into())))
+}
+
+fn did_you_mean(text: &str, words: &[&str]) -> Option<String> {
+    let near = refit_base::nearest::nearest(text, words.iter().copied())?;
+    Some(format!("did you mean `{near}`?"))
+}
+
+pub(super) fn containers(spec: &PlanSpec) -> impl Iterator<Item = (&'static str, &ContainerSpec)> {
+    let preflight = spec
+        .preflight
+        .as_deref()
+        .map(|preflight| ("preflight", preflight));
+    let prepare = spec.prepare.as_deref().map(|prepare| ("prepare", prepare));
+    let upgrade = spec.upgrade_container().map(|upgrade| ("upgrade", upgrade));
+    let verify = spec.verify.as_deref().map(|verify| ("verify", verify));
+    preflight.into_iter().chain(prepare).chain(upgrade).chain(verify)
+}
+
+/// A path without the drive of a Windows path, such as `C:`.
+fn without_drive(path: &str) -> &str {
+    match path.split_at_checked(2) {
+        Some((drive, rest)) if drive.ends_with(':') && rest.starts_with(['\\', '/']) => rest,
+        _ => path,
+    }
+}

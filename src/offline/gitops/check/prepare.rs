@@ -1,0 +1,229 @@
+//! Which Plan `prepare` waits for.
+//!
+//! The K3s and RKE2 images take `prepare <plan>`. Their script (`scripts/upgrade.sh` of rancher/k3s-upgrade and
+//! rancher/rke2-upgrade) polls until the deadline of the Job: first for a Plan of that name in the same namespace, then
+//! for its `status.applying` to be empty, and then for all control-plane nodes to run the version of the waiting Plan.
+
+use super::Subject;
+use super::control_plane::Role;
+use super::instead::yaml;
+use super::metadata::is_subdomain;
+use crate::gitops::Rule;
+use crate::gitops::placeholder::is_placeholder;
+use crate::gitops::yaml::{Kind, Node};
+use refit_api::Plan;
+use refit_api::prepare::{ENTRYPOINT, Prepare};
+use refit_base::version::distribution_of;
+use refit_base::version::tag::munge;
+
+const FIELD: &str = "spec.prepare.args";
+const COMMAND: &str = "spec.prepare.command";
+/// Maximum length of a cycle that is searched for, because there may be thousands of Plans.
+const LONGEST_CIRCLE: usize = 16;
+
+/// A Plan, and what the check of other Plans needs to know of it.
+#[derive(Clone, Debug)]
+pub(super) struct Known {
+    pub(super) namespace: String,
+    pub(super) name: String,
+    role: Role,
+    pub(super) program: Option<&'static str>,
+    prepare: Option<Prepare>,
+    pub(super) version: Option<String>,
+    channel: Option<String>,
+    pub(super) depends_on: Vec<String>,
+}
+
+impl Known {
+    pub(super) fn new(plan: &Plan) -> Self {
+        let spec = &plan.spec;
+        let given = |text: &Option<String>| {
+            text.clone()
+                .filter(|text| !text.is_empty() && !is_placeholder(text))
+        };
+        Self {
+            namespace: plan.metadata.namespace.clone().unwrap_or_default(),
+            name: plan.metadata.name.clone().unwrap_or_default(),
+            role: Role::of(spec.node_selector.as_ref()),
+            program: distribution_of(spec.upgrade_image()),
+            prepare: spec.prepare.as_deref().and_then(Prepare::of),
+            version: given(&spec.version),
+            channel: given(&spec.channel),
+            depends_on: spec
+                .depends_on
+                .iter()
+                .flatten()
+                .map(|one| one.name.clone())
+                .collect(),
+        }
+    }
+
+    /// The Plan in `all` that this one waits for.
+    fn awaited<'k>(&self, all: &'k [Self]) -> Option<&'k Self> {
+        self.beside(all, self.prepare.as_ref()?.plan()?)
+    }
+
+    /// The Plan in `all` of this name in the same namespace.
+    pub(super) fn beside<'k>(&self, all: &'k [Self], name: &str) -> Option<&'k Self> {
+        all.iter()
+            .find(|other| other.namespace == self.namespace && other.name == name)
+    }
+}
+
+impl Subject<'_> {
+    /// Checks which Plan this one waits for. `all` has all Plans of the files.
+    pub(super) fn check_prepare(&mut self, own: &Known, all: &[Known]) {
+        let Some(prepare) = &own.prepare else { return };
+        if !self.has_texts(FIELD) || !self.has_texts(COMMAND) {
+            return; // one that was refused for its type
+        }
+        let command = self.node(COMMAND).map_or(&[][..], Node::items);
+        let program = command.first().and_then(Node::text).unwrap_or_default();
+        let is_program = matches!(prepare, Prepare::NotFound(word) if word == program);
+        let has_args = self.node(FIELD).is_some_and(|args| !args.items().is_empty());
+        let in_command = command.len() > 1 && !has_args || is_program;
+        let field = if in_command { COMMAND } else { FIELD };
+        let servers = || {
+            all.iter().find(|other| {
+                other.namespace == own.namespace
+                    && other.name != own.name
+                    && other.program == own.program
+                    && other.role == Role::ControlPlane
+            })
+        };
+        let hint = || {
+            let name = servers().map_or("k3s-server", |servers| servers.name.as_str());
+            let what = if servers().is_some() {
+                ""
+            } else {
+                ", with the name of the Plan for control-plane nodes"
+            };
+            let line = format!("{ENTRYPOINT} prepare {name}");
+            let is_script = program.rsplit('/').next() == Some(ENTRYPOINT);
+            let list = match (in_command, is_script) {
+                (true, true) => vec![program, "prepare", name],
+                (true, false) => vec![ENTRYPOINT, "prepare", name],
+                (false, _) if command.iter().any(|word| word.text() == Some("-c")) => vec![&*line],
+                (false, _) => vec!["prepare", name],
+            };
+            let list = yaml(&serde_json::json!(list));
+            let rest = if in_command && has_args {
+                " and remove `args`"
+            } else {
+                ""
+            };
+            if self.has(field) {
+                format!("write `{list}`{rest}{what}")
+            } else {
+                format!("add `args: {list}`{what}")
+            }
+        };
+        let elsewhere = |name: &str| {
+            let mut others = all.iter().filter(|other| other.name == name);
+            let other = others.find(|other| other.namespace != own.namespace)?;
+            Some(format!(
+                "is in namespace {:?}, while prepare looks in that of its own Plan",
+                other.namespace
+            ))
+        };
+        let problem = match prepare {
+            Prepare::Upgrades if !has_args && command.is_empty() => {
+                "spec.prepare has no args, so its image upgrades the node before it is cordoned or drained"
+                    .to_owned()
+            }
+            Prepare::Upgrades => {
+                format!("{field} upgrades the node before it is cordoned or drained, and waits for no Plan")
+            }
+            Prepare::Nothing => {
+                format!("{field} names no function of the image, so it does nothing and waits for no Plan")
+            }
+            Prepare::NotFound(word) if is_placeholder(word) || word.contains("$(") => return,
+            Prepare::NotFound(word) => format!(
+                "{field} calls {word:?}, which is neither `prepare` nor `upgrade`, so every Job fails with exit code 127"
+            ),
+            Prepare::WithoutPlan => format!("{field} names no Plan to wait for, so every Job fails"),
+            Prepare::WaitsFor(name) if is_placeholder(name) => return,
+            Prepare::WaitsFor(name) if *name == own.name => {
+                format!("{field} waits for Plan {name:?}, which is this Plan: no Job ever gets past prepare")
+            }
+            Prepare::WaitsFor(name) => match own.awaited(all) {
+                Some(awaited) => return self.check_awaited(field, own, awaited, all),
+                None if !is_subdomain(name) => format!(
+                    "{field} waits for Plan {name:?}, which cannot be the name of a Plan: no Job ever gets past prepare"
+                ),
+                None if servers().is_some() => {
+                    let why = elsewhere(name).unwrap_or_else(|| "does not exist".to_owned());
+                    format!("{field} waits for Plan {name:?}, which {why}: no Job ever gets past prepare")
+                }
+                None => {
+                    let why = elsewhere(name).unwrap_or_else(|| "is in none of these files".to_owned());
+                    let message = format!("{field} waits for Plan {name:?}, which {why}");
+                    let hint =
+                        "check that it exists in the same namespace; otherwise no Job ever gets past prepare";
+                    let items = self.node(field).map_or(&[][..], Node::items);
+                    let place = items.iter().position(|item| item.text() == Some(name));
+                    let item = place.map_or_else(|| field.to_owned(), |place| format!("{field}[{place}]"));
+                    self.report(Rule::PreparePlanUnknown, &item, message, Some(hint.to_owned()));
+                    return;
+                }
+            },
+        };
+        let hint = hint();
+        self.report(Rule::PreparePlan, field, problem, Some(hint));
+    }
+
+    /// The field is absent, or a list of texts.
+    fn has_texts(&self, field: &str) -> bool {
+        self.node(field).is_none_or(|node| match &node.kind {
+            Kind::Null => true,
+            Kind::List(items) => items.iter().all(|item| item.text().is_some()),
+            _ => false,
+        })
+    }
+
+    fn check_awaited(&mut self, field: &str, own: &Known, awaited: &Known, all: &[Known]) {
+        let name = &awaited.name;
+        // Longer cycles are found too, up to a limit that no real roll-out reaches.
+        let chain = std::iter::successors(Some(awaited), |plan| plan.awaited(all));
+        for next in chain.skip(1).take(LONGEST_CIRCLE) {
+            if next.name == own.name {
+                let message = format!(
+                    "{field} waits for Plan {name:?}, which waits for this Plan: no Job of either gets past prepare"
+                );
+                let hint = "remove spec.prepare from the Plan for control-plane nodes".to_owned();
+                self.report(Rule::PreparePlan, field, message, Some(hint));
+                return;
+            }
+        }
+        if own.role == Role::ControlPlane {
+            let message = format!(
+                "{field} waits until all control-plane nodes have the new version, but this Plan is the one that upgrades them"
+            );
+            let hint = "remove spec.prepare here; it belongs in the Plan for agents".to_owned();
+            self.report(Rule::PreparePlan, field, message, Some(hint));
+            return;
+        }
+        if awaited.role == Role::Worker {
+            let message = format!(
+                "{field} waits for Plan {name:?}, which selects no control-plane node and upgrades none"
+            );
+            let hint = "name the Plan for control-plane nodes".to_owned();
+            self.report(Rule::PreparePlan, field, message, Some(hint));
+            return;
+        }
+        let (field, mine, other) = match (&own.version, &awaited.version) {
+            (Some(mine), Some(other)) if munge(mine) != munge(other) => ("spec.version", mine, other),
+            (None, None) => match (&own.channel, &awaited.channel) {
+                (Some(mine), Some(other)) if mine != other => ("spec.channel", mine, other),
+                _ => return,
+            },
+            _ => return,
+        };
+        let message = format!(
+            "{field} is {mine:?}, but that of Plan {name:?} is {other:?}: prepare waits until all control-plane nodes run \
+             the version of this Plan"
+        );
+        let hint = "give both Plans the same version, that for control-plane nodes first".to_owned();
+        self.report(Rule::VersionSkew, field, message, Some(hint));
+    }
+}

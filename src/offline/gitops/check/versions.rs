@@ -1,0 +1,322 @@
+//! Versions that contradict each other: that of the image, the range of the Plan, the version that nodes run.
+
+use std::cmp::Ordering;
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+use super::Subject;
+use super::images::Reference;
+use crate::gitops::Rule;
+use crate::gitops::objects::Object;
+use crate::gitops::placeholder::is_placeholder;
+use crate::gitops::yaml::{Node, Step};
+use refit_api::selector::Selector;
+use refit_api::{Plan, PlanSpec, redacted};
+use refit_base::version::tag::{check, munge};
+use refit_base::version::{Range, Version, distribution_of};
+
+use super::jobs::containers;
+
+/// A node in the files, if its status has a kubelet version.
+#[derive(Clone, Debug)]
+pub(super) struct Running {
+    name: String,
+    labels: std::collections::BTreeMap<String, String>,
+    version: Version,
+}
+
+impl Running {
+    /// Reads an item of `kubectl get nodes -o yaml`; `None` for another object.
+    pub(super) fn read(object: &Object<'_>) -> Option<Self> {
+        if (object.api_version.as_str(), object.kind.as_str()) != ("v1", "Node") {
+            return None;
+        }
+        let path = ["status", "nodeInfo", "kubeletVersion"].map(Step::from);
+        let labels = object.node.get("metadata")?.get("labels").and_then(Node::object);
+        let labels = labels.iter().flat_map(|labels| &labels.entries);
+        Some(Self {
+            name: object.metadata("name")?.to_owned(),
+            labels: labels
+                .filter_map(|entry| Some((entry.key.name.clone(), entry.value.text()?.to_owned())))
+                .collect(),
+            version: object.node.at(&path)?.text()?.parse().ok()?,
+        })
+    }
+}
+
+impl Subject<'_> {
+    pub(super) fn check_versions(&mut self, plan: &Plan, nodes: &[Running]) {
+        self.check_spelling(&plan.spec);
+        self.check_distribution(&plan.spec);
+        self.check_range(&plan.spec);
+        self.check_step(plan, nodes);
+    }
+
+    /// Reports a version of K3s or RKE2 whose spelling no tag of an image has.
+    fn check_spelling(&mut self, spec: &PlanSpec) {
+        let Some(version) = spec
+            .version
+            .as_deref()
+            .filter(|version| check(&munge(version)).is_ok())
+        else {
+            return;
+        };
+        let becomes_tag = |image: &str| {
+            distribution_of(image).is_some() && Reference::read(image).is_some_and(|image| image.is_name_only)
+        };
+        if let Some(release) = release_of(version)
+            && munge(&release) != munge(version)
+            && containers(spec).any(|(_, of)| becomes_tag(&of.image))
+        {
+            let message = format!("spec.version is {version:?}, and no release has that name");
+            self.report(
+                Rule::MisspeltVersion,
+                "spec.version",
+                message,
+                Some(format!("write `{release}`")),
+            );
+        }
+    }
+
+    /// Reports a K3s image with an RKE2 version, the reverse, or an image of one of them with another distribution's
+    /// version.
+    fn check_distribution(&mut self, spec: &PlanSpec) {
+        let given = |text: &Option<String>| {
+            text.clone()
+                .filter(|text| !text.is_empty() && !is_placeholder(text))
+        };
+        let channel = given(&spec.channel);
+        let of_another_channel = |program: &str| {
+            let channel = channel.as_deref()?;
+            let other = distribution_of_channel(channel).filter(|other| *other != program)?;
+            let what = format!("{:?}, a channel of {}", redacted(channel), name_of(other));
+            Some(("spec.channel", what))
+        };
+        for (container, of) in containers(spec) {
+            let Some(program) = distribution_of(&of.image) else {
+                continue;
+            };
+            let (field, found) = if let Some(version) = given(&spec.version) {
+                let Ok(parsed) = version.parse::<Version>() else {
+                    continue;
+                };
+                match parsed.builder() {
+                    // `refit pin` asks the channel, and would never find a version.
+                    Some(builder) if builder == program => match of_another_channel(program) {
+                        Some(found) => found,
+                        None => continue,
+                    },
+                    Some(builder) => (
+                        "spec.version",
+                        format!("{version:?}, a version of {}", name_of(builder)),
+                    ),
+                    // A plain Kubernetes version has no K3s or RKE2 image.
+                    None if !parsed.is_prerelease()
+                        && parsed.minor().is_some()
+                        && release_of(&version).is_none()
+                        && !version.contains(['+', '-'])
+                        && Reference::read(&of.image).is_some_and(|image| image.is_name_only) =>
+                    {
+                        (
+                            "spec.version",
+                            format!("{version:?}, which has no build such as {}", build_of(program)),
+                        )
+                    }
+                    None => continue,
+                }
+            } else if let Some(found) = of_another_channel(program) {
+                found
+            } else {
+                continue;
+            };
+            let image = format!("spec.{container}.image");
+            let message = format!(
+                "{image} is {:?}, an image of {}, but {field} is {found}",
+                of.image,
+                name_of(program)
+            );
+            let hint = format!(
+                "give the Plan a version of {} such as v1.33.4{}, or change the image",
+                name_of(program),
+                build_of(program)
+            );
+            self.report(Rule::OtherDistribution, field, message, Some(hint));
+            return; // one finding for both containers
+        }
+    }
+
+    fn check_range(&mut self, spec: &PlanSpec) {
+        let range = spec
+            .version_policy
+            .as_ref()
+            .and_then(|policy| policy.range.as_deref());
+        let Some(range) = range.and_then(|range| range.parse::<Range>().ok()) else {
+            return;
+        };
+        let version = spec.version.as_deref().unwrap_or_default();
+        if let Ok(parsed) = version.parse::<Version>()
+            && !range.may_have(&parsed)
+        {
+            let message = format!(
+                "spec.version is {version:?}, outside spec.versionPolicy.range {:?}; a pinned version is used all the same",
+                range.text()
+            );
+            let hint = "widen the range, or pin a version within it".to_owned();
+            self.report(Rule::VersionOutsideRange, "spec.version", message, Some(hint));
+        }
+    }
+
+    /// Compares the version in status, or on nodes in the same files, with the Plan's.
+    fn check_step(&mut self, plan: &Plan, nodes: &[Running]) {
+        let Some(to) = plan
+            .spec
+            .version
+            .as_deref()
+            .and_then(|version| version.parse::<Version>().ok())
+        else {
+            return;
+        };
+        let status = self.node("status.latestVersion").and_then(Node::text);
+        let status = status.and_then(|version| version.parse::<Version>().ok());
+        let selector = Selector::new(plan.spec.node_selector.as_ref()).ok();
+        let selected = nodes.iter().filter(|node| {
+            selector
+                .as_ref()
+                .is_some_and(|selector| selector.matches(&node.labels))
+        });
+        let mut from: Vec<(Version, String)> = selected
+            .map(|node| {
+                (
+                    node.version.clone(),
+                    format!("node {} runs {}", node.name, node.version.text()),
+                )
+            })
+            .collect();
+        from.extend(status.map(|version| {
+            let text = format!("the Plan was at {} before", version.text());
+            (version, text)
+        }));
+        let is_older = |from: &Version| to.compare(from) == Ok(Ordering::Less);
+        let older = from.iter().find(|(from, _)| is_older(from));
+        if let Some((_, what)) = older {
+            let message = format!("spec.version is {:?}, a downgrade: {what}", to.text());
+            let hint = "Kubernetes does not support downgrades; restore a backup of etcd instead".to_owned();
+            self.report(Rule::Downgrade, "spec.version", message, Some(hint));
+        }
+        let skips = |from: &Version| !is_older(from) && to.minors_from(from).is_some_and(|minors| minors > 1);
+        // Dates, and versions of programs other than Kubernetes, may skip minor versions.
+        let is_kubernetes = to.builder().is_some()
+            || containers(&plan.spec).any(|(_, of)| distribution_of(&of.image).is_some());
+        if let Some((_, what)) = from.iter().find(|(from, _)| is_kubernetes && skips(from)) {
+            let message = format!(
+                "spec.version is {:?}, which skips a minor version: {what}",
+                to.text()
+            );
+            let hint = "upgrade one minor version at a time; spec.versionPolicy.maxMinorSkip enforces that"
+                .to_owned();
+            self.report(Rule::MinorSkip, "spec.version", message, Some(hint));
+        }
+    }
+}
+
+/// The release of K3s or RKE2 that is meant: `v1.34.2+k3s1` for `1.34.2+K3S1`, `v1.34.2.k3s1` and the like.
+pub(super) fn release_of(version: &str) -> Option<String> {
+    static RELEASE: LazyLock<Option<Regex>> = LazyLock::new(|| {
+        Regex::new(r"(?i)^v*\.?(\d+\.\d+\.\d+)(-(?:alpha|beta|rc)\.?\d+)?[ +._-]*(k3s|rke2)[.-]?r?(\d*)$")
+            .ok()
+    });
+    let version = version.replace("%2B", "+").replace("%2b", "+");
+    // Characters without width, which come with text that is copied from a page.
+    let is_invisible = |c: char| matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2060}' | '\u{feff}');
+    let version = version.replace(is_invisible, "");
+    // The end of a URL or of an image reference.
+    let version = version.split("@sha256:").next().unwrap_or_default();
+    let version = version.rsplit(['/', ':']).next().unwrap_or_default();
+    let is_around = |c: char| c.is_whitespace() || "\"'`\u{2018}\u{2019}\u{201c}\u{201d},;.".contains(c);
+    let found = RELEASE.as_ref()?.captures(version.trim_matches(is_around))?;
+    let part = |index| found.get(index).map_or("", |part| part.as_str());
+    let (numbers, before, build) = (part(1), part(2).to_lowercase(), part(4));
+    let builder = match part(3).to_lowercase().as_str() {
+        "rke2" => "rke2r",
+        _ => "k3s",
+    };
+    let build = if build.is_empty() { "1" } else { build };
+    Some(format!("v{numbers}{before}+{builder}{build}"))
+}
+
+/// The distribution whose channel this is, judged by its URL.
+fn distribution_of_channel(channel: &str) -> Option<&'static str> {
+    let of_k3s = channel.contains("update.k3s.io")
+        || channel.contains("k3s-io/k3s")
+        || channel.contains("rancher/k3s-upgrade");
+    let of_rke2 = channel.contains("update.rke2.io") || channel.contains("rancher/rke2");
+    match (of_k3s, of_rke2) {
+        (true, false) => Some("k3s"),
+        (false, true) => Some("rke2"),
+        _ => None,
+    }
+}
+
+fn name_of(program: &str) -> &str {
+    match program {
+        "k3s" => "K3s",
+        "rke2" => "RKE2",
+        other => other,
+    }
+}
+
+fn build_of(program: &str) -> &'static str {
+    if program == "rke2" { "+rke2r1" } else { "+k3s1" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_release_is_known_however_its_version_is_misspelt() {
+        for version in [
+            "v1.34.2+k3s1",
+            "1.34.2+k3s1",
+            "V1.34.2+K3S1",
+            "v1.34.2-k3s1",
+            "v1.34.2.k3s1",
+            "v1.34.2_k3s1",
+            "v1.34.2k3s1",
+            "v1.34.2+k3s",
+            "v1.34.2%2Bk3s1",
+            "v1.34.2 +k3s1",
+            "v.1.34.2+k3s1",
+            "vv1.34.2+k3s1",
+            "v1.34.2+k3s1,",
+            "v1.34.2+k3s1;",
+            "v1.34.2+k3s1.",
+            "\u{201c}v1.34.2+k3s1\u{201d}",
+            "'v1.34.2+k3s1'",
+            "v1.34.2+k3s1\u{200b}",
+            "https://github.com/k3s-io/k3s/releases/tag/v1.34.2+k3s1",
+            "rancher/k3s-upgrade:v1.34.2-k3s1",
+            "v1.34.2-k3s1@sha256:0123",
+        ] {
+            assert_eq!(release_of(version).as_deref(), Some("v1.34.2+k3s1"), "{version}");
+        }
+        assert_eq!(
+            release_of("1.34.2-rc1+rke2r3").as_deref(),
+            Some("v1.34.2-rc1+rke2r3")
+        );
+        for version in [
+            "v1.34.2",
+            "v1.34+k3s1",
+            "v1.34.2+k3s1-amd64",
+            "latest",
+            "22.04",
+            "k3s1",
+            ">=1.34.2+k3s1",
+            "v1.34.2+k3s1, v1.34.3+k3s1",
+            "https://update.k3s.io/v1-release/channels/stable",
+        ] {
+            assert_eq!(release_of(version), None, "{version}");
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! A parsed file: its text, its documents and its line offsets.
+
+use std::path::{Path, PathBuf};
+
+use super::objects::FrontEnd;
+use super::placeholder::is_whole_placeholder;
+use super::position::{Lines, Position};
+use super::yaml::{self, Stream, SyntaxError};
+use refit_api::names::GROUP;
+
+/// Name of standard input in messages.
+pub const STDIN: &str = "<stdin>";
+
+#[derive(Debug)]
+pub struct Source {
+    /// The name in messages: the path as it was given.
+    pub name: String,
+    /// `None` for standard input.
+    pub path: Option<PathBuf>,
+    pub text: String,
+    pub stream: Stream,
+    lines: Lines,
+}
+
+impl Source {
+    /// Parses the documents of a text.
+    pub fn new(name: impl Into<String>, path: Option<&Path>, text: String) -> Self {
+        Self {
+            name: name.into(),
+            path: path.map(Path::to_owned),
+            stream: yaml::read(&text),
+            lines: Lines::new(&text),
+            text,
+        }
+    }
+
+    /// Whether the file does not parse because it is a template, as in a Helm chart.
+    pub fn is_template(&self) -> bool {
+        let is_template = self.text.contains("{{") || self.text.contains("{%");
+        let errors = &self.stream.errors;
+        // No plain scalar of YAML begins with `@` or `%`.
+        let is_placeholder = |error: &SyntaxError| {
+            let line = self.text.get(self.line_of(error.offset)).unwrap_or_default();
+            let line = line.split(" #").next().unwrap_or_default();
+            line.split_once(": ")
+                .is_some_and(|(_, value)| is_whole_placeholder(value))
+        };
+        is_template && !errors.is_empty() || errors.iter().any(is_placeholder)
+    }
+
+    /// A hint to append to the error about a text that cannot be parsed; empty if the cause is unknown.
+    pub fn render_first(&self) -> &'static str {
+        if self.is_template() {
+            "; this looks like a template, so render it first, as with `helm template`"
+        } else {
+            ""
+        }
+    }
+
+    /// Whether it is a template, and contains no Plan and no other object that refit handles.
+    pub fn is_template_without_plan(&self) -> bool {
+        let groups = FrontEnd::ALL.into_iter().map(FrontEnd::group);
+        let mut groups = groups.chain([GROUP]);
+        self.is_template() && !groups.any(|group| self.text.contains(group))
+    }
+
+    /// Another text under the same name and path.
+    #[must_use]
+    pub fn with_text(&self, text: String) -> Self {
+        Self::new(self.name.clone(), self.path.as_deref(), text)
+    }
+
+    pub fn position(&self, offset: usize) -> Position {
+        self.lines.position(&self.text, offset)
+    }
+
+    /// Byte range of the line around an offset, with its line break.
+    pub fn line_of(&self, offset: usize) -> std::ops::Range<usize> {
+        self.lines.line_of(&self.text, offset)
+    }
+}

@@ -1,0 +1,12 @@
+//! What tests of whole roll-outs share: the invariants of a journal, and faults of requests. Its own tests are roll-outs of the real
+//! controller on a simulated cluster.
+
+#![forbid(unsafe_code)]
+
+pub mod fault;
+#[cfg(test)]
+#[path = "../generated.rs"]
+mod generated;
+pub mod invariants;
+#[cfg(test)]
+mod tests;

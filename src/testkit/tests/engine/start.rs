@@ -1,0 +1,475 @@
+//! Which nodes start, which wait, and why.
+
+use k8s_openapi::api::core::v1::Toleration;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+
+use super::scenario::{Scenario, Setup};
+use crate::fault::Rule;
+use refit_api::{DrainSpec, TimeWindowSpec, names};
+use refit_facts::PodStage;
+use refit_fixtures::{plan, plan_with};
+use refit_rehearse::Kind;
+use refit_rehearse::json::json;
+
+fn says(status: &str, reason: &str, message: &str) -> (String, String, String) {
+    (status.to_owned(), reason.to_owned(), message.to_owned())
+}
+
+#[test]
+fn no_more_nodes_are_begun_with_than_concurrency_allows_and_who_has_a_slot_keeps_it() {
+    let mut scenario = Scenario::with(
+        &["a", "b", "c", "d"],
+        plan_with("p", |spec| spec.concurrency = Some(3)),
+    );
+    let slots = scenario.slots("p");
+    assert_eq!((slots.len(), scenario.invariants.jobs.len()), (3, 3));
+    let waits = ["a", "b", "c", "d"]
+        .into_iter()
+        .find(|node| !slots.contains(&(*node).to_owned()))
+        .unwrap();
+    let entry = scenario.entry("p", waits);
+    assert_eq!(
+        (entry.reason.as_deref(), entry.message.as_deref()),
+        (Some("NoSlot"), Some("all 3 slots of the Plan are in use"))
+    );
+    scenario.edit("p", |spec| spec.concurrency = Some(1));
+    scenario.settle();
+    assert_eq!(scenario.slots("p"), slots);
+    scenario.succeed(&slots[0]);
+    assert_eq!(scenario.slots("p"), slots[1..]);
+    scenario.roll_out();
+    scenario.assert_over();
+}
+
+#[test]
+fn without_concurrency_no_node_starts_and_a_plan_with_no_node_left_is_complete() {
+    for concurrency in [None, Some(0), Some(-1)] {
+        let scenario = Scenario::with(&["a"], plan_with("p", |spec| spec.concurrency = concurrency));
+        let text = "spec.concurrency is 0 or absent, so no node starts; set it, or spec.maxConcurrent";
+        assert_eq!(scenario.complete("p"), says("False", "ConcurrencyZero", text));
+        assert!(scenario.invariants.jobs.is_empty());
+    }
+    let mut scenario = Scenario::with(&["a"], plan("p"));
+    scenario.succeed("a");
+    scenario.edit("p", |spec| spec.concurrency = None);
+    scenario.settle();
+    assert_eq!(scenario.complete("p"), says("True", "Complete", ""));
+}
+
+#[test]
+fn max_concurrent_replaces_concurrency_and_a_share_is_one_of_the_nodes_that_the_plan_is_for() {
+    let percent = |text: &str| IntOrString::String(text.to_owned());
+    for (limit, slots) in [
+        (IntOrString::Int(3), 3),
+        (percent("50%"), 2),
+        (percent("1%"), 1),
+        (percent("100%"), 5),
+    ] {
+        let mut scenario = Scenario::empty();
+        scenario.add_nodes(&["a", "b", "c", "d", "e", "f"]);
+        scenario.set_done_label("f", "p", Some("disabled"));
+        scenario.apply(plan_with("p", |spec| spec.max_concurrent = Some(limit.clone())));
+        scenario.settle();
+        assert_eq!(scenario.slots("p").len(), slots, "{limit:?}");
+    }
+}
+
+#[test]
+fn a_node_that_someone_has_cordoned_counts_as_unavailable_and_may_itself_start() {
+    let mut scenario = Scenario::empty();
+    scenario.add_nodes(&["a", "b", "c"]);
+    scenario.cordon("c", true);
+    scenario.apply(plan_with("p", |spec| {
+        spec.concurrency = Some(3);
+        spec.max_unavailable = Some(IntOrString::Int(1));
+    }));
+    scenario.settle();
+    assert_eq!(scenario.slots("p"), ["c"]);
+    assert_eq!(
+        scenario.phase("p", "a").1,
+        "NoSlot",
+        "only the Plan's own work takes the room"
+    );
+    scenario.succeed("c");
+    assert!(scenario.is_done("c", "p") && scenario.is_cordoned("c"));
+    assert!(scenario.slots("p").is_empty());
+    assert_eq!(scenario.phase("p", "a").1, "MaxUnavailable");
+    let text = "spec.maxUnavailable is 1: no further node starts while c is unavailable";
+    assert_eq!(scenario.complete("p"), says("False", "MaxUnavailable", text));
+    assert_eq!(scenario.events_of("MaxUnavailable"), [text]);
+    scenario.cordon("c", false);
+    scenario.settle();
+    assert_eq!(scenario.slots("p").len(), 1);
+    scenario.roll_out();
+    scenario.assert_over();
+}
+
+#[test]
+fn a_node_that_is_not_ready_counts_as_unavailable_and_a_plan_that_repairs_such_nodes_starts_it() {
+    for repairs in [false, true] {
+        let mut scenario = Scenario::empty();
+        scenario.add_nodes(&["a", "b"]);
+        scenario.ready("a", false);
+        scenario.apply(plan_with("p", |spec| {
+            spec.concurrency = Some(2);
+            spec.max_unavailable = Some(IntOrString::Int(1));
+            spec.tolerations = repairs.then(|| {
+                vec![Toleration {
+                    key: Some("node.kubernetes.io/not-ready".to_owned()),
+                    operator: Some("Exists".to_owned()),
+                    ..Toleration::default()
+                }]
+            });
+        }));
+        scenario.settle();
+        if repairs {
+            assert_eq!(scenario.slots("p"), ["a"]);
+            continue;
+        }
+        assert!(scenario.slots("p").is_empty());
+        assert_eq!(scenario.phase("p", "a").1, "NodeNotReady");
+        assert_eq!(scenario.phase("p", "b").1, "MaxUnavailable");
+        scenario.ready("a", true);
+        scenario.settle();
+        assert_eq!(scenario.slots("p").len(), 1);
+        scenario.roll_out();
+        scenario.assert_over();
+    }
+}
+
+#[test]
+fn a_node_that_a_plan_has_cordoned_for_its_upgrade_counts_once() {
+    let mut scenario = Scenario::with(
+        &["a", "b", "c", "d"],
+        plan_with("p", |spec| {
+            spec.concurrency = Some(4);
+            spec.max_unavailable = Some(IntOrString::String("50%".to_owned()));
+        }),
+    );
+    let slots = scenario.slots("p");
+    assert_eq!(slots.len(), 2);
+    for node in &slots {
+        scenario.comes_to(node, PodStage::Upgrade);
+        assert!(scenario.is_cordoned(node));
+    }
+    scenario.succeed(&slots[0]);
+    assert_eq!(scenario.slots("p").len(), 2);
+    scenario.roll_out();
+    scenario.assert_over();
+}
+
+#[test]
+fn a_share_of_unavailable_nodes_is_one_of_the_nodes_that_the_plan_is_for() {
+    for (share, slots) in [("1%", 1), ("40%", 2), ("100%", 5)] {
+        let mut scenario = Scenario::empty();
+        scenario.add_nodes(&["a", "b", "c", "d", "e", "f"]);
+        scenario.set_done_label("f", "p", Some("disabled"));
+        scenario.cordon("f", true);
+        scenario.apply(plan_with("p", |spec| {
+            spec.concurrency = Some(6);
+            spec.max_unavailable = Some(IntOrString::String(share.to_owned()));
+        }));
+        scenario.settle();
+        assert_eq!(scenario.slots("p").len(), slots, "{share}");
+    }
+}
+
+#[test]
+fn a_node_that_another_disruptive_plan_works_on_counts_as_unavailable() {
+    let mut scenario = Scenario::with(
+        &["a", "b"],
+        plan_with("exclusive", |spec| {
+            (spec.cordon, spec.exclusive) = (None, Some(true));
+        }),
+    );
+    let busy = scenario.slots("exclusive")[0].clone();
+    scenario.apply(plan_with("patch", |spec| {
+        spec.concurrency = Some(2);
+        spec.max_unavailable = Some(IntOrString::Int(1));
+    }));
+    scenario.settle();
+    assert!(scenario.slots("patch").is_empty() && !scenario.is_cordoned(&busy));
+    let text = format!("spec.maxUnavailable is 1: no further node starts while {busy} is unavailable");
+    assert_eq!(scenario.complete("patch"), says("False", "MaxUnavailable", &text));
+    scenario.roll_out();
+    scenario.assert_over();
+}
+
+#[test]
+fn suspend_starts_no_node_and_lets_running_nodes_finish_also_where_its_job_was_lost() {
+    let mut scenario = Scenario::with(&["a", "b"], plan("p"));
+    let first = scenario.slots("p")[0].clone();
+    let second = if first == "a" { "b" } else { "a" };
+    scenario.comes_to(&first, PodStage::Upgrade);
+    scenario.edit("p", |spec| spec.suspend = Some(true));
+    scenario.settle();
+    let job = scenario.live_job(&first).name;
+    scenario.delete(Kind::Job, &job);
+    scenario.settle();
+    scenario.succeed(&first);
+    assert!(scenario.is_done(&first, "p"));
+    assert_eq!(
+        scenario.complete("p"),
+        says("False", "Suspended", "spec.suspend is true")
+    );
+    assert_eq!(scenario.phase("p", second).0, "Waiting");
+    scenario.edit("p", |spec| spec.suspend = None);
+    scenario.roll_out();
+    scenario.assert_over();
+}
+
+#[test]
+fn a_node_without_a_job_goes_back_to_waiting_when_it_may_not_start_any_more() {
+    for suspends in [true, false] {
+        let mut scenario = Scenario::empty();
+        scenario.add_nodes(&["a"]);
+        scenario.fault_always(Rule::on("create", "jobs").answer(422));
+        scenario.apply(plan("p"));
+        scenario.settle();
+        assert_eq!(scenario.slots("p"), ["a"]);
+        if suspends {
+            scenario.edit("p", |spec| spec.suspend = Some(true));
+        } else {
+            scenario.ready("a", false);
+        }
+        scenario.settle();
+        assert!(scenario.slots("p").is_empty() && scenario.status("p").applying.is_none());
+    }
+}
+
+#[test]
+fn the_window_is_asked_before_each_node() {
+    let mut scenario = Scenario::with(
+        &["a", "b"],
+        plan_with("p", |spec| {
+            spec.window = Some(TimeWindowSpec {
+                days: Some(vec!["thu".to_owned()]),
+                start_time: Some("10:00".to_owned()),
+                end_time: Some("11:00".to_owned()),
+                time_zone: None,
+            });
+        }),
+    );
+    let text = "current time is not within configured window";
+    assert_eq!(scenario.complete("p"), says("False", "Waiting", text));
+    assert_eq!(
+        scenario.status("p").next_window.as_deref(),
+        Some("2026-01-01T10:00:00Z")
+    );
+    scenario.pass_secs(3600 - 10);
+    assert!(scenario.invariants.jobs.is_empty());
+    scenario.pass_secs(15);
+    let slots = scenario.slots("p");
+    assert_eq!((slots.len(), &scenario.status("p").next_window), (1, &None));
+    scenario.pass_secs(3600);
+    scenario.succeed(&slots[0]);
+    assert!(scenario.is_done(&slots[0], "p"), "what was begun is finished");
+    assert!(scenario.slots("p").is_empty());
+    assert_eq!(
+        scenario.status("p").next_window.as_deref(),
+        Some("2026-01-08T10:00:00Z")
+    );
+}
+
+#[test]
+fn a_window_that_never_opens_says_so() {
+    let never = TimeWindowSpec {
+        start_time: Some("10:00".to_owned()),
+        end_time: Some("11:00".to_owned()),
+        ..TimeWindowSpec::default()
+    };
+    let scenario = Scenario::with(&["a"], plan_with("p", |spec| spec.window = Some(never)));
+    let text = "current time is not within configured window, and will never be";
+    assert_eq!(scenario.complete("p"), says("False", "Waiting", text));
+}
+
+#[test]
+fn a_node_that_is_not_ready_is_skipped_and_takes_no_slot() {
+    let mut scenario = Scenario::empty();
+    scenario.add_nodes(&["a", "b"]);
+    scenario.ready("a", false);
+    scenario.apply(plan("p"));
+    scenario.settle();
+    assert_eq!(scenario.slots("p"), ["b"]);
+    scenario.succeed("b");
+    assert_eq!(
+        scenario.complete("p"),
+        says("False", "NodeNotReady", "Node a: the node is not Ready")
+    );
+    assert_eq!(scenario.phase("p", "a").1, "NodeNotReady");
+    scenario.ready("a", true);
+    scenario.settle();
+    assert_eq!(scenario.slots("p"), ["a"]);
+}
+
+#[test]
+fn a_plan_that_names_the_taints_of_such_nodes_repairs_them() {
+    for (key, starts) in [
+        (Some("node.kubernetes.io/not-ready"), true),
+        (Some("node.kubernetes.io/unreachable"), true),
+        (Some("dedicated"), false),
+        (None, false), // tolerates everything, but not this taint by name
+    ] {
+        let mut scenario = Scenario::empty();
+        scenario.add_nodes(&["a"]);
+        scenario.ready("a", false);
+        scenario.apply(plan_with("p", |spec| {
+            spec.tolerations = Some(vec![Toleration {
+                key: key.map(str::to_owned),
+                operator: Some("Exists".to_owned()),
+                ..Toleration::default()
+            }]);
+        }));
+        scenario.settle();
+        assert_eq!(!scenario.invariants.jobs.is_empty(), starts, "{key:?}");
+    }
+}
+
+#[test]
+fn one_disruptive_plan_is_at_work_on_a_node_at_a_time_and_holds_up_no_other_node_or_plan() {
+    let mut scenario = Scenario::empty();
+    scenario.add_nodes(&["a"]);
+    scenario.apply(plan("patch"));
+    scenario.settle();
+    scenario.apply(plan_with("exclusive", |spec| {
+        (spec.cordon, spec.exclusive) = (None, Some(true));
+    }));
+    scenario.apply(plan_with("plain", |spec| spec.cordon = None));
+    scenario.settle();
+    assert_eq!(
+        scenario.complete("exclusive"),
+        says("False", "NodeBusy", "Node a: Plan patch works on the node")
+    );
+    let mut plans: Vec<_> = scenario
+        .jobs_for("a")
+        .iter()
+        .map(|job| job.plan.to_string())
+        .collect();
+    plans.sort();
+    assert_eq!(plans, ["patch", "plain"]);
+    scenario.add_nodes(&["b"]);
+    scenario.apply(plan_with("drain", |spec| spec.drain = Some(DrainSpec::default())));
+    scenario.settle();
+    assert_eq!(scenario.slots("patch"), ["a"]);
+    assert_eq!(
+        scenario.slots("exclusive").len() + scenario.slots("drain").len(),
+        1,
+        "one of them has b"
+    );
+    scenario.roll_out();
+    scenario.assert_over();
+}
+
+#[test]
+fn a_failed_node_does_not_keep_others_off_and_is_not_retried_while_they_are_at_work() {
+    let mut scenario = Scenario::with(&["a"], plan("server"));
+    scenario.fail("a");
+    scenario.apply(plan("patch"));
+    scenario.settle();
+    assert_eq!(scenario.slots("patch"), ["a"]);
+    scenario.retry("a", "server");
+    scenario.settle();
+    assert_eq!(scenario.phase("server", "a").1, "NodeBusy");
+    scenario.roll_out();
+    scenario.assert_over();
+}
+
+#[test]
+fn labels_say_what_is_done_and_what_is_left_alone() {
+    let hash = Scenario::with(&["a"], plan("p")).hash("p");
+    let mut scenario = Scenario::empty();
+    scenario.add_nodes(&["disabled", "done", "enabled", "old", "fresh"]);
+    scenario.add_node(
+        "nameless",
+        &json!({ "metadata": { "labels": { "kubernetes.io/hostname": null } } }),
+    );
+    for (node, value) in [
+        ("disabled", "disabled"),
+        ("done", &hash),
+        ("enabled", "enabled"),
+        ("old", "0123"),
+    ] {
+        scenario.set_done_label(node, "p", Some(value));
+    }
+    scenario.apply(plan_with("p", |spec| spec.concurrency = Some(9)));
+    scenario.settle();
+    assert_eq!(scenario.slots("p"), ["enabled", "fresh", "old"]);
+    let counts = scenario.status("p").nodes.unwrap();
+    assert_eq!(
+        (counts.selected, counts.done, counts.disabled, counts.applying),
+        (4, 1, 1, 3)
+    );
+}
+
+#[test]
+fn a_node_that_leaves_the_selector_leaves_its_slot_when_nothing_runs() {
+    let mut scenario = Scenario::empty();
+    scenario.add_node(
+        "a",
+        &json!({ "spec": { "taints": [{ "key": "example.com/full", "effect": "NoSchedule" }] } }),
+    );
+    scenario.apply(plan("p"));
+    scenario.settle();
+    assert_eq!(scenario.slots("p"), ["a"]);
+    scenario.label("a", names::LABEL_HOSTNAME, None);
+    scenario.settle();
+    assert!(scenario.invariants.jobs.is_empty() && scenario.slots("p").is_empty());
+}
+
+#[test]
+fn a_windows_node_needs_a_kubectl_image() {
+    let mut scenario = Scenario::new(&Setup {
+        kubectl_image_windows: None,
+        ..Setup::default()
+    });
+    scenario.add_node(
+        "win",
+        &json!({ "metadata": { "labels": { "kubernetes.io/os": "windows" } } }),
+    );
+    scenario.add_nodes(&["zulu"]);
+    scenario.apply(plan_with("p", |spec| spec.concurrency = Some(2)));
+    scenario.settle();
+    let text = "Failed to create job for node win: SYSTEM_UPGRADE_JOB_KUBECTL_IMAGE_WINDOWS is required when targeting Windows nodes";
+    assert_eq!(scenario.complete("p"), says("False", "SyncJob", text));
+    assert_eq!(scenario.events_of("ValidationFailed"), [text]);
+    assert_eq!(scenario.phase("p", "win").1, "SettingMissing");
+    scenario.succeed("zulu");
+    assert!(scenario.is_done("zulu", "p"), "other nodes go on");
+    assert_eq!(scenario.complete("p").2, text);
+}
+
+#[test]
+fn without_refits_own_image_no_node_is_cordoned_and_plans_that_need_none_go_on() {
+    let mut scenario = Scenario::new(&Setup {
+        own_image: None,
+        ..Setup::default()
+    });
+    scenario.add_nodes(&["a"]);
+    scenario.apply(plan("cordons"));
+    scenario.apply(plan_with("plain", |spec| spec.cordon = None));
+    scenario.settle();
+    let (status, reason, message) = scenario.complete("cordons");
+    assert_eq!((status.as_str(), reason.as_str()), ("False", "OwnImageUnknown"));
+    assert!(message.contains("set REFIT_IMAGE"), "{message}");
+    assert!(scenario.slots("cordons").is_empty());
+    assert_eq!(scenario.phase("cordons", "a").1, "OwnImageUnknown");
+    assert_eq!(scenario.slots("plain"), ["a"]);
+    scenario.succeed("a");
+    assert!(scenario.is_done("a", "plain"));
+    assert!(!scenario.is_done("a", "cordons"));
+}
+
+#[test]
+fn an_image_that_cannot_be_read_holds_up_the_nodes_and_not_the_version() {
+    let scenario = Scenario::with(
+        &["a"],
+        plan_with("p", |spec| {
+            spec.upgrade.get_or_insert_default().image = "Not An Image".to_owned();
+        }),
+    );
+    assert_eq!(scenario.condition("p", "LatestResolved").0, "True");
+    let (status, reason, message) = scenario.complete("p");
+    assert_eq!((status.as_str(), reason.as_str()), ("False", "ImageInvalid"));
+    assert!(message.contains("Not An Image"), "{message}");
+    assert!(scenario.invariants.jobs.is_empty());
+}
