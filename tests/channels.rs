@@ -11,7 +11,7 @@ mod secrets;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{Api, Patch, PatchParams};
-use refit_api::Plan;
+use refit::api::Plan;
 use serde_json::json;
 
 use crate::testenv::channel::{Answer, ChannelServer};

@@ -2,9 +2,9 @@
 //! API of Prometheus does; no Prometheus runs.
 
 use k8s_openapi::api::core::v1::Secret;
-use refit_api::{CheckAnswer, CheckSpec, Plan, PlanSpec};
-use refit_base::proxy::ProxyEnv;
-use refit_channel::{Access, ChannelClient, Hosts};
+use refit::api::{CheckAnswer, CheckSpec, Plan, PlanSpec};
+use refit::channel::{Access, ChannelClient, Hosts};
+use refit::proxy::ProxyEnv;
 use serde_json::{Value, json};
 
 use crate::channels::restarted;

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use refit_api::reason::Reason;
-use refit_api::{ConditionType, NodePhase};
+use refit::api::reason::Reason;
+use refit::api::{ConditionType, NodePhase};
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))

@@ -17,7 +17,7 @@ mod validate;
 
 use std::path::{Path, PathBuf};
 
-use refit_offline::gitops::Source;
+use refit::gitops::Source;
 
 /// The folder with the files of these tests.
 fn folder(name: &str) -> PathBuf {

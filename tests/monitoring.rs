@@ -10,8 +10,8 @@ use std::time::Duration;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::{Api, Patch, PatchParams};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use refit_controller::metrics::list::GROUPS;
-use refit_rehearse::pod_lifecycle::{Defaults, Delay};
+use refit::controller::metrics::list::GROUPS;
+use refit::rehearse::pod_lifecycle::{Defaults, Delay};
 use regex::Regex;
 use serde_json::{Value, json};
 

@@ -3,7 +3,7 @@
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{Api, DeleteParams, ListParams};
-use refit_api::{MarkForm, NodeMark, Plan};
+use refit::api::{MarkForm, NodeMark, Plan};
 use serde_json::json;
 
 use crate::harness::Harness;

@@ -2,7 +2,7 @@
 //! Each test compares the whole set.
 
 use k8s_openapi::api::core::v1::Event;
-use refit_api::Plan;
+use refit::api::Plan;
 use serde_json::json;
 
 use crate::scenario::Backend;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{DeleteParams, Patch, PatchParams};
-use refit_api::Plan;
+use refit::api::Plan;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha224};
 use tokio::time::Instant;

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use refit_api::Plan;
+use refit::api::Plan;
 use serde_json::{Value, json};
 
 use crate::scenario::Backend;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use refit_api::Plan;
+use refit::api::Plan;
 use serde_json::{Value, json};
 
 use crate::scenario::Backend;

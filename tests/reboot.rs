@@ -7,7 +7,7 @@ mod settle;
 
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::ResourceExt as _;
-use refit_api::names::{LABEL_ROLE, ROLE_REBOOT};
+use refit::api::names::{LABEL_ROLE, ROLE_REBOOT};
 use serde_json::{Value, json};
 
 use crate::harness::{Harness, has_condition, is_cordoned, is_free, record};

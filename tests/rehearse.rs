@@ -5,8 +5,8 @@ mod scenario;
 
 use futures::stream::{self, StreamExt as _};
 use kube::Client;
-use refit_api::crd;
-use refit_rehearse::{Cluster, Options, in_virtual_time};
+use refit::api::crd;
+use refit::rehearse::{Cluster, Options, in_virtual_time};
 
 use crate::testenv::context::TestContext;
 use crate::testenv::kubeconfig;

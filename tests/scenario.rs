@@ -61,7 +61,7 @@ impl Backend {
 pub(crate) fn in_process(scenario: impl AsyncFnOnce(Backend)) {
     let tasks = tokio::task::LocalSet::new();
     let scenario = tasks.run_until(scenario(Backend::InProcess));
-    refit_rehearse::in_virtual_time(scenario).unwrap();
+    refit::rehearse::in_virtual_time(scenario).unwrap();
 }
 
 /// Runs a scenario on a real control plane.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use kube::api::Api;
-use refit_api::Plan;
+use refit::api::Plan;
 use serde_json::{Value, json};
 use tokio::process::Command;
 

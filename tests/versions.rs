@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Secret;
-use refit_api::{ChannelStatus, Plan};
+use refit::api::{ChannelStatus, Plan};
 use serde_json::json;
 
 use crate::channels::registry::{Registry, RegistryAuth, State, index_digest};

@@ -1,8 +1,8 @@
 //! Channels that answer with more than anyone needs, and URLs that hold a credential or lead to where none should.
 
-use refit_api::Plan;
-use refit_base::proxy::ProxyEnv;
-use refit_channel::{Access, ChannelClient, ChannelError, ChannelRequest, Credentials, Hosts};
+use refit::api::Plan;
+use refit::channel::{Access, ChannelClient, ChannelError, ChannelRequest, Credentials, Hosts};
+use refit::proxy::ProxyEnv;
 use serde_json::json;
 
 use super::{at_version, last_error};

@@ -1,6 +1,6 @@
 //! Tags of a repository in a registry, and the digests that they stand for.
 
-use refit_channel::{Access, ChannelError, Credentials, DockerConfig};
+use refit::channel::{Access, ChannelError, Credentials, DockerConfig};
 
 use super::received::{HTML, ReceivedRequest, basic, bearer, client, offer_of, refusal_of, versions};
 use super::registry::{PASSWORD, Registry, RegistryAuth, State, USER, index_digest};

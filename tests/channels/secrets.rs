@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::{Event, Secret};
 use kube::api::{Api, ListParams};
-use refit_api::Plan;
+use refit::api::Plan;
 use serde_json::{Value, json};
 
 use super::oci::tags;

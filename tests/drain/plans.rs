@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::{Node, Pod};
-use refit_api::NodeProgress;
-use refit_api::names::LABEL_PLAN;
-use refit_rehearse::pod_lifecycle::Exit;
+use refit::api::NodeProgress;
+use refit::api::names::LABEL_PLAN;
+use refit::rehearse::pod_lifecycle::Exit;
 use serde_json::{Value, json};
 
 use super::{DRAINER, DrainHarness};

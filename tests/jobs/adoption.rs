@@ -4,9 +4,9 @@
 use k8s_openapi::api::batch::v1::Job;
 use kube::ResourceExt as _;
 use kube::api::{Patch, PatchParams};
-use refit_api::Plan;
-use refit_job::digest::plan_hash;
-use refit_job::name::job_name;
+use refit::api::Plan;
+use refit::job::digest::plan_hash;
+use refit::job::name::job_name;
 use serde_json::{Value, json};
 
 use crate::harness::{Harness, has_condition, hash, is_cordoned, label};

@@ -1,7 +1,7 @@
 //! Right node, right Job, right label: where names collide, lie, or belong to another object later.
 
 use kube::ResourceExt as _;
-use refit_job::name::job_name;
+use refit::job::name::job_name;
 use serde_json::json;
 
 use crate::harness::Harness;

@@ -3,8 +3,8 @@
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Container, PodSpec};
 use kube::ResourceExt as _;
-use refit_api::{Plan, SentinelReport};
-use refit_job::name::job_name;
+use refit::api::{Plan, SentinelReport};
+use refit::job::name::job_name;
 use serde_json::{Value, json};
 
 use crate::harness::{Harness, has_condition, hash, is_recorded};

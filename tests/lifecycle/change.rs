@@ -2,7 +2,7 @@
 
 use kube::ResourceExt as _;
 use kube::api::ListParams;
-use refit_api::Plan;
+use refit::api::Plan;
 use serde_json::json;
 
 use crate::harness::{Harness, hash, held, is_free, label};

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use kube::ResourceExt as _;
 use kube::api::DeleteParams;
-use refit_api::{Plan, PlanCondition};
+use refit::api::{Plan, PlanCondition};
 use serde_json::json;
 
 use crate::harness::{Harness, applying, both, hash, is_recorded, record, steer};

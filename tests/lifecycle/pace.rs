@@ -1,6 +1,6 @@
 //! How many nodes at a time, and which at all: limits, `suspend`, labels, nodes that come later.
 
-use refit_api::Plan;
+use refit::api::Plan;
 use serde_json::json;
 
 use crate::harness::{both, label, steer};

@@ -1,5 +1,5 @@
 //! The journal of a real cluster: every change of a test's Nodes, Plans, Jobs and pods, for the invariants that the
-//! simulated cluster is checked by, too (`refit_testkit::invariants`).
+//! simulated cluster is checked by, too (`refit::rehearse::invariants`).
 //!
 //! A watch delivers every version of an object, and all versions are from one etcd, so the resource version orders the
 //! changes of all kinds. Only after a restart of the API server may a list replace what a watch missed. Then several
@@ -14,10 +14,10 @@ use futures::{StreamExt as _, TryStreamExt as _};
 use jiff::Timestamp;
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams, WatchEvent, WatchParams};
 use kube::core::ObjectList;
-use refit_rehearse::Kind;
-use refit_rehearse::journal::{CLUSTER, Entry, JournalEvent};
-use refit_rehearse::store::{Change, Key, Object};
-use refit_testkit::invariants::{CONTROLLER, USER};
+use refit::rehearse::Kind;
+use refit::rehearse::invariants::{CONTROLLER, USER};
+use refit::rehearse::journal::{CLUSTER, Entry, JournalEvent};
+use refit::rehearse::store::{Change, Key, Object};
 use serde_json::Value;
 use tokio::task::AbortHandle;
 

@@ -9,13 +9,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
 use kube::Client;
-use refit_api::crd;
-use refit_base::version::Offer;
-use refit_cluster::kube::client::{ApiServer, over_transport};
-use refit_rehearse::journal::{Entry, JournalEvent};
-use refit_rehearse::pod_lifecycle::Defaults;
-use refit_rehearse::server::Transport;
-use refit_rehearse::{Cluster, Kind, Options};
+use refit::api::crd;
+use refit::kube::client::{ApiServer, over_transport};
+use refit::rehearse::journal::{Entry, JournalEvent};
+use refit::rehearse::pod_lifecycle::Defaults;
+use refit::rehearse::server::Transport;
+use refit::rehearse::{Cluster, Kind, Options};
+use refit::version::Offer;
 use serde_json::{Value, json};
 
 use super::audit::{ADMIN, Request, Requests};
@@ -191,7 +191,7 @@ impl Simulated {
 
     /// Takes over what has changed since the last call.
     fn drain_journal(&self) {
-        let entries = self.cluster.with(refit_rehearse::State::take_journal);
+        let entries = self.cluster.with(refit::rehearse::State::take_journal);
         for Entry { at, what, .. } in entries {
             let JournalEvent::Change(kind, change) = what else {
                 continue;
@@ -209,7 +209,7 @@ impl Simulated {
                     }
                 }
                 Kind::Job if !change.gone => {
-                    let job = |object: &refit_rehearse::json::Value| {
+                    let job = |object: &refit::rehearse::json::Value| {
                         serde_json::to_value(object).expect("a Job is JSON")
                     };
                     let ended = |status: &Value| super::audit::finished(status);

@@ -6,9 +6,9 @@ use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::Duration;
 
-use refit_channel::{ChannelClient, ChannelError};
-use refit_controller::settings::{Flags, Settings};
-use refit_controller::{Dependencies, run_with};
+use refit::channel::{ChannelClient, ChannelError};
+use refit::controller::settings::{Flags, Settings};
+use refit::controller::{Dependencies, run_with};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 

@@ -6,9 +6,9 @@ use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, Patch, PatchParams};
 use kube::{Client, ResourceExt as _};
-use refit_api::names;
-use refit_api::{Holder, Ledger, MarkForm, NodeMark};
-use refit_rehearse::pod_lifecycle::{ContainerStart, Exit};
+use refit::api::names;
+use refit::api::{Holder, Ledger, MarkForm, NodeMark};
+use refit::rehearse::pod_lifecycle::{ContainerStart, Exit};
 use serde_json::json;
 
 /// A container that was started.
