@@ -1,10 +1,9 @@
 //! Channels polled by a running controller: when, how often, for which Plans, and what status says about the response.
 
-mod github;
-mod limits;
-mod listed;
-mod oci;
+mod load;
+#[allow(dead_code, reason = "tests/main.rs uses the rest")]
 pub(crate) mod received;
+#[allow(dead_code, reason = "tests/main.rs uses the rest")]
 pub(crate) mod registry;
 mod secrets;
 

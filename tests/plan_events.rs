@@ -17,6 +17,10 @@ scenarios! {
         a_roll_out_writes_each_of_its_events_once,
         a_failed_job_has_one_event,
     }
+    real {
+        a_plan_that_is_edited_during_a_status_write_has_its_events_once,
+        the_start_of_the_controller_is_an_event_on_its_node,
+    }
 }
 
 /// How a Plan begins that is valid and has its version.
@@ -146,7 +150,6 @@ async fn a_failed_job_has_one_event(on: Backend) {
     ctx.expect_events("fails", SOON, &expected).await;
 }
 
-#[tokio::test]
 async fn a_plan_that_is_edited_during_a_status_write_has_its_events_once() {
     let ctx = TestContext::new().await;
     let faults = ctx.faults(3).await;
@@ -172,7 +175,6 @@ async fn a_plan_that_is_edited_during_a_status_write_has_its_events_once() {
     ctx.expect_events("edited", SOON, &expected).await;
 }
 
-#[tokio::test]
 async fn the_start_of_the_controller_is_an_event_on_its_node() {
     let ctx = TestContext::new().await;
     let controller = ctx.start_and_warm_up().await;

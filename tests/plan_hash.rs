@@ -20,6 +20,9 @@ scenarios! {
     both {
         a_changed_secret_changes_the_hash_within_a_second_and_runs_the_plan_again,
     }
+    real {
+        plans_on_a_cluster_have_the_hashes_of_the_vectors,
+    }
 }
 
 /// Maximum delay until the hash follows a Secret.
@@ -71,7 +74,6 @@ async fn hash_of(ctx: &TestContext, name: &str) -> String {
 }
 
 /// The defaults of the CRD, which are part of some hashes, are not simulated.
-#[tokio::test]
 async fn plans_on_a_cluster_have_the_hashes_of_the_vectors() {
     let ctx = Backend::Real.context().await;
     let _controller = ctx.start_and_warm_up().await;

@@ -24,6 +24,10 @@ scenarios! {
         conditions_come_in_order_and_their_times_say_what_changed,
         a_plan_that_selects_no_node_is_complete_and_says_why,
     }
+    real {
+        rancher_and_prepare_containers_find_what_they_read,
+        kubectl_shows_the_columns,
+    }
 }
 
 /// The shortest time that the suite waits.
@@ -362,7 +366,6 @@ async fn concurrency_limits_how_many_nodes_apply(on: Backend) {
     assert_eq!(ctx.requests().await.most_jobs_at_once("slots"), 2);
 }
 
-#[tokio::test]
 async fn rancher_and_prepare_containers_find_what_they_read() {
     let ctx = TestContext::new().await;
     let nodes = ctx.manual_kubelet(["one"]).await;
@@ -405,7 +408,6 @@ async fn rancher_and_prepare_containers_find_what_they_read() {
     );
 }
 
-#[tokio::test]
 async fn kubectl_shows_the_columns() {
     let ctx = TestContext::new().await;
     let _controller = ctx.start_and_warm_up().await;

@@ -5,8 +5,7 @@ use kube::api::{Api, ListParams};
 use refit::api::Plan;
 use serde_json::{Value, json};
 
-use super::oci::tags;
-use super::registry::{PASSWORD, Registry, RegistryAuth, State, USER};
+use super::registry::{PASSWORD, Registry, RegistryAuth, State, USER, tags};
 use super::{at_version, last_error, version};
 use crate::testenv::context::TestContext;
 use crate::testenv::context::cluster::create;

@@ -20,6 +20,9 @@ scenarios! {
     in_process {
         a_job_of_ours_that_belongs_to_no_plan_goes,
     }
+    real {
+        the_node_of_the_controller_s_own_pod_is_upgraded_like_any_other,
+    }
 }
 
 /// A Job that looks like one of ours, but for the label that says whose it is.
@@ -41,7 +44,6 @@ fn lookalike(name: &str, controller: Option<&str>) -> Value {
 }
 
 /// Found on real nodes: the label by which a pod is spared by drains is the one that pods of Jobs carry.
-#[tokio::test]
 async fn the_node_of_the_controller_s_own_pod_is_upgraded_like_any_other() {
     for manifests in [Manifests::Shipped, Manifests::Suc] {
         let harness = Harness::on(TestContext::with(manifests).await, ["one"], |set| set).await;

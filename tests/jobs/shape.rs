@@ -28,6 +28,11 @@ scenarios! {
         a_plans_own_security_context_is_taken_as_it_is,
         another_service_account_is_another_hash_and_runs_the_plan_again,
     }
+    real {
+        the_job_of_a_plan_that_says_everything,
+        the_job_of_a_plan_that_may_reboot_its_node,
+        a_job_is_made_once_and_gets_its_ttl_when_its_result_is_recorded,
+    }
 }
 
 /// A Plan that uses every field that ends up in a Job.
@@ -77,7 +82,6 @@ async fn job(harness: &Harness, plan: &str) -> Job {
     harness.job_until(plan, "one", "is there", |_| true).await
 }
 
-#[tokio::test]
 async fn the_job_of_a_plan_that_says_everything() {
     let harness = Harness::new(["one"]).await;
     for (name, kind) in [
@@ -124,7 +128,6 @@ async fn the_job_of_a_plan_that_says_everything() {
     assert_eq!(pod.spec.as_ref().unwrap().containers[0].name, "upgrade");
 }
 
-#[tokio::test]
 async fn the_job_of_a_plan_that_may_reboot_its_node() {
     let harness = Harness::with(["one"], |set| set.steer("probe.run-delay", "never")).await;
     let controller = harness.ctx.controller();
@@ -397,7 +400,6 @@ async fn a_windows_node_that_would_have_to_reboot_gets_no_job_and_says_why(on: B
     assert_eq!(harness.made_for().await, ["linux"]);
 }
 
-#[tokio::test]
 async fn a_job_is_made_once_and_gets_its_ttl_when_its_result_is_recorded() {
     let harness = Harness::held(["one"]).await;
     let _controller = harness

@@ -15,6 +15,9 @@ scenarios! {
         a_node_that_is_deleted_in_mid_run_gives_its_slot_to_the_next,
         a_job_that_completes_while_no_controller_runs_is_not_run_again,
     }
+    real {
+        a_node_that_was_cut_off_while_its_upgrade_went_on_is_done_when_it_is_back,
+    }
 }
 
 async fn a_node_is_done_when_it_is_ready_again_and_the_next_waits_until_then(on: Backend) {
@@ -58,7 +61,6 @@ async fn a_node_is_done_when_it_is_ready_again_and_the_next_waits_until_then(on:
 }
 
 /// The simulated cluster has no networks that can be cut.
-#[tokio::test]
 async fn a_node_that_was_cut_off_while_its_upgrade_went_on_is_done_when_it_is_back() {
     let harness = Backend::Real.held(["one", "two"]).await;
     let _controller = harness.ctx.controller().start();

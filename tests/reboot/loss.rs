@@ -20,9 +20,11 @@ scenarios! {
     in_process {
         a_sentinel_of_an_earlier_job_proves_nothing_about_a_lost_one,
     }
+    real {
+        a_controller_that_is_killed_at_any_write_leaves_one_boot_and_no_more,
+    }
 }
 
-#[tokio::test]
 async fn a_controller_that_is_killed_at_any_write_leaves_one_boot_and_no_more() {
     // Status, Job, record, annotation of the Job, pod, label, pod again, status, and the events in between.
     let at = (1..=9_u64).flat_map(|n| [(n, Moment::Before), (n, Moment::After)]);
