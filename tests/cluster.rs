@@ -84,7 +84,7 @@ mod gitops {
 mod jobs {
     //! Jobs as a real API server stores them, how often they are created, and who owns them.
 
-    mod adoption;
+    pub(crate) mod adoption;
     mod chart;
     mod exclusive;
     mod identity;
@@ -92,6 +92,7 @@ mod jobs {
     mod order;
     mod shape;
 }
+mod journals;
 mod kubelet;
 mod leader;
 mod lifecycle {

@@ -71,13 +71,14 @@ mod examples;
 mod gitops;
 mod hostile_input;
 mod jobs {
-    mod adoption;
+    pub(crate) mod adoption;
     mod exclusive;
     mod identity;
     mod neighbours;
     mod order;
     mod shape;
 }
+mod journals;
 mod layering;
 mod lifecycle {
     mod change;

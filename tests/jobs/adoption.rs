@@ -32,7 +32,7 @@ const SUC_JOBS: &str = include_str!("../../src/job/render/suc_jobs.yaml");
 const THEN: &str = "2026-01-02T03:04:05Z";
 
 /// The k3OS Plan as system-upgrade-controller left it: its spec, and its status with these nodes under way.
-async fn plan_of_suc(harness: &Harness, under_way: &[&str]) -> Plan {
+pub(crate) async fn plan_of_suc(harness: &Harness, under_way: &[&str]) -> Plan {
     let selector = json!({ "matchExpressions": [{ "key": "kubernetes.io/os", "operator": "Exists" }] });
     let spec = json!({ "nodeSelector": selector, "drain": { "force": true } });
     let plan = harness.plan_with("k3os-latest", spec).await;
@@ -65,7 +65,7 @@ async fn plan_of_suc(harness: &Harness, under_way: &[&str]) -> Plan {
 }
 
 /// The Job that system-upgrade-controller made for that Plan on a node.
-async fn job_of_suc(harness: &Harness, plan: &Plan, node: &str, parallelism: i32) -> Job {
+pub(crate) async fn job_of_suc(harness: &Harness, plan: &Plan, node: &str, parallelism: i32) -> Job {
     let made: Vec<Value> = serde_saphyr::from_str(SUC_JOBS).unwrap();
     let made = made
         .iter()

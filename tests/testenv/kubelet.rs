@@ -62,7 +62,7 @@ use tokio::sync::oneshot;
     unused_imports,
     reason = "two programs include this, and each uses a part of it"
 )]
-pub use container_task::{ContainerTask, CordonTasks, NoTasks, TaskRunner};
+pub use container_task::{ContainerTask, CordonTasks, DrainProcesses, NoTasks, TaskRunner};
 use machine::Health;
 #[allow(
     unused_imports,

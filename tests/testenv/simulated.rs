@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
 use kube::Client;
-use refit::api::crd;
+use refit::api::{Check, CheckAnswer, crd};
 use refit::kube::client::{ApiServer, over_transport};
 use refit::rehearse::journal::{Entry, JournalEvent};
 use refit::rehearse::pod_lifecycle::Defaults;
@@ -45,6 +45,8 @@ struct Shared {
     boots: Mutex<BTreeMap<String, Vec<String>>>,
     /// Versions that channels offer, by URL.
     channels: Mutex<BTreeMap<String, String>>,
+    /// Why checks fail, by name. Others pass.
+    failing_checks: Mutex<BTreeMap<String, String>>,
     count: AtomicU32,
 }
 
@@ -103,6 +105,24 @@ impl Simulated {
         let version = lock(&self.shared.channels).get(channel).cloned();
         let version = version.ok_or_else(|| "HTTP/1.1 404 Not Found".to_owned())?;
         Ok(Offer::one(version))
+    }
+
+    /// Makes a check of all Plans fail with this message, or pass.
+    pub fn set_check(&self, name: &str, failure: Option<&str>) {
+        let mut failing = lock(&self.shared.failing_checks);
+        match failure {
+            Some(message) => failing.insert(name.to_owned(), message.to_owned()),
+            None => failing.remove(name),
+        };
+    }
+
+    /// The answer to a check of a controller.
+    pub fn check(&self, check: &Check) -> CheckAnswer {
+        let failure = lock(&self.shared.failing_checks).get(&check.name).cloned();
+        CheckAnswer {
+            passed: failure.is_none(),
+            message: failure.unwrap_or_default(),
+        }
     }
 
     /// Creates an object, or merges it into the existing one.
