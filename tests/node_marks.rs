@@ -14,7 +14,9 @@ use crate::testenv::plan::says;
 use crate::testenv::wait::{self, SOON};
 
 scenarios! {
-    both { marks_taints_and_early_images_are_there_in_time_and_gone_at_the_end }
+    in_process {
+        marks_taints_and_early_images_are_there_in_time_and_gone_at_the_end,
+    }
     real {
         a_node_with_a_pod_that_may_not_be_disturbed_waits_and_starts_when_the_pod_has_ended,
     }

@@ -13,7 +13,7 @@ use crate::testenv::plan::{plan, says, status};
 use crate::testenv::wait::{self, SOON};
 
 scenarios! {
-    both {
+    in_process {
         a_roll_out_writes_each_of_its_events_once,
         a_failed_job_has_one_event,
     }

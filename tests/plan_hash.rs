@@ -17,7 +17,7 @@ use crate::testenv::plan::{plan, says, status};
 use crate::testenv::wait::{self, SOON};
 
 scenarios! {
-    both {
+    in_process {
         a_changed_secret_changes_the_hash_within_a_second_and_runs_the_plan_again,
     }
     real {

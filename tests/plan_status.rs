@@ -15,12 +15,10 @@ use crate::testenv::plan::{plan, says, status};
 use crate::testenv::wait::{self, SOON};
 
 scenarios! {
-    both {
+    in_process {
         a_plan_with_a_version_has_its_last_status_at_once,
         validated_flips_within_a_second_of_an_edit_in_both_directions,
         concurrency_limits_how_many_nodes_apply,
-    }
-    in_process {
         conditions_come_in_order_and_their_times_say_what_changed,
         a_plan_that_selects_no_node_is_complete_and_says_why,
     }

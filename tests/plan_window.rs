@@ -14,7 +14,7 @@ use crate::testenv::plan::{says, status};
 use crate::testenv::wait::{self, SOON};
 
 scenarios! {
-    both {
+    in_process {
         a_plan_waits_until_its_window_opens_and_then_begins,
         a_plan_begins_at_not_before_and_not_earlier,
     }

@@ -13,9 +13,10 @@
 //! ```
 //!
 //! `scenarios!` makes the tests of the program in which it stands. `tests/main.rs` runs those of `both` and of `in_process` in
-//! process. `tests/cluster.rs` runs those of `both` on a real control plane, because their subject is the API server, the Job
-//! controller, the binary, or a line of docs/compatibility.md; those of `in_process` run there in `just scenarios`. A third
-//! list, `real`, has tests beside these scenarios that only a real control plane can run; they have no argument.
+//! process. `tests/cluster.rs` runs those of `both` on a real control plane: their subject is the API server, the Job controller
+//! or the binary. The others need none, because the journals (`journals.rs`) show that the simulated cluster does what a real
+//! one does; they run there in `just scenarios`. A third list, `real`, has tests beside these scenarios that only a real
+//! control plane can run; they have no argument.
 
 use crate::harness::{Harness, quick};
 use crate::testenv::context::TestContext;

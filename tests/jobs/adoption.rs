@@ -15,12 +15,10 @@ use crate::testenv::context::cluster::{create, find_condition};
 use crate::testenv::wait::{self, SOON};
 
 scenarios! {
-    both {
+    in_process {
         nodes_that_system_upgrade_controller_has_done_stay_done,
         a_job_that_runs_is_adopted_finished_and_not_run_again,
         a_failed_job_is_recorded_and_not_run_again_at_start_or_restart,
-    }
-    in_process {
         a_job_that_was_left_paused_is_released,
     }
 }

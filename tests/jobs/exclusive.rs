@@ -7,7 +7,7 @@ use crate::harness::Harness;
 use crate::scenario::Backend;
 
 scenarios! {
-    both {
+    in_process {
         disruptive_plans_take_turns_on_a_node,
     }
 }

@@ -14,10 +14,10 @@ use crate::testenv::wait::{self, SOON};
 
 scenarios! {
     both {
-        jobs_of_another_controller_are_left_alone,
         two_controllers_in_two_namespaces_leave_each_others_nodes_alone,
     }
     in_process {
+        jobs_of_another_controller_are_left_alone,
         a_job_of_ours_that_belongs_to_no_plan_goes,
     }
     real {

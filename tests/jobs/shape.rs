@@ -15,11 +15,11 @@ use crate::testenv::wait::{self, SOON};
 
 scenarios! {
     both {
-        cordon_and_drain_are_init_containers_with_kubectls_arguments,
         a_windows_node_gets_host_processes_and_the_kubectl_image,
         a_finished_job_goes_when_its_ttl_is_over_and_its_node_stays_done,
     }
     in_process {
+        cordon_and_drain_are_init_containers_with_kubectls_arguments,
         a_job_has_the_deadline_of_its_plan,
         without_a_maximum_zero_means_no_deadline,
         images_get_the_version_as_their_tag_unless_they_have_one,

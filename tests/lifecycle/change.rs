@@ -12,12 +12,12 @@ use crate::testenv::wait::{self, SOON};
 
 scenarios! {
     both {
-        an_upgrade_that_runs_finishes_when_the_version_changes,
         a_job_whose_pod_has_no_node_yet_is_replaced_at_once,
         a_plan_that_is_deleted_in_mid_run_takes_its_jobs_and_pods_along,
-        a_plan_created_again_counts_the_node_on_which_the_old_one_still_works,
     }
     in_process {
+        an_upgrade_that_runs_finishes_when_the_version_changes,
+        a_plan_created_again_counts_the_node_on_which_the_old_one_still_works,
         a_node_that_is_deselected_in_mid_run_finishes_and_keeps_its_slot_until_then,
     }
 }

@@ -12,7 +12,7 @@ use crate::testenv::controller::Controller;
 use crate::testenv::wait::SOON;
 
 scenarios! {
-    both {
+    in_process {
         a_node_is_released_with_its_label_in_one_patch,
         a_users_cordon_from_before_stays,
         a_failed_node_is_released_when_its_plan_is_deleted,

@@ -11,10 +11,8 @@ use crate::testenv::context::cluster::done;
 use crate::testenv::wait::{self, SOON};
 
 scenarios! {
-    both {
-        a_node_is_uncordoned_before_the_delay_and_labelled_after_it,
-    }
     in_process {
+        a_node_is_uncordoned_before_the_delay_and_labelled_after_it,
         labels_of_a_finished_node_are_expanded,
     }
 }

@@ -15,10 +15,12 @@ use crate::testenv::wait::{self, SOON};
 
 scenarios! {
     both {
-        a_failed_job_is_replaced_within_five_seconds_of_an_edit,
         a_job_that_takes_longer_than_its_deadline_says_so,
-        a_failure_holds_its_slot_names_its_reason_and_survives_everything,
         a_job_tries_again_by_itself_as_often_as_its_backoff_limit_says,
+    }
+    in_process {
+        a_failed_job_is_replaced_within_five_seconds_of_an_edit,
+        a_failure_holds_its_slot_names_its_reason_and_survives_everything,
     }
 }
 

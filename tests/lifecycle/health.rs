@@ -11,9 +11,11 @@ use crate::testenv::wait::{self, SOON};
 
 scenarios! {
     both {
-        a_node_is_done_when_it_is_ready_again_and_the_next_waits_until_then,
         a_node_that_is_deleted_in_mid_run_gives_its_slot_to_the_next,
         a_job_that_completes_while_no_controller_runs_is_not_run_again,
+    }
+    in_process {
+        a_node_is_done_when_it_is_ready_again_and_the_next_waits_until_then,
     }
     real {
         a_node_that_was_cut_off_while_its_upgrade_went_on_is_done_when_it_is_back,

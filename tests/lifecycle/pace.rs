@@ -8,11 +8,9 @@ use crate::scenario::Backend;
 use crate::testenv::wait::SOON;
 
 scenarios! {
-    both {
+    in_process {
         a_quarter_of_eight_nodes_are_two_at_a_time,
         a_node_whose_label_is_removed_runs_the_plan_again,
-    }
-    in_process {
         a_node_labelled_disabled_is_skipped_until_the_label_goes,
     }
 }

@@ -12,12 +12,10 @@ use crate::testenv::faults::{Moment, Rule};
 use crate::testenv::wait::SOON;
 
 scenarios! {
-    both {
+    in_process {
         a_pod_that_the_kubelet_refuses_is_created_again_and_the_node_boots_once,
         a_node_that_loses_power_during_its_upgrade_has_failed,
         a_job_that_is_deleted_unobserved_with_its_pod_is_done_by_the_sentinel,
-    }
-    in_process {
         a_sentinel_of_an_earlier_job_proves_nothing_about_a_lost_one,
     }
     real {

@@ -6,10 +6,8 @@ use super::PLAN;
 use crate::scenario::Backend;
 
 scenarios! {
-    both {
-        a_payload_that_reboots_its_node_once_is_done_after_its_second_run,
-    }
     in_process {
+        a_payload_that_reboots_its_node_once_is_done_after_its_second_run,
         a_payload_that_always_reboots_its_node_is_stopped_after_two_boots,
     }
 }
