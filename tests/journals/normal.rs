@@ -48,6 +48,10 @@ const TRANSIENT: [&str; 4] = [
     "Pending",
 ];
 
+/// Whether they are there at the end is left out: a real API server deletes an object with its last finalizer, and the
+/// simulated one stores it without finalizers before that.
+const FINALIZERS: &str = "finalizers";
+
 /// Written as a drain goes on, and so at any pace.
 const DRAIN_NOTE: &str = "refit.rs/drain";
 
@@ -237,7 +241,7 @@ impl Normal {
             }
         }
         for (key, _) in before {
-            if value(now, key).is_none() {
+            if value(now, key).is_none() && key != FINALIZERS {
                 lines.push(self.scrub(&format!("{key}: none")));
             }
         }
@@ -361,13 +365,14 @@ fn plan(value: &Value, add: &mut impl FnMut(&str, String)) {
             add(key, status[path].to_string());
         }
     }
-    for condition in status["conditions"].as_array().into_iter().flatten() {
-        let parts = ["/status", "/reason", "/message"].map(|part| string(condition, part));
-        add(string(condition, "/type"), parts.join("/"));
-    }
+    // Before the conditions, which may follow when a check has been asked.
     if !status["wave"].is_null() {
         let wave = ["/wave/name", "/wave/phase"].map(|part| string(status, part));
         add("wave", wave.join(" "));
+    }
+    for condition in status["conditions"].as_array().into_iter().flatten() {
+        let parts = ["/status", "/reason", "/message"].map(|part| string(condition, part));
+        add(string(condition, "/type"), parts.join("/"));
     }
     for check in status["checks"].as_array().into_iter().flatten() {
         add(
@@ -386,8 +391,10 @@ fn plan(value: &Value, add: &mut impl FnMut(&str, String)) {
 
 /// Any object with a phase and an error, such as a `NodeMaintenance`.
 fn object(value: &Value, add: &mut impl FnMut(&str, String)) {
-    if let Some(finalizers) = value["metadata"]["finalizers"].as_array() {
-        add("finalizers", Value::from(finalizers.clone()).to_string());
+    let is_being_deleted = !value["metadata"]["deletionTimestamp"].is_null();
+    let finalizers = value["metadata"]["finalizers"].as_array();
+    if let Some(finalizers) = finalizers.filter(|_| !is_being_deleted) {
+        add(FINALIZERS, Value::from(finalizers.clone()).to_string());
     }
     for field in ["phase", "lastError"] {
         if let Some(text) = value["status"][field].as_str().filter(|text| !text.is_empty()) {
