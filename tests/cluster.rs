@@ -86,7 +86,6 @@ mod jobs {
 
     pub(crate) mod adoption;
     mod chart;
-    mod exclusive;
     mod identity;
     mod neighbours;
     mod order;
@@ -100,11 +99,9 @@ mod lifecycle {
 
     mod change;
     mod cordon;
-    mod delay;
     mod failure;
     mod health;
     mod limit;
-    mod pace;
     mod prepare;
     mod readme;
 }
@@ -125,7 +122,6 @@ mod permissions;
 mod plan_events;
 mod plan_hash;
 mod plan_status;
-mod plan_window;
 mod process;
 mod reboot;
 mod rehearse {

@@ -72,7 +72,6 @@ mod gitops;
 mod hostile_input;
 mod jobs {
     pub(crate) mod adoption;
-    mod exclusive;
     mod identity;
     mod neighbours;
     mod order;
@@ -83,10 +82,8 @@ mod layering;
 mod lifecycle {
     mod change;
     mod cordon;
-    mod delay;
     mod failure;
     mod health;
-    mod pace;
 }
 mod migrate;
 mod monitoring {
@@ -97,10 +94,8 @@ mod node {
     mod folder;
 }
 mod node_marks;
-mod plan_events;
 mod plan_hash;
 mod plan_status;
-mod plan_window;
 mod reasons;
 mod reboot;
 mod rehearse;

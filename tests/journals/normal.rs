@@ -143,7 +143,9 @@ pub(super) async fn text(ctx: &TestContext, journal: &Journal, steps: &[String])
     }
     for (name, (_, lines)) in objects {
         writeln!(text, "{name}").unwrap();
-        lines.iter().for_each(|line| writeln!(text, "  {line}").unwrap());
+        for line in lines {
+            writeln!(text, "  {line}").unwrap();
+        }
     }
     text.push_str("events\n");
     for event in events_of(ctx).await {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::scenario::{Scenario, Setup};
-use crate::api::{Holder, RebootWhen, names};
+use crate::api::{DrainSpec, Holder, RebootWhen, names};
 use crate::rehearse::Kind;
 use crate::rehearse::fault::{Moment, Rule};
 use crate::rehearse::json::json;
@@ -254,6 +254,7 @@ fn a_node_that_a_user_had_cordoned_stays_cordoned() {
     for spec in [
         plan("p"),
         plan_with("p", |spec| spec.cordon = None),
+        plan_with("p", |spec| spec.drain = Some(DrainSpec::default())),
         plan_with("p", |spec| {
             spec.reboot = Some(reboot(RebootWhen::Always));
         }),
