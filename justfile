@@ -22,13 +22,13 @@ fmt:
 lint:
     cargo clippy --all-targets --locked -- -D warnings
 
-# All tests that need only Rust, with a tenth of the seeds and of the disturbed writes (two minutes after the build; REFIT_SAMPLE=1: with all)
-unit *ARGS:
-    REFIT_SAMPLE="${REFIT_SAMPLE:-10}" cargo test --locked --lib {{ ARGS }}
-
-# All tests, on a control plane that they start themselves; arguments select some
+# All tests that need only Rust, with a tenth of the seeds and of the disturbed writes (REFIT_SAMPLE=1: with all); arguments select some
 test *ARGS:
     cargo test --locked {{ ARGS }}
+
+# The tests on a real control plane that they start themselves (Go); arguments select some
+cluster *ARGS:
+    cargo cluster {{ ARGS }}
 
 # A roll-out on a real control plane with five simulated nodes; Ctrl-C ends it
 demo *ARGS:
@@ -36,29 +36,29 @@ demo *ARGS:
 
 # Tests on real kubelets and hosts that reboot (root, Debian); an argument selects some
 e2e FILTERS="e2e:: node::namespaces:: agent_bus::": _nodes
-    cargo test --locked --test main -- --ignored --nocapture --test-threads=2 {{ FILTERS }}
+    cargo test --locked --test cluster -- --ignored --nocapture --test-threads=2 {{ FILTERS }}
 
 # The page in a headless Chromium, checked by axe-core, which npm fetches (chromium, npm)
 browser:
     folder="$(mktemp -d)"; trap 'rm -rf "$folder"' EXIT; cd "$folder"; npm pack --silent axe-core@4.14.1 >/dev/null; tar xzf axe-core-4.14.1.tgz; \
         cd "{{ justfile_directory() }}"; REFIT_AXE="$folder/package/axe.min.js" \
-        cargo test --locked --test main -- --ignored --nocapture --test-threads=1 dashboard::browser::
+        cargo test --locked --test cluster -- --ignored --nocapture --test-threads=1 dashboard::browser::
 
 # The e2e suite of system-upgrade-controller, from a checkout of it, unmodified, against refit on real nodes
 suc-suite CHECKOUT: _nodes
-    REFIT_SUC_CHECKOUT="$(realpath {{ CHECKOUT }})" cargo test --locked --test main -- --ignored --nocapture --test-threads=1 suc_suite::the_e2e
+    REFIT_SUC_CHECKOUT="$(realpath {{ CHECKOUT }})" cargo test --locked --test cluster -- --ignored --nocapture --test-threads=1 suc_suite::the_e2e
 
 # Migration and the way back, with system-upgrade-controller built from a checkout, on simulated kubelets
 suc-migration CHECKOUT:
-    REFIT_SUC_CHECKOUT="$(realpath {{ CHECKOUT }})" cargo test --locked --test main -- --ignored --nocapture --test-threads=1 suc_suite::migrate::
+    REFIT_SUC_CHECKOUT="$(realpath {{ CHECKOUT }})" cargo test --locked --test cluster -- --ignored --nocapture --test-threads=1 suc_suite::migrate::
 
 # The e2e suite of node-maintenance-operator, unmodified, against refit on a control plane with simulated kubelets: the compiled tests of its package test/e2e
 nmo-suite PROGRAM:
-    REFIT_NMO_SUITE="$(realpath {{ PROGRAM }})" cargo test --locked --test main -- --ignored --nocapture nmo_suite::
+    REFIT_NMO_SUITE="$(realpath {{ PROGRAM }})" cargo test --locked --test cluster -- --ignored --nocapture nmo_suite::
 
 # What depends on the API server, on the oldest Kubernetes that the tests know (its first build takes ten minutes); arguments select some
 oldest *ARGS="definition:: schema:: jobs:: lifecycle:: permissions:: node_account:: agent_labels:: maintenance:: node_ops:: drain:: chart:: leader:: plan_status::":
-    REFIT_KUBERNETES=1.32 cargo test --locked --test main -- {{ ARGS }}
+    REFIT_KUBERNETES=1.32 cargo cluster {{ ARGS }}
 
 # Benchmarks against their budgets: time, requests and memory of the controller, decisions, rehearsals, drains beside kubectl's
 bench: (_ignored "bench")
@@ -76,9 +76,9 @@ hostile CASES="100000":
 # Attacks on a Plan for 50 nodes, one at a time, as a table (three quarters of an hour; REFIT_ATTACK=Secrets,windows: those with one of these words)
 attacks: (_ignored "attacks::long")
 
-# The scenarios that `cargo test` runs only in process, on a real control plane; an argument selects some
+# The scenarios that run only in process elsewhere, on a real control plane; an argument selects some
 scenarios FILTER="::real":
-    cargo test --locked --test main -- --ignored --nocapture {{ FILTER }}
+    cargo cluster --ignored --nocapture {{ FILTER }}
 
 # Simulations with random faults of requests, processes and machines, and random user actions (REFIT_SEED: from that seed on)
 simulate SEEDS="20000":
@@ -113,10 +113,10 @@ run *ARGS:
 _nodes:
     @tests/testenv/scripts/missing.sh || { printf '\nno real nodes here: the above is missing\n' >&2; exit 1; }
 
-# `cargo test` ignores long tests; those of one kind are in the module of that name. It is an error if there are none. They run
+# `just cluster` ignores long tests; those of one kind are in the module of that name. It is an error if there are none. They run
 # one at a time, because they load the machine or measure it.
 _ignored KIND:
     cargo build --release --locked --bin refit
-    cargo test --profile long-tests --locked --test main -- --ignored --list {{ KIND }}:: | grep -q ': test$'
+    cargo test --profile long-tests --locked --test cluster -- --ignored --list {{ KIND }}:: | grep -q ': test$'
     REFIT_TEST_BINARY="$(realpath "${CARGO_TARGET_DIR:-target}/release/refit")" \
-        cargo test --profile long-tests --locked --test main -- --ignored --nocapture --test-threads=1 {{ KIND }}::
+        cargo test --profile long-tests --locked --test cluster -- --ignored --nocapture --test-threads=1 {{ KIND }}::

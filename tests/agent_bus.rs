@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use kube::ResourceExt;
-use refit::api::RebootRequest;
-use refit::api::names::ANNOTATION_REBOOT_NEEDED;
+use refit_api::RebootRequest;
+use refit_api::names::ANNOTATION_REBOOT_NEEDED;
 use zbus::connection::Builder;
 
 use crate::testenv::context::TestContext;

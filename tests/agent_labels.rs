@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use kube::ResourceExt;
-use refit::api::names::ANNOTATION_REBOOT_NEEDED;
+use refit_api::names::ANNOTATION_REBOOT_NEEDED;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 

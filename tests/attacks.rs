@@ -14,7 +14,7 @@ use k8s_openapi::api::core::v1::{Event, Node};
 use kube::api::{
     Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams,
 };
-use refit::api::Plan;
+use refit_api::Plan;
 use serde_json::{Value, json};
 
 use crate::testenv::channel::ChannelServer;

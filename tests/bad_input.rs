@@ -14,8 +14,6 @@ use crate::testenv::plan::{plan, says};
 use crate::testenv::wait::{self, SOON};
 
 const NOT_READY: &str = "False/NotReady/plan is not valid and resolved";
-/// Arguments with which the controller starts.
-const WHOLE: &str = "--name n --namespace ns";
 
 fn invalid(why: &str) -> String {
     format!("False/Error/{why}")
@@ -84,90 +82,6 @@ async fn plans_of_other_namespaces_are_ignored() {
         .collect();
     assert!(strange.is_empty(), "{strange:#?}");
     assert!(asked.forbidden().is_empty(), "{:#?}", asked.forbidden());
-}
-
-#[test]
-fn the_command_line_names_what_is_wrong_with_it_and_what_is_allowed() {
-    // Arguments and environment, and what standard error must contain.
-    for (line, variable, texts) in [
-        ("", "", "--name is required, SYSTEM_UPGRADE_CONTROLLER_NAME"),
-        (
-            "--name n",
-            "",
-            "--namespace is required, SYSTEM_UPGRADE_CONTROLLER_NAMESPACE",
-        ),
-        (
-            "controller --name 'a b' --namespace ns",
-            "",
-            "--name, \"a b\", 63",
-        ),
-        ("--name n --namespace NS", "", "--namespace, \"NS\", lower-case"),
-        ("--lease-duration soon", "", "--lease-duration, soon, 45s"),
-        ("--renew-deadline=-5s", "", "--renew-deadline, -5s, negative"),
-        ("--threads many", "", "--threads, many, whole number"),
-        (
-            "--leader-elect=perhaps",
-            "",
-            "--leader-elect, perhaps, true or false",
-        ),
-        ("--log-format xml", "", "--log-format, xml, text, json"),
-        ("--no-such-flag", "", "--no-such-flag"),
-        ("no-such-command", "", "no-such-command"),
-        (
-            WHOLE,
-            "CATTLE_ELECTION_RETRY_PERIOD=x",
-            "CATTLE_ELECTION_RETRY_PERIOD, \"x\", 45s",
-        ),
-        (WHOLE, "CATTLE_ELECTION_RENEW_DEADLINE=60s", "renew deadline"),
-        (
-            WHOLE,
-            "SYSTEM_UPGRADE_CONTROLLER_THREADS=many",
-            "SYSTEM_UPGRADE_CONTROLLER_THREADS",
-        ),
-        (
-            WHOLE,
-            "SYSTEM_UPGRADE_CONTROLLER_DEBUG=very",
-            "SYSTEM_UPGRADE_CONTROLLER_DEBUG",
-        ),
-        (
-            WHOLE,
-            "REFIT_LOG_FORMAT=xml",
-            "REFIT_LOG_FORMAT, \"xml\", text or json",
-        ),
-        (WHOLE, "REFIT_LOG==loud=", "REFIT_LOG, =loud=, refit=debug"),
-        (
-            WHOLE,
-            "REFIT_MANAGE_CRD=no way",
-            "REFIT_MANAGE_CRD, \"no way\", true or false",
-        ),
-        (WHOLE, "HTTPS_PROXY=gopher://x", "HTTPS_PROXY"),
-        (
-            WHOLE,
-            "SYSTEM_UPGRADE_CONTROLLER_KUBE_CONFIG=/does/not/exist",
-            "/does/not/exist",
-        ),
-    ] {
-        let mut command = assert_cmd::Command::new(crate::testenv::controller::binary());
-        command.env_clear().env("HOME", "/does/not/exist");
-        command
-            .args(shlex::split(line).unwrap())
-            .envs(variable.split_once('='));
-        let output = command.timeout(Duration::from_secs(60)).output().unwrap();
-        let stderr = String::from_utf8_lossy(&output.stderr);
-        // All but the missing file are mistakes in the arguments.
-        let code = if variable.contains("KUBE_CONFIG") { 1 } else { 2 };
-        assert_eq!(output.status.code(), Some(code), "{line} {variable}: {stderr}");
-        assert!(
-            output.stdout.is_empty(),
-            "{line} {variable}: standard output is for data"
-        );
-        for text in texts.split(", ") {
-            assert!(
-                stderr.contains(text),
-                "{line} {variable}: {text:?} is not in {stderr}"
-            );
-        }
-    }
 }
 
 /// Go accepts times until the end of 9999, and any kubelet can write one on its own Node.

@@ -9,8 +9,8 @@ mod table;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use refit::api::PlanSpec;
-use refit::rehearse::pod_lifecycle::{Defaults, Delay};
+use refit_api::PlanSpec;
+use refit_rehearse::pod_lifecycle::{Defaults, Delay};
 use serde_json::json;
 use tokio::task::JoinSet;
 

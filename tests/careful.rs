@@ -9,9 +9,9 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, DeleteParams};
-use refit::api::{NodePhase, Plan, names};
-use refit::rehearse::Kind;
-use refit::rehearse::journal::JournalEvent;
+use refit_api::{NodePhase, Plan, names};
+use refit_rehearse::Kind;
+use refit_rehearse::journal::JournalEvent;
 use serde_json::{Value, json};
 
 use crate::rollout::{PLAN, RollOut, Shape};

@@ -8,7 +8,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, JSONSchemaProps,
 };
 use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, PostParams};
-use refit::api::{Plan, crd};
+use refit_api::{Plan, crd};
 use serde_json::json;
 
 use crate::testenv::audit::Requests;

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use refit::api::reason::Reason;
-use refit::api::{ConditionType, NodePhase};
+use refit_api::reason::Reason;
+use refit_api::{ConditionType, NodePhase};
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -32,31 +32,31 @@ fn sources(folder: &str) -> Vec<PathBuf> {
     found
 }
 
-/// How the line of a scenario ends, from which `scenarios!` makes two tests.
-const SCENARIO: &str = "(on: Backend) {";
-
-/// The names of all tests, found by the attribute before them, and of all scenarios.
+/// The names of all tests: of functions with the attribute, and of those in a list of `scenarios!`.
 fn tests() -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for path in sources("src").into_iter().chain(sources("tests")) {
-        let mut is_test = false;
-        for line in std::fs::read_to_string(path)
-            .unwrap()
-            .lines()
-            .map(str::trim_start)
-        {
+        let (mut is_test, mut in_list) = (false, false);
+        for line in std::fs::read_to_string(path).unwrap().lines() {
+            in_list = line == "scenarios! {" || (in_list && line != "}");
+            if in_list {
+                names.extend(identifiers(line));
+            }
+            let line = line.trim_start();
             if line.starts_with("#[test]") || line.starts_with("#[tokio::test") {
                 is_test = true;
-            } else if let Some((_, rest)) = line
-                .split_once("fn ")
-                .filter(|(_, rest)| is_test || rest.ends_with(SCENARIO))
-            {
+            } else if let Some((_, rest)) = line.split_once("fn ").filter(|_| is_test) {
                 names.insert(rest.split(['(', '<']).next().unwrap().to_owned());
                 is_test = false;
             }
         }
     }
     names
+}
+
+fn identifiers(line: &str) -> impl Iterator<Item = String> {
+    let words = line.split(|letter: char| !(letter.is_alphanumeric() || letter == '_'));
+    words.filter(|word| !word.is_empty()).map(str::to_owned)
 }
 
 /// Text between backticks.

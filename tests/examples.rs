@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use refit::api::crd;
+use refit_api::crd;
 use serde_json::Value;
 
 /// The documents of all files, with the names of the files.

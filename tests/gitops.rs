@@ -2,44 +2,16 @@
 
 mod convert;
 mod corpus;
+mod fixtures;
 mod generated;
 mod hints;
 mod killed;
-mod kubectl;
 mod left_alone;
 mod links;
 mod pin;
 mod render;
-mod server;
 mod shapes;
 mod terminal;
 mod validate;
 
-use std::path::{Path, PathBuf};
-
-use refit::gitops::Source;
-
-/// The folder with the files of these tests.
-fn folder(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/gitops")
-        .join(name)
-}
-
-/// The files of a folder, sorted, with their texts.
-fn files(name: &str) -> Vec<(String, String)> {
-    let mut files: Vec<_> = std::fs::read_dir(folder(name))
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .map(|path| {
-            let name = path.file_name().unwrap().to_string_lossy().into_owned();
-            (name, std::fs::read_to_string(&path).unwrap())
-        })
-        .collect();
-    files.sort();
-    files
-}
-
-fn source(name: &str, text: &str) -> Source {
-    Source::new(name, Some(Path::new(name)), text.to_owned())
-}
+use fixtures::{files, folder, source};

@@ -9,10 +9,10 @@ use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt as _;
 use kube::api::DeleteParams;
-use refit::api::Ledger;
-use refit::api::names::LABEL_PLAN_PREFIX;
-use refit::api::{NodeProgress, Plan};
-use refit::rehearse::pod_lifecycle::{Defaults, Delay, STEERING_PREFIX};
+use refit_api::Ledger;
+use refit_api::names::LABEL_PLAN_PREFIX;
+use refit_api::{NodeProgress, Plan};
+use refit_rehearse::pod_lifecycle::{Defaults, Delay, STEERING_PREFIX};
 use serde_json::{Value, json};
 
 use crate::testenv::audit::JobCreated;

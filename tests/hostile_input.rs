@@ -5,24 +5,24 @@ use k8s_openapi::api::coordination::v1::Lease;
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
 use proptest::test_runner::Config;
-use refit::api::drain::NodeDrain;
-use refit::api::ledger::is_workload;
-use refit::api::limits::Limits;
-use refit::api::schedule::{Blackout, PlanWindow, Windows};
-use refit::api::selector::Selector;
-use refit::api::text::{MAX_MESSAGE, MAX_NAME};
-use refit::api::window::Window;
-use refit::api::{
+use refit_api::drain::NodeDrain;
+use refit_api::ledger::is_workload;
+use refit_api::limits::Limits;
+use refit_api::schedule::{Blackout, PlanWindow, Windows};
+use refit_api::selector::Selector;
+use refit_api::text::{MAX_MESSAGE, MAX_NAME};
+use refit_api::window::Window;
+use refit_api::{
     BlackoutSpec, Ledger, Plan, PlanSpec, RebootFault, RebootRequest, SentinelName, SentinelReport,
     TimeWindowSpec, WindowSpec,
 };
-use refit::channel::access::DockerConfig;
-use refit::channel::hosts::HostPattern;
-use refit::go::GoDuration;
-use refit::kube::objects::{Intern, RawPlan, SlimJob, SlimNode, SlimPod, SlimSecret};
-use refit::kube::read::read;
-use refit::rollout::Record;
-use refit::version::{Range, Version};
+use refit_base::go::GoDuration;
+use refit_base::version::{Range, Version};
+use refit_channel::access::DockerConfig;
+use refit_channel::hosts::HostPattern;
+use refit_facts::objects::{Intern, RawPlan, SlimJob, SlimNode, SlimPod, SlimSecret};
+use refit_facts::read::read;
+use refit_facts::record::Record;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
@@ -268,7 +268,7 @@ fn blackouts() -> Value {
 /// A key of the `ConfigMap` `refit`, or any.
 fn key() -> impl Strategy<Value = String> {
     prop_oneof![
-        proptest::sample::select(&refit::api::limits::KEYS[..]).prop_map(str::to_owned),
+        proptest::sample::select(&refit_api::limits::KEYS[..]).prop_map(str::to_owned),
         text()
     ]
 }
@@ -339,9 +339,9 @@ proptest! {
         if let Ok(plan) = read::<RawPlan>(&raw(&object)) {
             let facts = plan.facts();
             let spec = &facts.object.spec;
-            let _ = refit::api::validate::validate(&facts.name, spec);
-            let _ = refit::job::digest::check_fields(&facts.object);
-            prop_assert_eq!(refit::job::inputs::inputs(spec, "v1").len(), 32);
+            let _ = refit_api::validate::validate(&facts.name, spec);
+            let _ = refit_job::digest::check_fields(&facts.object);
+            prop_assert_eq!(refit_job::inputs::inputs(spec, "v1").len(), 32);
         }
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use kube::api::{Api, DeleteParams, Patch, PatchParams};
-use refit::api::names;
+use refit_api::names;
 use serde_json::json;
 
 use crate::rollout::{RollOut, Shape, account, line};

@@ -1,4 +1,5 @@
-//! All integration tests in one program: one link instead of twenty, and one control plane for all.
+//! The integration tests that need only Rust, in one program: commands as processes, scenarios on a simulated cluster,
+//! documents and manifests. `cargo test` runs them; what needs a real control plane is in `tests/cluster.rs`.
 
 #![allow(
     clippy::unwrap_used,
@@ -17,62 +18,92 @@
     reason = "a test fails by panicking, speaks on standard error, and holds a cluster in its hands"
 )]
 
-mod testenv;
-#[macro_use]
-mod scenario;
+/// Makes a test of each scenario in this process: `name::in_process`.
+macro_rules! scenarios {
+    (
+        $(both { $($both:ident),+ $(,)? })?
+        $(in_process { $($one:ident),+ $(,)? })?
+        $(real { $($real:ident),+ $(,)? })?
+    ) => {
+        $($(mod $both {
+            #[test]
+            fn in_process() {
+                crate::scenario::in_process(super::$both);
+            }
+        })+)?
+        $($(mod $one {
+            #[test]
+            fn in_process() {
+                crate::scenario::in_process(super::$one);
+            }
+        })+)?
+        $($(#[allow(dead_code, reason = "tests/cluster.rs runs it")]
+        mod $real {
+            fn real() {
+                crate::scenario::real(|_| super::$real());
+            }
+        })+)?
+    };
+}
 
-mod agent_bus;
-mod agent_labels;
-mod attacks;
-mod bad_input;
-mod bench;
-mod careful;
-mod channels;
-mod chart;
-mod checks;
-mod dashboard;
-mod definition;
+#[allow(dead_code, reason = "tests/cluster.rs uses the rest")]
+mod harness;
+mod recording;
+mod scenario;
+#[allow(dead_code, reason = "tests/cluster.rs uses the rest")]
+mod supervised;
+mod testenv;
+mod workdir;
+
+mod channels {
+    mod checks;
+    mod github;
+    mod limits;
+    mod listed;
+    mod oci;
+    mod received;
+    pub(crate) mod registry;
+}
+mod command_line;
 mod deploy;
 mod docs;
-mod drain;
-mod e2e;
 mod examples;
-mod faults;
 mod gitops;
-mod harness;
 mod hostile_input;
-mod jobs;
-mod kubelet;
+mod jobs {
+    pub(crate) mod adoption;
+    mod identity;
+    mod neighbours;
+    mod order;
+    mod shape;
+}
+mod journals;
 mod layering;
-mod leader;
-mod lifecycle;
-mod maintenance;
+mod lifecycle {
+    mod change;
+    mod cordon;
+    mod failure;
+    mod health;
+}
 mod migrate;
-mod monitoring;
-mod nmo_suite;
-mod node;
-mod node_account;
+mod monitoring {
+    mod files;
+    mod names;
+}
+mod node {
+    mod folder;
+}
 mod node_marks;
-mod node_ops;
-mod notify;
-mod permissions;
-mod plan_events;
 mod plan_hash;
 mod plan_status;
-mod plan_window;
-mod process;
 mod reasons;
 mod reboot;
-mod recording;
 mod rehearse;
 mod rehearse_cli;
-mod rehearse_real;
-mod rollout;
-mod schema;
-mod soak;
-mod steering;
-mod suc_suite;
-mod supervised;
-mod testenv_tests;
-mod versions;
-mod workdir;
+mod testenv_tests {
+    mod binaries;
+}
+mod versions {
+    mod registry;
+    mod resolve;
+}

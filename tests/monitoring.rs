@@ -1,18 +1,18 @@
 //! Alerts and dashboard: promtool runs the tests of the rules, and a real Prometheus scrapes a real controller during a
 //! roll-out and answers every query.
 
+mod files;
+
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::{Api, Patch, PatchParams};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use refit::controller::metrics::list::GROUPS;
-use refit::rehearse::pod_lifecycle::{Defaults, Delay};
-use regex::Regex;
+use refit_rehearse::pod_lifecycle::{Defaults, Delay};
 use serde_json::{Value, json};
 
 use crate::drain::plans::DrainProcesses;
@@ -24,107 +24,9 @@ use crate::testenv::kubelet::NodeSet;
 use crate::testenv::process::{Process, Program};
 use crate::testenv::wait::{self, SOON};
 use crate::testenv::web::get;
+use files::{alerts, dashboard_queries, file, selectors};
 
 const LONG: Duration = Duration::from_secs(180);
-
-fn file(path: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
-}
-
-fn read(path: &str) -> String {
-    std::fs::read_to_string(file(path)).unwrap()
-}
-
-fn rules() -> Value {
-    serde_saphyr::from_str(&read("deploy/monitoring/rules.yaml")).unwrap()
-}
-
-fn alerts() -> Vec<Value> {
-    let rules = rules();
-    let groups = rules["groups"].as_array().unwrap();
-    groups
-        .iter()
-        .flat_map(|group| group["rules"].as_array().unwrap().clone())
-        .collect()
-}
-
-/// Every query of the dashboard, with its variables set to everything.
-fn dashboard_queries() -> Vec<String> {
-    let dashboard: Value = serde_json::from_str(&read("deploy/monitoring/dashboard.json")).unwrap();
-    let panels = dashboard["panels"].as_array().unwrap();
-    let targets = panels
-        .iter()
-        .flat_map(|panel| panel["targets"].as_array().cloned().unwrap_or_default());
-    let set = |query: &str| {
-        query
-            .replace("$namespace", ".*")
-            .replace("$plan", ".*")
-            .replace("$__rate_interval", "1m")
-    };
-    targets
-        .map(|target| set(target["expr"].as_str().unwrap()))
-        .collect()
-}
-
-/// The selectors of series in a query, such as `refit_plan_nodes{phase="Failed"}`.
-fn selectors(query: &str) -> Vec<String> {
-    let selector = Regex::new(r"\b(?:refit|process)_[a-z_]+(?:\{[^}]*\})?").unwrap();
-    selector
-        .find_iter(query)
-        .map(|found| found.as_str().to_owned())
-        .collect()
-}
-
-#[test]
-fn every_metric_of_alerts_and_dashboard_is_in_the_list_with_its_labels() {
-    let queries = alerts()
-        .into_iter()
-        .map(|alert| alert["expr"].as_str().unwrap().to_owned());
-    let labels = Regex::new(r#"([a-z_]+)(?:=~|!~|!=|=)""#).unwrap();
-    let mut seen = BTreeSet::new();
-    for query in queries.chain(dashboard_queries()) {
-        for selector in selectors(&query) {
-            let name = selector.split('{').next().unwrap();
-            let base = ["_bucket", "_sum", "_count"]
-                .iter()
-                .find_map(|suffix| name.strip_suffix(suffix));
-            let mut all = GROUPS.iter().flat_map(|(_, metrics)| metrics.iter());
-            let metric = all.find(|metric| metric.name == name || Some(metric.name) == base);
-            let metric = metric.unwrap_or_else(|| panic!("{name} in {query}"));
-            for label in labels.captures_iter(&selector) {
-                let label = label.get(1).unwrap().as_str();
-                // Prometheus adds this one to each target.
-                assert!(
-                    label == "namespace" || metric.labels.contains(&label),
-                    "{label} in {selector}"
-                );
-            }
-            seen.insert(metric.name);
-        }
-    }
-    assert!(seen.len() > 30, "{seen:?}");
-}
-
-#[test]
-fn each_alert_says_what_to_do_and_has_a_test() {
-    let tests = read("tests/monitoring/rules_test.yaml");
-    let document = read("docs/metrics.md");
-    for alert in alerts() {
-        let name = alert["alert"].as_str().unwrap();
-        assert!(tests.contains(name), "{name} has no test");
-        assert!(
-            document.contains(&format!("`{name}`")),
-            "{name} is not in docs/metrics.md"
-        );
-        for text in ["summary", "description"] {
-            assert!(alert["annotations"][text].is_string(), "{name}: {text}");
-        }
-        assert!(
-            matches!(alert["labels"]["severity"].as_str(), Some("warning" | "critical")),
-            "{name}"
-        );
-    }
-}
 
 #[test]
 fn promtool_finds_that_each_alert_fires_when_it_should_and_not_before() {

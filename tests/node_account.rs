@@ -6,8 +6,8 @@ use std::path::Path;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{Api, DeleteParams, EvictParams, Patch, PatchParams, PostParams};
 use kube::{Client, Config, ResourceExt};
-use refit::api::RebootRequest;
-use refit::api::names::ANNOTATION_REBOOT_NEEDED;
+use refit_api::RebootRequest;
+use refit_api::names::ANNOTATION_REBOOT_NEEDED;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 

@@ -3,7 +3,7 @@
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{Api, DeleteParams, ListParams};
-use refit::api::{MarkForm, NodeMark, Plan};
+use refit_api::{MarkForm, NodeMark, Plan};
 use serde_json::json;
 
 use crate::harness::Harness;
@@ -14,7 +14,12 @@ use crate::testenv::plan::says;
 use crate::testenv::wait::{self, SOON};
 
 scenarios! {
-    both { marks_taints_and_early_images_are_there_in_time_and_gone_at_the_end }
+    in_process {
+        marks_taints_and_early_images_are_there_in_time_and_gone_at_the_end,
+    }
+    real {
+        a_node_with_a_pod_that_may_not_be_disturbed_waits_and_starts_when_the_pod_has_ended,
+    }
 }
 
 /// Whether the node has the taint of nodes that the Plan is still to upgrade.
@@ -101,7 +106,6 @@ async fn grant_list_of_pods(harness: &Harness) {
     }
 }
 
-#[tokio::test]
 async fn a_node_with_a_pod_that_may_not_be_disturbed_waits_and_starts_when_the_pod_has_ended() {
     let harness = Harness::new(["one", "two"]).await;
     let pod = json!({

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Event, Secret};
 use kube::api::{Api, ListParams, Patch, PatchParams};
-use refit::api::Notified;
+use refit_api::Notified;
 use serde_json::{Value, json};
 
 use crate::harness::{Harness, held};
@@ -116,7 +116,7 @@ async fn each_kind_is_sent_once_in_each_format_and_a_successor_sends_none_again(
     let waves = json!([{ "name": "canary", "nodes": 1, "approval": true }]);
     let plan = harness.plan("p", json!({ "spec": { "waves": waves } })).await;
     assert!(plan.status.is_none());
-    let awaits = |plan: &refit::api::Plan| {
+    let awaits = |plan: &refit_api::Plan| {
         let wave = plan.status.as_ref().and_then(|status| status.wave.clone());
         wave.is_some_and(|wave| wave.phase.as_str() == "AwaitingApproval")
     };
@@ -149,7 +149,7 @@ async fn each_kind_is_sent_once_in_each_format_and_a_successor_sends_none_again(
         json!({ "metadata": { "annotations": { "refit.rs/approve": approval } } }),
     )
     .await;
-    let failed = |plan: &refit::api::Plan| {
+    let failed = |plan: &refit_api::Plan| {
         let active = plan
             .status
             .as_ref()

@@ -12,7 +12,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Node};
 use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule, Role};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, DeleteParams, Patch, PatchParams};
-use refit::api::Plan;
+use refit_api::Plan;
 use serde_json::{Value, json};
 
 use crate::rollout::{PLAN, RollOut, Shape, line};
@@ -178,7 +178,7 @@ async fn reboots(rollout: &RollOut) {
         .await;
     behave(&[]).await;
     ctx.plan_complete("reboots", SOON).await;
-    let pods = async || ctx.pods_with(refit::api::names::LABEL_ROLE).await.len();
+    let pods = async || ctx.pods_with(refit_api::names::LABEL_ROLE).await.len();
     wait::until("no reboot Pod is left", pods, |left| *left == 0).await;
 }
 
@@ -205,7 +205,7 @@ fn refused(requests: &Requests) -> Vec<String> {
 /// Deletes the definition of the Plan, which the controller must register.
 async fn unregister(ctx: &TestContext) -> Api<CustomResourceDefinition> {
     let crds = Api::<CustomResourceDefinition>::all(ctx.client.clone());
-    let crd = refit::api::crd::NAME;
+    let crd = refit_api::crd::NAME;
     crds.delete(crd, &DeleteParams::default())
         .await
         .expect("the definition is deleted");
@@ -281,7 +281,7 @@ async fn under_the_shipped_roles_nothing_is_refused_and_each_of_their_rules_is_u
     let ctx = &rollout.ctx;
     let namespace = ctx.namespace();
     let crds = unregister(ctx).await;
-    let crd = refit::api::crd::NAME;
+    let crd = refit_api::crd::NAME;
 
     // Each kind of write goes wrong once in a way that makes the controller look.
     let faults = ctx.faults(0).await;
@@ -361,7 +361,7 @@ async fn without_the_component_manage_crd_a_roll_out_ends_and_an_older_definitio
 
     let crds = Api::<CustomResourceDefinition>::all(ctx.client.clone());
     let mut versions = crds
-        .get(refit::api::crd::NAME)
+        .get(refit_api::crd::NAME)
         .await
         .expect("the definition")
         .spec
@@ -373,13 +373,9 @@ async fn without_the_component_manage_crd_a_roll_out_ends_and_an_older_definitio
     let fields = schema.and_then(|it| it.properties.as_mut()?.get_mut("spec")?.properties.as_mut());
     assert!(fields.expect("fields of the spec").remove("reboot").is_some());
     let edit = json!({ "spec": { "versions": versions } });
-    crds.patch(
-        refit::api::crd::NAME,
-        &PatchParams::default(),
-        &Patch::Merge(edit),
-    )
-    .await
-    .expect("the definition is edited");
+    crds.patch(refit_api::crd::NAME, &PatchParams::default(), &Patch::Merge(edit))
+        .await
+        .expect("the definition is edited");
     let again = controller.start_again();
     again.logs("lacks the fields spec.reboot", SOON).await;
     again.logs("overlays/manage-crd", SOON).await;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{DeleteParams, Patch, PatchParams};
-use refit::api::Plan;
+use refit_api::Plan;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha224};
 use tokio::time::Instant;
@@ -17,8 +17,11 @@ use crate::testenv::plan::{plan, says, status};
 use crate::testenv::wait::{self, SOON};
 
 scenarios! {
-    both {
+    in_process {
         a_changed_secret_changes_the_hash_within_a_second_and_runs_the_plan_again,
+    }
+    real {
+        plans_on_a_cluster_have_the_hashes_of_the_vectors,
     }
 }
 
@@ -71,7 +74,6 @@ async fn hash_of(ctx: &TestContext, name: &str) -> String {
 }
 
 /// The defaults of the CRD, which are part of some hashes, are not simulated.
-#[tokio::test]
 async fn plans_on_a_cluster_have_the_hashes_of_the_vectors() {
     let ctx = Backend::Real.context().await;
     let _controller = ctx.start_and_warm_up().await;

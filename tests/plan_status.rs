@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use refit::api::Plan;
+use refit_api::Plan;
 use serde_json::{Value, json};
 
 use crate::scenario::Backend;
@@ -15,14 +15,16 @@ use crate::testenv::plan::{plan, says, status};
 use crate::testenv::wait::{self, SOON};
 
 scenarios! {
-    both {
+    in_process {
         a_plan_with_a_version_has_its_last_status_at_once,
         validated_flips_within_a_second_of_an_edit_in_both_directions,
         concurrency_limits_how_many_nodes_apply,
-    }
-    in_process {
         conditions_come_in_order_and_their_times_say_what_changed,
         a_plan_that_selects_no_node_is_complete_and_says_why,
+    }
+    real {
+        rancher_and_prepare_containers_find_what_they_read,
+        kubectl_shows_the_columns,
     }
 }
 
@@ -362,7 +364,6 @@ async fn concurrency_limits_how_many_nodes_apply(on: Backend) {
     assert_eq!(ctx.requests().await.most_jobs_at_once("slots"), 2);
 }
 
-#[tokio::test]
 async fn rancher_and_prepare_containers_find_what_they_read() {
     let ctx = TestContext::new().await;
     let nodes = ctx.manual_kubelet(["one"]).await;
@@ -405,7 +406,6 @@ async fn rancher_and_prepare_containers_find_what_they_read() {
     );
 }
 
-#[tokio::test]
 async fn kubectl_shows_the_columns() {
     let ctx = TestContext::new().await;
     let _controller = ctx.start_and_warm_up().await;

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use refit::api::{CheckPhase, ConditionType, ForeignReason, NodePhase, Reason, WavePhase};
-use refit::notify::NoticeKind;
+use refit_api::{CheckPhase, ConditionType, ForeignReason, NodePhase, Reason, WavePhase};
+use refit_formats::notify::NoticeKind;
 use regex::Regex;
 
 use crate::layering::sources;

@@ -3,15 +3,14 @@
 
 mod loss;
 mod protocol;
-mod settle;
 
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
-use refit::api::names::{LABEL_ROLE, ROLE_REBOOT};
+use refit_api::names::{LABEL_ROLE, ROLE_REBOOT};
 use serde_json::{Value, json};
 
-use crate::harness::{Harness, has_condition, is_cordoned, is_free, record};
-use crate::testenv::wait::{self, SOON};
+use crate::harness::{Harness, has_condition, is_free, record};
+use crate::testenv::wait;
 
 /// Name of the Plan.
 const PLAN: &str = "os";
@@ -68,21 +67,6 @@ impl Harness {
         self.no_reboot_pods().await;
         let requests = self.ctx.controller_requests().await;
         assert!(requests.forbidden().is_empty(), "{:#?}", requests.forbidden());
-    }
-
-    /// Waits until the Plan has failed on the node for that reason, and checks the node.
-    async fn has_failed(&self, node: &str, reason: &str) -> String {
-        let failed = self.held_up(PLAN, node, reason).await;
-        assert_eq!(failed.phase, "Failed", "{failed:?}");
-        // Status and record are written concurrently.
-        let is_recorded = |node: &Node| record(node, PLAN).is_some_and(|record| record["phase"] == "Failed");
-        let name = self.node(node);
-        let there = self
-            .ctx
-            .node_until(&name, "says that it failed", SOON, is_recorded)
-            .await;
-        assert!(is_cordoned(&there), "a failed node stays cordoned");
-        failed.message.unwrap()
     }
 
     /// Waits until the Job on the node is Complete, with no controller running.

@@ -3,19 +3,13 @@
 
 mod scenario;
 
-use futures::stream::{self, StreamExt as _};
-use kube::Client;
-use refit::api::crd;
-use refit::rehearse::{Cluster, Options, in_virtual_time};
+use refit_api::crd;
+use refit_rehearse::{Cluster, Options, in_virtual_time};
 
-use crate::testenv::context::TestContext;
-use crate::testenv::kubeconfig;
 use scenario::{Target, play, scenarios};
 
 /// With fewer, a file was not found.
 const AT_LEAST: usize = 30;
-/// Number of concurrent scenarios on a real control plane.
-const AT_ONCE: usize = 8;
 
 #[test]
 fn the_simulated_cluster_answers_as_the_scenarios_say() {
@@ -47,30 +41,5 @@ fn the_simulated_cluster_answers_as_the_scenarios_say() {
             failed.push(format!("{}\n    {why}", scenario.title));
         }
     }
-    assert!(failed.is_empty(), "\n{}", failed.join("\n"));
-}
-
-#[tokio::test]
-async fn a_real_control_plane_answers_as_the_scenarios_say() {
-    let all = scenarios()
-        .into_iter()
-        .filter(|scenario| !scenario.is_unsupported);
-    let played = stream::iter(all).map(async |scenario| {
-        let ctx = TestContext::new().await;
-        // A client that retries by itself would hide `Retry-After` responses.
-        let mut config = kubeconfig::load(&ctx.test_env.kubeconfig(), "refit-test/scenario")
-            .await
-            .unwrap();
-        config.default_retry = false;
-        let target = Target::Real(Client::try_from(config).unwrap());
-        let played = play(&scenario, &target, ctx.namespace(), &ctx.id).await;
-        played.err().map(|why| format!("{}\n    {why}", scenario.title))
-    });
-    // Most of the time is waiting.
-    let failed: Vec<String> = played
-        .buffer_unordered(AT_ONCE)
-        .filter_map(std::future::ready)
-        .collect()
-        .await;
     assert!(failed.is_empty(), "\n{}", failed.join("\n"));
 }

@@ -11,8 +11,8 @@ use k8s_openapi::api::core::v1::{ConfigMap, Node};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::ResourceExt as _;
 use kube::api::Api;
-use refit::api::Plan;
-use refit::rehearse::pod_lifecycle::{Defaults, Delay};
+use refit_api::Plan;
+use refit_rehearse::pod_lifecycle::{Defaults, Delay};
 use serde_json::{Value, json};
 
 use crate::drain::plans::DrainProcesses;

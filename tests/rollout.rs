@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{ContainerStatus, Event, Node, Pod, ServiceAccount};
 use kube::api::{Api, ListParams};
-use refit::api::names::{ANNOTATION_NODE_UID, ANNOTATION_RECORDED, ANNOTATION_VERIFIES};
-use refit::api::{NodeMark, Plan};
-use refit::rehearse::Kind;
-use refit::rehearse::invariants::Invariants;
-use refit::rehearse::journal::{CLUSTER, Entry, JournalEvent};
+use refit_api::names::{ANNOTATION_NODE_UID, ANNOTATION_RECORDED, ANNOTATION_VERIFIES};
+use refit_api::{NodeMark, Plan};
+use refit_rehearse::Kind;
+use refit_rehearse::journal::{CLUSTER, Entry, JournalEvent};
+use refit_testkit::invariants::Invariants;
 use serde_json::{Value, json};
 
 use crate::testenv::audit::Request;

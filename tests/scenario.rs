@@ -12,8 +12,11 @@
 //!     …
 //! ```
 //!
-//! All run in process. On a real control plane run those of `both`, whose subject is the API server, the Job controller, the
-//! binary, or a line of docs/compatibility.md; the others run there in `just soak`.
+//! `scenarios!` makes the tests of the program in which it stands. `tests/main.rs` runs those of `both` and of `in_process` in
+//! process. `tests/cluster.rs` runs those of `both` on a real control plane: their subject is the API server, the Job controller
+//! or the binary. The others need none, because the journals (`journals.rs`) show that the simulated cluster does what a real
+//! one does; they run there in `just scenarios`. A third list, `real`, has tests beside these scenarios that only a real
+//! control plane can run; they have no argument.
 
 use crate::harness::{Harness, quick};
 use crate::testenv::context::TestContext;
@@ -58,43 +61,22 @@ impl Backend {
 }
 
 /// Runs a scenario in virtual time.
+#[allow(
+    dead_code,
+    reason = "two programs include this, and one runs scenarios in process, the other does not"
+)]
 pub(crate) fn in_process(scenario: impl AsyncFnOnce(Backend)) {
     let tasks = tokio::task::LocalSet::new();
     let scenario = tasks.run_until(scenario(Backend::InProcess));
-    refit::rehearse::in_virtual_time(scenario).unwrap();
+    refit_rehearse::in_virtual_time(scenario).unwrap();
 }
 
 /// Runs a scenario on a real control plane.
+#[allow(
+    dead_code,
+    reason = "two programs include this, and one runs scenarios in process, the other does not"
+)]
 pub(crate) fn real(scenario: impl AsyncFnOnce(Backend)) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.unwrap().block_on(scenario(Backend::Real));
-}
-
-/// Makes the tests of scenarios: `name::in_process`, and `name::real`, which is ignored for those that are not in `both`.
-macro_rules! scenarios {
-    ($(both { $($both:ident),+ $(,)? })? $(in_process { $($one:ident),+ $(,)? })?) => {
-        $($(mod $both {
-            #[test]
-            fn in_process() {
-                crate::scenario::in_process(super::$both);
-            }
-
-            #[test]
-            fn real() {
-                crate::scenario::real(super::$both);
-            }
-        })+)?
-        $($(mod $one {
-            #[test]
-            fn in_process() {
-                crate::scenario::in_process(super::$one);
-            }
-
-            #[test]
-            #[ignore = "runs in process; on a real control plane in `just soak`"]
-            fn real() {
-                crate::scenario::real(super::$one);
-            }
-        })+)?
-    };
 }

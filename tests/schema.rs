@@ -10,7 +10,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use kube::runtime::wait::{await_condition, conditions};
 use kube::{Client, Error};
-use refit::api::crd;
+use refit_api::crd;
 use serde::Deserialize;
 use serde_json::{Value, json};
 

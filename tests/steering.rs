@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use kube::api::Api;
-use refit::api::Plan;
+use refit_api::Plan;
 use serde_json::{Value, json};
 use tokio::process::Command;
 
@@ -244,69 +244,4 @@ async fn kubectl_runs_refit_as_its_plugin() {
         found.out.lines().any(|line| line == harness.node("one")),
         "{found:#?}"
     );
-}
-
-/// A release fills in addresses and checksums, and nothing else.
-#[test]
-fn the_manifest_for_krew_names_this_version_and_the_program() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/kubectl/refit.yaml");
-    let manifest: Value = serde_saphyr::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
-    let version = concat!("v", env!("CARGO_PKG_VERSION"));
-    assert_eq!(manifest["kind"], "Plugin");
-    assert_eq!(manifest["spec"]["version"], version);
-    let platforms = manifest["spec"]["platforms"].as_array().unwrap();
-    assert_eq!(platforms.len(), 2);
-    for platform in platforms {
-        assert_eq!(platform["bin"], "refit");
-        let uri = platform["uri"].as_str().unwrap();
-        let arch = platform["selector"]["matchLabels"]["arch"].as_str().unwrap();
-        assert!(
-            uri.contains(version) && uri.ends_with(&format!("refit-linux-{arch}.tar.gz")),
-            "{uri}"
-        );
-        assert_eq!(platform["sha256"].as_str().unwrap().len(), 64);
-    }
-}
-
-/// bash asks refit for what only the cluster knows, and the script of clap for the rest.
-#[test]
-fn bash_completes_plans_and_nodes() {
-    let folder = Workdir::new([(
-        "refit",
-        "#!/bin/sh\n[ \"$1\" = __complete ] || exit 1\n[ \"$2 $3\" = 'retry server' ] && printf 'node-1\\nnode-2\\nother\\n'\nexit 0\n",
-    )]);
-    let stub = folder.path().join("refit");
-    std::fs::set_permissions(&stub, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-    let script = std::process::Command::new(env!("CARGO_BIN_EXE_refit"))
-        .args(["completion", "bash"])
-        .output()
-        .unwrap();
-    folder.write("completion.bash", &script.stdout);
-    let complete = |words: &str| {
-        let count = words.split(' ').count();
-        let line = format!(
-            "source completion.bash; COMP_WORDS=({words}); COMP_CWORD=$(({count} - 1)); \
-             _refit_objects refit \"${{COMP_WORDS[COMP_CWORD]}}\" \"${{COMP_WORDS[COMP_CWORD - 1]}}\"; \
-             printf '%s\\n' \"${{COMPREPLY[@]}}\""
-        );
-        let path = format!(
-            "{}:{}",
-            folder.path().display(),
-            std::env::var("PATH").unwrap_or_default()
-        );
-        let output = std::process::Command::new("bash")
-            .args(["-c", &line])
-            .current_dir(folder.path())
-            .env("PATH", path)
-            .output()
-            .unwrap();
-        assert!(output.status.success(), "{output:?}");
-        String::from_utf8(output.stdout).unwrap()
-    };
-    assert_eq!(complete("refit retry server node"), "node-1\nnode-2\n");
-    assert_eq!(complete("refit retry server \"\""), "node-1\nnode-2\nother\n");
-    let options = complete("refit retry server --wa");
-    assert!(options.lines().any(|line| line == "--wait"), "{options}");
-    let commands = complete("refit resum");
-    assert_eq!(commands, "resume\n");
 }

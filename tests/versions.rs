@@ -1,13 +1,12 @@
-//! The version of a Plan on a running controller: channels that fail or withdraw versions, guards, approvals, digests;
-//! and the output of `refit resolve`.
+//! The version of a Plan on a running controller: channels that fail or withdraw versions, guards, approvals, digests.
 
-mod resolve;
+mod registry;
 
 use std::collections::BTreeSet;
 
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Secret;
-use refit::api::{ChannelStatus, Plan};
+use refit_api::{ChannelStatus, Plan};
 use serde_json::json;
 
 use crate::channels::registry::{Registry, RegistryAuth, State, index_digest};
@@ -18,6 +17,7 @@ use crate::testenv::context::cluster::create;
 use crate::testenv::history::History;
 use crate::testenv::plan::{plan, says, status};
 use crate::testenv::wait::SOON;
+use registry::registry_state;
 
 fn version(plan: &Plan) -> String {
     status(plan).latest_version.unwrap_or_default()
@@ -199,25 +199,6 @@ async fn a_channel_that_goes_back_to_an_older_version_downgrades_no_node() {
                  spec.versionPolicy.allowDowngrade lets it through; the Plan stays at v1.33.2-k3s1";
     assert!(events.iter().any(|event| event == older), "{events:#?}");
     assert_eq!(says(&done, "UpToDate"), "True/Latest/");
-}
-
-const TAGS: [&str; 8] = [
-    "latest",
-    "v1.33.3-k3s1",
-    "v1.33.4-k3s1",
-    "v1.33.4-k3s1-amd64",
-    "v1.33.5-rc1-k3s1",
-    "v1.33",
-    "v1.34.0-k3s1",
-    "v1.9.0-k3s1",
-];
-
-fn registry_state() -> State {
-    State {
-        tags: TAGS.map(str::to_owned).into(),
-        page: 3,
-        ..State::default()
-    }
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! The attacks: what an attacker writes, and where refit names it.
 
-use refit::api::{Holder, Ledger};
+use refit_api::{Holder, Ledger};
 use serde_json::{Value, json};
 
 use crate::testenv::channel::{Answer, ChannelServer};

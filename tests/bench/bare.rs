@@ -9,8 +9,8 @@ use k8s_openapi::api::batch::v1::Job;
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, PostParams};
 use kube::runtime::{WatchStreamExt, watcher};
-use refit::api::names::LABEL_PLAN;
-use refit::job::{JobInput, JobSettings, NodeInput, PlanInput, render};
+use refit_api::names::LABEL_PLAN;
+use refit_job::{JobInput, JobSettings, NodeInput, PlanInput, render};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
@@ -57,7 +57,7 @@ pub(super) async fn bare_limit(
         latest_version: "v1",
         latest_hash: "e56692be1351d90a3f6fec1c6d303a49f8a6fcf446c857d20e53dfa4",
         inputs: "fe7848d46414228546483f6a6b41f5cd",
-        digests: &refit::job::NO_DIGESTS,
+        digests: &refit_job::NO_DIGESTS,
     };
     let settings = JobSettings::new("bare", "example.com/refit:1");
     let create = async |index: usize| {

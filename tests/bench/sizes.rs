@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use refit::rehearse::pod_lifecycle::{Defaults, Delay};
+use refit_rehearse::pod_lifecycle::{Defaults, Delay};
 use serde_json::json;
 
 use super::LIMIT;

@@ -2,7 +2,7 @@
 
 use http::Response;
 use jiff::Timestamp;
-use refit::channel::{Access, ChannelError};
+use refit_channel::{Access, ChannelError};
 use serde_json::{Value, json};
 
 use super::received::{

@@ -1,6 +1,6 @@
 //! The list of a channel server's channels, as update.k3s.io gives it.
 
-use refit::channel::{Access, Credentials};
+use refit_channel::{Access, Credentials};
 use serde_json::{Value, json};
 
 use super::received::{HTML, Stub, answer, basic, bearer, client, offer_of, refusal_of, versions};

@@ -1,19 +1,10 @@
 //! Tags of a repository in a registry, and the digests that they stand for.
 
-use refit::channel::{Access, ChannelError, Credentials, DockerConfig};
+use refit_channel::{Access, ChannelError, Credentials, DockerConfig};
 
 use super::received::{HTML, ReceivedRequest, basic, bearer, client, offer_of, refusal_of, versions};
-use super::registry::{PASSWORD, Registry, RegistryAuth, State, USER, index_digest};
+use super::registry::{PASSWORD, Registry, RegistryAuth, State, USER, index_digest, tags};
 use crate::testenv::pki::Authority;
-
-/// This number of versions, and two tags that are none.
-pub(super) fn tags(count: usize) -> std::collections::BTreeSet<String> {
-    let version = |number: usize| format!("v1.{}.{}-k3s1", number / 100, number % 100);
-    let mut tags: std::collections::BTreeSet<_> = (0..count).map(version).collect();
-    tags.insert(format!("sha256-{}.sig", "0".repeat(64)));
-    tags.insert("_latest".to_owned());
-    tags
-}
 
 fn pull(config: &str) -> Access {
     Access {

@@ -4,9 +4,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
-use refit::channel::{Access, ChannelClient, ChannelError, ChannelRequest, Credentials, Hosts};
-use refit::proxy::ProxyEnv;
-use refit::version::Offer;
+use refit_base::proxy::ProxyEnv;
+use refit_base::version::Offer;
+use refit_channel::{Access, ChannelClient, ChannelError, ChannelRequest, Credentials, Hosts};
 
 use crate::testenv::serve::{Body, Server, full};
 

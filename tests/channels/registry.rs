@@ -296,3 +296,12 @@ impl State {
         )
     }
 }
+
+/// This number of versions, and two tags that are none.
+pub(super) fn tags(count: usize) -> BTreeSet<String> {
+    let version = |number: usize| format!("v1.{}.{}-k3s1", number / 100, number % 100);
+    let mut tags: BTreeSet<_> = (0..count).map(version).collect();
+    tags.insert(format!("sha256-{}.sig", "0".repeat(64)));
+    tags.insert("_latest".to_owned());
+    tags
+}

@@ -2,11 +2,10 @@
 
 use k8s_openapi::api::core::v1::{Event, Secret};
 use kube::api::{Api, ListParams};
-use refit::api::Plan;
+use refit_api::Plan;
 use serde_json::{Value, json};
 
-use super::oci::tags;
-use super::registry::{PASSWORD, Registry, RegistryAuth, State, USER};
+use super::registry::{PASSWORD, Registry, RegistryAuth, State, USER, tags};
 use super::{at_version, last_error, version};
 use crate::testenv::context::TestContext;
 use crate::testenv::context::cluster::create;

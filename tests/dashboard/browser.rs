@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use jiff::Timestamp;
-use refit::api::NodePhase;
-use refit::page::{Document, PlanCard, Row, RowState, Source, Span};
+use refit_api::NodePhase;
+use refit_formats::page::{Document, PlanCard, Row, RowState, Source, Span};
 use serde_json::{Value, json};
 
 use crate::harness::Harness;
@@ -213,7 +213,7 @@ fn five_plans() -> Document {
 #[test]
 #[ignore = "Chromium: just browser"]
 fn five_plans_over_a_thousand_nodes_load_in_a_second() {
-    let page = refit::page::file(&five_plans()).unwrap();
+    let page = refit_formats::page::file(&five_plans()).unwrap();
     let began = "const began = performance.now();";
     let ended = "document.body.offsetHeight; const said = document.createElement('pre'); said.id = 'found'; \
                  said.textContent = JSON.stringify({ took: performance.now() - began, shown: document.getElementById('shown').textContent }); \
@@ -235,7 +235,7 @@ fn five_plans_over_a_thousand_nodes_load_in_a_second() {
 #[test]
 #[ignore = "Chromium: just browser"]
 fn five_plans_over_a_thousand_nodes_update_for_an_hour_without_a_leak() {
-    let page = with_script(refit::page::live(), include_str!("hour.js"), "");
+    let page = with_script(refit_formats::page::live(), include_str!("hour.js"), "");
     let folder = Workdir::new([("hour.html", page.as_str())]);
     let url = format!("file://{}", folder.path().join("hour.html").display());
     let flags = [

@@ -4,7 +4,7 @@ use futures::future::join_all;
 use jiff::Timestamp;
 use kube::ResourceExt as _;
 use kube::api::{Patch, PatchParams};
-use refit::api::{Plan, crd};
+use refit_api::{Plan, crd};
 use serde_json::{Value, json};
 
 use super::{foreign, put, serve};

@@ -5,7 +5,7 @@ use std::time::Duration;
 use k8s_openapi::api::authorization::v1::SubjectAccessReview;
 use k8s_openapi::api::rbac::v1::ClusterRole;
 use kube::api::{Api, Patch, PatchParams};
-use refit::api::{Plan, crd};
+use refit_api::{Plan, crd};
 use serde_json::json;
 
 use super::{definitions, established, foreign, serve, take_away, writes_to_definitions};

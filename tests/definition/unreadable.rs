@@ -1,7 +1,7 @@
 //! Plans that were stored under a looser definition, with what our types cannot read.
 
 use kube::api::{Patch, PatchParams};
-use refit::api::{Plan, crd};
+use refit_api::{Plan, crd};
 use serde_json::{Value, json};
 
 use super::{schema, serve};

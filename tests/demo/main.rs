@@ -18,8 +18,8 @@ use clap::Parser;
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, ListParams};
-use refit::api::Plan;
-use refit::rehearse::pod_lifecycle::{Defaults, Delay, Exit};
+use refit_api::Plan;
+use refit_rehearse::pod_lifecycle::{Defaults, Delay, Exit};
 use serde_json::json;
 use tokio::sync::mpsc;
 

@@ -6,8 +6,8 @@ use std::io::{IsTerminal as _, Write as _};
 use std::time::Instant;
 
 use k8s_openapi::api::core::v1::{ContainerStatus, Node, Pod};
-use refit::api::names::{LABEL_NODE, LABEL_PLAN, LABEL_PLAN_PREFIX, LABEL_VERSION};
-use refit::api::{NodeProgress, Plan};
+use refit_api::names::{LABEL_NODE, LABEL_PLAN, LABEL_PLAN_PREFIX, LABEL_VERSION};
+use refit_api::{NodeProgress, Plan};
 
 /// Prints a line on standard output, and ignores errors such as a closed pipe.
 pub(crate) fn say(text: &str) {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures::stream::{self, StreamExt as _};
-use refit::rehearse::pod_lifecycle::{Defaults, Delay};
+use refit_rehearse::pod_lifecycle::{Defaults, Delay};
 use serde_json::json;
 
 use super::{DrainHarness, Tool};

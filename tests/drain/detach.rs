@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim};
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams};
-use refit::api::{Ledger, MarkForm, NodeMark};
+use refit_api::{Ledger, MarkForm, NodeMark};
 use serde_json::{Value, json};
 
 use super::{DrainHarness, Tool, finish, output_of};

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt as _;
-use refit::api::{Ledger, NodeDrain};
+use refit_api::{Ledger, NodeDrain};
 use rustix::process::Signal;
 use serde_json::json;
 use tokio::process::Command;

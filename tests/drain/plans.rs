@@ -1,15 +1,11 @@
 //! Plans that cordon and drain, until the node is released. The init containers run as processes with their real
 //! command lines.
 
-use std::path::{Path, PathBuf};
-use std::process::Stdio;
 use std::time::Duration;
 
-use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::{Node, Pod};
-use refit::api::NodeProgress;
-use refit::api::names::LABEL_PLAN;
-use refit::rehearse::pod_lifecycle::Exit;
+use refit_api::NodeProgress;
+use refit_api::names::LABEL_PLAN;
 use serde_json::{Value, json};
 
 use super::{DRAINER, DrainHarness};
@@ -17,44 +13,8 @@ use crate::harness::{self, active, is_cordoned, is_free, ledger};
 use crate::testenv::audit::Request;
 use crate::testenv::context::TestContext;
 use crate::testenv::controller::Controller;
-use crate::testenv::kubelet::{ContainerTask, TaskRunner};
+pub(crate) use crate::testenv::kubelet::DrainProcesses;
 use crate::testenv::wait::{self, SOON};
-
-/// What a kubelet keeps of a log where a container has failed without a termination message (`FallbackToLogsOnError`).
-const TERMINATION_LOG: usize = 2_048;
-
-/// Runs `cordon` and `drain` containers as processes, with the kubeconfig of the Plans' service account.
-pub(crate) struct DrainProcesses {
-    pub(crate) kubeconfig: PathBuf,
-}
-
-impl TaskRunner for DrainProcesses {
-    fn has_task(&self, container: &str) -> bool {
-        matches!(container, "cordon" | "drain")
-    }
-
-    fn run(&self, act: ContainerTask) -> BoxFuture<'static, Exit> {
-        let mut command = tokio::process::Command::new(Path::new(env!("CARGO_BIN_EXE_refit")));
-        command
-            .args(&act.start.args)
-            .env_clear()
-            .envs(&act.start.env)
-            .env("KUBECONFIG", &self.kubeconfig)
-            .stdin(Stdio::null())
-            .kill_on_drop(true);
-        assert!(act.start.command.is_empty(), "the image's entrypoint is refit");
-        Box::pin(async move {
-            let out = command.output().await.unwrap();
-            let log = [out.stdout, out.stderr].concat();
-            let log = String::from_utf8_lossy(&log[log.len().saturating_sub(TERMINATION_LOG)..]).into_owned();
-            let code = out.status.code().unwrap_or(137);
-            Exit {
-                code,
-                message: (code != 0).then_some(log),
-            }
-        })
-    }
-}
 
 /// Nodes whose `cordon` and `drain` containers run for real.
 pub(super) async fn real_drains(nodes: &[&str]) -> DrainHarness {

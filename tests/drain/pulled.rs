@@ -77,7 +77,7 @@ async fn release_node(release: Release, absent: bool) {
     release.apply(&harness).await;
     if !absent && release != Release::Deleted {
         let generation = harness.ctx.plans().get(PLAN).await.unwrap().metadata.generation;
-        let seen = |plan: &refit::api::Plan| {
+        let seen = |plan: &refit_api::Plan| {
             let status = plan.status.as_ref().unwrap();
             status.observed_generation == generation
                 && (release != Release::Disabled || status.nodes.unwrap().disabled == 1)

@@ -2,7 +2,7 @@
 
 use kube::ResourceExt as _;
 use kube::api::ListParams;
-use refit::api::NodeProgress;
+use refit_api::NodeProgress;
 use serde_json::json;
 
 use super::harness::{E2eHarness, RUNS, harness, waits};

@@ -5,7 +5,7 @@ mod workloads;
 
 use k8s_openapi::api::core::v1::Node;
 use kube::api::Api;
-use refit::api::{NodeProgress, Plan};
+use refit_api::{NodeProgress, Plan};
 use serde_json::{Value, json};
 
 use crate::harness::{active, is_cordoned, ledger};

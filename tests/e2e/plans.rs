@@ -7,7 +7,7 @@ use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Node, Pod, Secret};
 use kube::ResourceExt as _;
 use kube::api::{Api, DeleteParams, ListParams};
-use refit::api::NodeProgress;
+use refit_api::NodeProgress;
 use serde_json::json;
 
 use super::harness::{E2eHarness, RUNS, container, harness, notes_its_boot, waits, workers};

@@ -14,8 +14,8 @@ use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ContainerStatus, Node, Pod};
 use kube::ResourceExt as _;
 use kube::api::{DeleteParams, ListParams};
-use refit::api::NodeProgress;
-use refit::api::names::{LABEL_ROLE, ROLE_REBOOT};
+use refit_api::NodeProgress;
+use refit_api::names::{LABEL_ROLE, ROLE_REBOOT};
 use serde_json::{Value, json};
 
 use super::harness::{E2eHarness, RUNS, merge};

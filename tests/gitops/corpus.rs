@@ -7,11 +7,11 @@
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
-use refit::gitops::check::{Options, check};
-use refit::gitops::pin::{PinRequest, PlanInFile, Verdict, decide_version, plans, rewrite};
-use refit::gitops::{Finding, Rule, Severity, Source};
-use refit::version::Offer;
-use refit::version::policy::{Offered, Policy};
+use refit_base::version::Offer;
+use refit_base::version::policy::{Offered, Policy};
+use refit_offline::gitops::check::{Options, check};
+use refit_offline::gitops::pin::{PinRequest, PlanInFile, Verdict, decide_version, plans, rewrite};
+use refit_offline::gitops::{Finding, Rule, Severity, Source};
 use serde_json::Value;
 
 use super::{files, source};

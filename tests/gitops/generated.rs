@@ -3,10 +3,10 @@
 
 use proptest::prelude::*;
 use proptest::sample::select;
-use refit::gitops::Source;
-use refit::gitops::check::{Options, check};
-use refit::gitops::pin::{PinRequest, plans, rewrite};
-use refit::gitops::yaml::is_text_to_all;
+use refit_offline::gitops::Source;
+use refit_offline::gitops::check::{Options, check};
+use refit_offline::gitops::pin::{PinRequest, plans, rewrite};
+use refit_offline::gitops::yaml::is_text_to_all;
 
 use super::{files, source};
 

@@ -4,7 +4,7 @@
 
 mod follow;
 
-use refit::gitops::{Rule, Severity};
+use refit_offline::gitops::{Rule, Severity};
 use serde_json::Value;
 
 use super::{files, source};

@@ -6,7 +6,7 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use refit::gitops::yaml;
+use refit_offline::gitops::yaml;
 use serde_json::Value;
 
 use super::folder;

@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 
 use k8s_openapi::api::batch::v1::Job;
-use refit::api::validate::validate;
-use refit::gitops::check::{Options, check, read_plan};
-use refit::gitops::objects::objects;
-use refit::gitops::{Rule, Severity};
-use refit::job::{self, JobInput, JobSettings, NodeInput, PlanInput};
+use refit_api::validate::validate;
+use refit_job;
+use refit_job::{JobInput, JobSettings, NodeInput, PlanInput};
+use refit_offline::gitops::check::{Options, check, read_plan};
+use refit_offline::gitops::objects::objects;
+use refit_offline::gitops::{Rule, Severity};
 use serde_json::Value;
 
 use super::{files, source};
@@ -115,7 +116,7 @@ async fn an_api_server_refuses_exactly_the_plans_and_jobs_that_validate_reports(
 }
 
 /// The Job of a Plan, unless refit refuses to create one.
-fn job_of(plan: &refit::api::Plan, namespace: &str) -> Option<Job> {
+fn job_of(plan: &refit_api::Plan, namespace: &str) -> Option<Job> {
     // No Job is created for an invalid Plan.
     validate(plan.metadata.name.as_deref()?, &plan.spec).ok()?;
     let settings = JobSettings::new("system-upgrade-controller", "refit");
@@ -131,7 +132,7 @@ fn job_of(plan: &refit::api::Plan, namespace: &str) -> Option<Job> {
             latest_version: "v1",
             latest_hash: hash,
             inputs: "0",
-            digests: &refit::job::NO_DIGESTS,
+            digests: &refit_job::NO_DIGESTS,
         },
         node: NodeInput {
             name: "node",

@@ -1,7 +1,7 @@
 //! Files that are not what a command expects: no YAML, another encoding, a Plan within another object, as `kubectl get`
 //! prints it, or with two specs. Each command says so, and none succeeds without a word.
 
-use refit::gitops::check::{Options, check};
+use refit_offline::gitops::check::{Options, check};
 
 use super::pin::plan;
 use super::source;

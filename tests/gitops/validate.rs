@@ -1,6 +1,6 @@
 //! `refit validate` as a command: arguments, output formats, exit codes, standard input and channels.
 
-use refit::api::crd;
+use refit_api::crd;
 use serde_json::json;
 
 use super::folder;
@@ -135,7 +135,7 @@ fn patches_of_kustomize_are_skipped_in_a_folder_and_validated_when_named() {
 fn all_rules_are_listed_and_documented() {
     let out = Workdir::new([]).run("validate --rules").ends(0).out;
     let docs = std::fs::read_to_string(folder("").join("../../docs/gitops.md")).unwrap();
-    for rule in refit::gitops::Rule::ALL {
+    for rule in refit_offline::gitops::Rule::ALL {
         assert!(
             out.lines()
                 .any(|line| line.starts_with(rule.name()) && line.ends_with(rule.about())),

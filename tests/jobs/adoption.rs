@@ -4,24 +4,20 @@
 use k8s_openapi::api::batch::v1::Job;
 use kube::ResourceExt as _;
 use kube::api::{Patch, PatchParams};
-use refit::api::Plan;
-use refit::job::digest::plan_hash;
-use refit::job::name::job_name;
+use refit_api::Plan;
+use refit_job::digest::plan_hash;
+use refit_job::name::job_name;
 use serde_json::{Value, json};
 
-use crate::harness::{Harness, has_condition, hash, is_cordoned, label};
+use crate::harness::{Harness, has_condition, hash, label};
 use crate::scenario::Backend;
 use crate::testenv::context::cluster::{create, find_condition};
 use crate::testenv::wait::{self, SOON};
 
 scenarios! {
-    both {
-        nodes_that_system_upgrade_controller_has_done_stay_done,
-        a_job_that_runs_is_adopted_finished_and_not_run_again,
-        a_failed_job_is_recorded_and_not_run_again_at_start_or_restart,
-    }
     in_process {
-        a_job_that_was_left_paused_is_released,
+        nodes_that_system_upgrade_controller_has_done_stay_done,
+        a_failed_job_is_recorded_and_not_run_again_at_start_or_restart,
     }
 }
 
@@ -32,7 +28,7 @@ const SUC_JOBS: &str = include_str!("../../src/job/render/suc_jobs.yaml");
 const THEN: &str = "2026-01-02T03:04:05Z";
 
 /// The k3OS Plan as system-upgrade-controller left it: its spec, and its status with these nodes under way.
-async fn plan_of_suc(harness: &Harness, under_way: &[&str]) -> Plan {
+pub(crate) async fn plan_of_suc(harness: &Harness, under_way: &[&str]) -> Plan {
     let selector = json!({ "matchExpressions": [{ "key": "kubernetes.io/os", "operator": "Exists" }] });
     let spec = json!({ "nodeSelector": selector, "drain": { "force": true } });
     let plan = harness.plan_with("k3os-latest", spec).await;
@@ -65,7 +61,7 @@ async fn plan_of_suc(harness: &Harness, under_way: &[&str]) -> Plan {
 }
 
 /// The Job that system-upgrade-controller made for that Plan on a node.
-async fn job_of_suc(harness: &Harness, plan: &Plan, node: &str, parallelism: i32) -> Job {
+pub(crate) async fn job_of_suc(harness: &Harness, plan: &Plan, node: &str, parallelism: i32) -> Job {
     let made: Vec<Value> = serde_saphyr::from_str(SUC_JOBS).unwrap();
     let made = made
         .iter()
@@ -160,57 +156,6 @@ async fn nodes_that_system_upgrade_controller_has_done_stay_done(on: Backend) {
     let _late = harness.more(["late"], |set| set).await;
     harness.done("k3os-latest", "late", &hash(&plan)).await;
     harness.made_once_each([("late", &hash(&plan))]).await;
-}
-
-async fn a_job_that_runs_is_adopted_finished_and_not_run_again(on: Backend) {
-    let harness = on.held(["one", "two"]).await;
-    let plan = plan_of_suc(&harness, &["one"]).await;
-    let job = job_of_suc(&harness, &plan, "one", 1).await;
-    wait::until(
-        "the upgrade runs",
-        async || harness.runs("one", "upgrade").await,
-        |it| *it > 0,
-    )
-    .await;
-    assert!(
-        is_cordoned(&harness.get("one").await),
-        "by kubectl, which keeps no ledger"
-    );
-
-    let _controller = harness.ctx.controller().start();
-    let adopted = harness.upgrading("k3os-latest", "one").await;
-    assert_eq!(adopted.job.as_deref(), Some(&*job.name_any()));
-    harness.release("one").await;
-    harness.release("two").await;
-    let plan_hash = harness.complete("k3os-latest").await;
-    let node = harness.done("k3os-latest", "one", &plan_hash).await;
-    assert!(!is_cordoned(&node), "as system-upgrade-controller does (S60)");
-    assert_eq!(harness.runs("one", "upgrade").await, 1);
-    let recorded = harness.ctx.jobs().get(&job.name_any()).await.unwrap();
-    assert_eq!(recorded.uid(), job.uid());
-    // The other one came after it, and is refit's.
-    harness.made_once_each([("two", &plan_hash)]).await;
-    let most = harness
-        .ctx
-        .controller_requests()
-        .await
-        .most_applying("k3os-latest");
-    assert_eq!(most, 1);
-    harness.expect_complete_events(["one", "two"]).await;
-}
-
-async fn a_job_that_was_left_paused_is_released(on: Backend) {
-    let harness = on.harness(["one"]).await;
-    let plan = plan_of_suc(&harness, &["one"]).await;
-    let job = job_of_suc(&harness, &plan, "one", 0).await;
-    let _controller = harness.ctx.controller().start();
-    let plan_hash = harness.complete("k3os-latest").await;
-    harness.done("k3os-latest", "one", &plan_hash).await;
-    let now = harness.ctx.jobs().get(&job.name_any()).await.unwrap();
-    assert_eq!(now.uid(), job.uid());
-    assert_eq!(now.spec.unwrap().parallelism, Some(1));
-    assert_eq!(harness.runs("one", "upgrade").await, 1);
-    harness.made_once_each([]).await;
 }
 
 async fn a_failed_job_is_recorded_and_not_run_again_at_start_or_restart(on: Backend) {

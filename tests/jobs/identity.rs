@@ -1,7 +1,7 @@
 //! Right node, right Job, right label: where names collide, lie, or belong to another object later.
 
 use kube::ResourceExt as _;
-use refit::job::name::job_name;
+use refit_job::name::job_name;
 use serde_json::json;
 
 use crate::harness::Harness;
@@ -9,11 +9,11 @@ use crate::scenario::Backend;
 
 scenarios! {
     both {
-        two_nodes_whose_short_names_are_the_same_get_a_job_each,
         a_node_name_of_253_characters_is_too_long_for_a_label_and_for_nothing_else,
         a_plan_name_of_63_characters_leaves_no_room_for_the_node_and_still_each_gets_its_job,
     }
     in_process {
+        two_nodes_whose_short_names_are_the_same_get_a_job_each,
         nodes_with_each_others_hostname_are_distinguished,
     }
 }

@@ -14,11 +14,14 @@ use crate::testenv::wait::{self, SOON};
 
 scenarios! {
     both {
-        jobs_of_another_controller_are_left_alone,
         two_controllers_in_two_namespaces_leave_each_others_nodes_alone,
     }
     in_process {
+        jobs_of_another_controller_are_left_alone,
         a_job_of_ours_that_belongs_to_no_plan_goes,
+    }
+    real {
+        the_node_of_the_controller_s_own_pod_is_upgraded_like_any_other,
     }
 }
 
@@ -41,7 +44,6 @@ fn lookalike(name: &str, controller: Option<&str>) -> Value {
 }
 
 /// Found on real nodes: the label by which a pod is spared by drains is the one that pods of Jobs carry.
-#[tokio::test]
 async fn the_node_of_the_controller_s_own_pod_is_upgraded_like_any_other() {
     for manifests in [Manifests::Shipped, Manifests::Suc] {
         let harness = Harness::on(TestContext::with(manifests).await, ["one"], |set| set).await;

@@ -9,10 +9,8 @@ use crate::scenario::Backend;
 use crate::testenv::wait::SOON;
 
 scenarios! {
-    both {
-        applying_has_hostnames_in_the_order_of_the_nodes_names,
-    }
     in_process {
+        applying_has_hostnames_in_the_order_of_the_nodes_names,
         nodes_come_in_the_order_of_a_digest_that_differs_from_plan_to_plan,
     }
 }

@@ -3,8 +3,8 @@
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Container, PodSpec};
 use kube::ResourceExt as _;
-use refit::api::{Plan, SentinelReport};
-use refit::job::name::job_name;
+use refit_api::{Plan, SentinelReport};
+use refit_job::name::job_name;
 use serde_json::{Value, json};
 
 use crate::harness::{Harness, has_condition, hash, is_recorded};
@@ -15,11 +15,11 @@ use crate::testenv::wait::{self, SOON};
 
 scenarios! {
     both {
-        cordon_and_drain_are_init_containers_with_kubectls_arguments,
         a_windows_node_gets_host_processes_and_the_kubectl_image,
         a_finished_job_goes_when_its_ttl_is_over_and_its_node_stays_done,
     }
     in_process {
+        cordon_and_drain_are_init_containers_with_kubectls_arguments,
         a_job_has_the_deadline_of_its_plan,
         without_a_maximum_zero_means_no_deadline,
         images_get_the_version_as_their_tag_unless_they_have_one,
@@ -27,6 +27,11 @@ scenarios! {
         a_plan_may_not_choose_a_security_context_where_that_is_forbidden,
         a_plans_own_security_context_is_taken_as_it_is,
         another_service_account_is_another_hash_and_runs_the_plan_again,
+    }
+    real {
+        the_job_of_a_plan_that_says_everything,
+        the_job_of_a_plan_that_may_reboot_its_node,
+        a_job_is_made_once_and_gets_its_ttl_when_its_result_is_recorded,
     }
 }
 
@@ -77,7 +82,6 @@ async fn job(harness: &Harness, plan: &str) -> Job {
     harness.job_until(plan, "one", "is there", |_| true).await
 }
 
-#[tokio::test]
 async fn the_job_of_a_plan_that_says_everything() {
     let harness = Harness::new(["one"]).await;
     for (name, kind) in [
@@ -124,7 +128,6 @@ async fn the_job_of_a_plan_that_says_everything() {
     assert_eq!(pod.spec.as_ref().unwrap().containers[0].name, "upgrade");
 }
 
-#[tokio::test]
 async fn the_job_of_a_plan_that_may_reboot_its_node() {
     let harness = Harness::with(["one"], |set| set.steer("probe.run-delay", "never")).await;
     let controller = harness.ctx.controller();
@@ -397,7 +400,6 @@ async fn a_windows_node_that_would_have_to_reboot_gets_no_job_and_says_why(on: B
     assert_eq!(harness.made_for().await, ["linux"]);
 }
 
-#[tokio::test]
 async fn a_job_is_made_once_and_gets_its_ttl_when_its_result_is_recorded() {
     let harness = Harness::held(["one"]).await;
     let _controller = harness

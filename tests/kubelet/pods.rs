@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, EvictParams};
-use refit::rehearse::pod_lifecycle::Exit;
+use refit_rehearse::pod_lifecycle::Exit;
 use serde_json::{Value, json};
 
 use super::{bind, exit, in_phase, start, with_nodes};

@@ -2,20 +2,17 @@
 
 use kube::ResourceExt as _;
 use kube::api::ListParams;
-use refit::api::Plan;
+use refit_api::Plan;
 use serde_json::json;
 
 use crate::harness::{Harness, hash, held, is_free, label};
 use crate::scenario::Backend;
-use crate::testenv::kubelet::NodeSet;
 use crate::testenv::wait::{self, SOON};
 
 scenarios! {
     both {
-        an_upgrade_that_runs_finishes_when_the_version_changes,
         a_job_whose_pod_has_no_node_yet_is_replaced_at_once,
         a_plan_that_is_deleted_in_mid_run_takes_its_jobs_and_pods_along,
-        a_plan_created_again_counts_the_node_on_which_the_old_one_still_works,
     }
     in_process {
         a_node_that_is_deselected_in_mid_run_finishes_and_keeps_its_slot_until_then,
@@ -27,36 +24,6 @@ async fn at_version(harness: &Harness, plan: &str, version: &str) -> String {
     let at = |plan: &Plan| plan.status.as_ref().unwrap().latest_version.as_deref() == Some(version);
     let what = format!("is at {version}");
     hash(&harness.ctx.plan_until(plan, &what, SOON, at).await)
-}
-
-async fn an_upgrade_that_runs_finishes_when_the_version_changes(on: Backend) {
-    let harness = on.held(["one", "two"]).await;
-    let controller = harness.ctx.controller().start();
-    let plan = harness.plan_with("moves", json!({ "version": "v1" })).await;
-    let (first, other) = harness.first_of_two("moves").await;
-    let old = at_version(&harness, "moves", "v1").await;
-    harness.edit("moves", json!({ "version": "v2" })).await;
-    let new = at_version(&harness, "moves", "v2").await;
-    // It holds its slot, and a new controller sees that as well.
-    controller.kill();
-    let controller = controller.start_again();
-    harness.ctx.wait_until_working(&controller).await;
-    for node in ["one", "two"] {
-        harness.release(node).await;
-    }
-
-    harness.done("moves", first, &old).await;
-    harness.complete("moves").await;
-    harness
-        .made_once_each([(first, &old), (first, &new), (other, &new)])
-        .await;
-    assert_eq!(harness.runs(first, "upgrade").await, 2);
-    assert_eq!(harness.runs(other, "upgrade").await, 1);
-    let requests = harness.ctx.requests().await;
-    assert_eq!(requests.most_jobs_at_once("moves"), 1);
-    let by_controller = requests.by(&harness.ctx.user());
-    assert_eq!(by_controller.count("delete", "jobs"), 0, "nothing was replaced");
-    assert_eq!(harness.ctx.plans().get("moves").await.unwrap().uid(), plan.uid());
 }
 
 async fn a_job_whose_pod_has_no_node_yet_is_replaced_at_once(on: Backend) {
@@ -142,26 +109,4 @@ async fn a_plan_that_is_deleted_in_mid_run_takes_its_jobs_and_pods_along(on: Bac
         let node = harness.ctx.node_until(&node, "is released", SOON, is_free).await;
         assert!(!node.labels().contains_key(&label("gone")));
     }
-}
-
-async fn a_plan_created_again_counts_the_node_on_which_the_old_one_still_works(on: Backend) {
-    // Within the grace period of a pod, which is 30 s.
-    let set = |set: NodeSet| held(set).steer("delete-delay", "25s");
-    let harness = on.harness_with(["one", "two"], set).await;
-    let _controller = harness.ctx.controller().start();
-    harness.plan_with("again", json!({})).await;
-    let (first, other) = harness.first_of_two("again").await;
-    harness.upgrading("again", first).await;
-    harness.delete_plan("again").await;
-    harness.plan_with("again", json!({})).await;
-    for node in [other, first] {
-        let waits = harness.held_up("again", node, "PodLeaving").await;
-        let why = waits.message.unwrap();
-        assert!(why.contains(&format!("on-{}", harness.node(first))), "{why}");
-    }
-    assert_eq!(harness.made().await.len(), 1, "the other node has not started");
-    harness.release("one").await;
-    harness.release("two").await;
-    harness.complete("again").await;
-    assert_eq!(harness.made().await.len(), 3);
 }

@@ -12,9 +12,8 @@ use crate::testenv::controller::Controller;
 use crate::testenv::wait::SOON;
 
 scenarios! {
-    both {
+    in_process {
         a_node_is_released_with_its_label_in_one_patch,
-        a_users_cordon_from_before_stays,
         a_failed_node_is_released_when_its_plan_is_deleted,
     }
 }
@@ -99,20 +98,6 @@ async fn a_node_is_released_with_its_label_in_one_patch(on: Backend) {
         assert_eq!(patch.sent["metadata"]["uid"], node.uid().unwrap());
         harness.made_once_each([("one", &plan_hash)]).await;
     }
-}
-
-async fn a_users_cordon_from_before_stays(on: Backend) {
-    let harness = on.held(["one"]).await;
-    harness.ctx.cordon(&harness.node("one")).await;
-    let _controller = harness.ctx.controller().start();
-    harness.plan_with("polite", json!({ "drain": {} })).await;
-    harness.upgrading("polite", "one").await;
-    assert!(ledger(&harness.get("one").await).unwrap().before);
-    harness.release("one").await;
-    let plan_hash = harness.complete("polite").await;
-    let node = harness.done("polite", "one", &plan_hash).await;
-    assert!(is_cordoned(&node));
-    assert_eq!(ledger(&node), None);
 }
 
 async fn a_failed_node_is_released_when_its_plan_is_deleted(on: Backend) {

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use kube::ResourceExt as _;
-use refit::api::Plan;
-use refit::job::digest::plan_hash;
+use refit_api::Plan;
+use refit_job::digest::plan_hash;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 

@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::Node;
 use kube::Client;
 use kube::api::{Api, DynamicObject, ListParams};
 use kube::core::{ApiResource, GroupVersionKind};
-use refit::rehearse::pod_lifecycle::Exit;
+use refit_rehearse::pod_lifecycle::Exit;
 use serde_json::{Value, json};
 
 use crate::harness::{Harness, both, held};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use refit::api::Plan;
+use refit_api::Plan;
 
 use crate::harness::{Harness, hash};
 use crate::testenv::channel::ChannelServer;

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-use refit::api::{RebootFault, SentinelReport};
+use refit_api::{RebootFault, SentinelReport};
 use tempfile::TempDir;
 
 use crate::testenv::wait;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use k8s_openapi::api::authorization::v1::SubjectAccessReview;
 use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule, Role};
 use kube::api::{Api, Patch, PatchParams};
-use refit::api::Plan;
+use refit_api::Plan;
 use serde_json::json;
 
 use super::{BROAD, MISSING, SHAPE};

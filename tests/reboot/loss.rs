@@ -9,20 +9,17 @@ use crate::scenario::Backend;
 use crate::supervised::SupervisedController;
 use crate::testenv::controller::Controller;
 use crate::testenv::faults::{Moment, Rule};
-use crate::testenv::wait::SOON;
 
 scenarios! {
-    both {
-        a_pod_that_the_kubelet_refuses_is_created_again_and_the_node_boots_once,
-        a_node_that_loses_power_during_its_upgrade_has_failed,
-        a_job_that_is_deleted_unobserved_with_its_pod_is_done_by_the_sentinel,
-    }
     in_process {
+        a_job_that_is_deleted_unobserved_with_its_pod_is_done_by_the_sentinel,
         a_sentinel_of_an_earlier_job_proves_nothing_about_a_lost_one,
+    }
+    real {
+        a_controller_that_is_killed_at_any_write_leaves_one_boot_and_no_more,
     }
 }
 
-#[tokio::test]
 async fn a_controller_that_is_killed_at_any_write_leaves_one_boot_and_no_more() {
     // Status, Job, record, annotation of the Job, pod, label, pod again, status, and the events in between.
     let at = (1..=9_u64).flat_map(|n| [(n, Moment::Before), (n, Moment::After)]);
@@ -52,35 +49,6 @@ async fn complete_without_controller(harness: &Harness) -> Controller {
     harness.release("one").await;
     harness.job_is_complete("one").await;
     controller
-}
-
-async fn a_pod_that_the_kubelet_refuses_is_created_again_and_the_node_boots_once(on: Backend) {
-    let harness = on.held(["one"]).await;
-    let _controller = harness.ctx.controller().start();
-    harness.plan(PLAN, always()).await;
-    harness.upgrading(PLAN, "one").await;
-    let refuses = [("reject", "OutOfpods: too many"), ("upgrade.run-delay", "0")];
-    harness.behave("one", &refuses).await;
-    let pod = harness.reboot_pod().await;
-    crate::testenv::wait::object(harness.ctx.pods(), &pod, "is refused", SOON, |pod| {
-        pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Failed")
-    })
-    .await;
-    harness.behave("one", &[]).await;
-    harness.is_done_after("one", 1, 1).await;
-}
-
-async fn a_node_that_loses_power_during_its_upgrade_has_failed(on: Backend) {
-    let harness = on.held(["one"]).await;
-    let _controller = harness.ctx.controller().start();
-    harness.plan(PLAN, always()).await;
-    harness.upgrading(PLAN, "one").await;
-    harness.kubelet.reboot(&harness.node("one")).await;
-    let failed = harness.held_up(PLAN, "one", "UpgradeInterrupted").await;
-    assert_eq!(failed.phase, "Failed");
-    assert_eq!(harness.runs("one", "upgrade").await, 1, "not run again by itself");
-    harness.all_recorded(PLAN).await;
-    assert_eq!(harness.event_lines("JobFailed").await.len(), 1);
 }
 
 async fn a_job_that_is_deleted_unobserved_with_its_pod_is_done_by_the_sentinel(on: Backend) {

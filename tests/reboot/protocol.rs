@@ -11,9 +11,14 @@ use crate::testenv::manifest::Manifests;
 
 scenarios! {
     both {
+        the_reboot_pod_is_owned_by_its_plan_and_deleted_with_it,
+    }
+    in_process {
         nodes_are_upgraded_and_rebooted_one_after_the_other,
         a_reboot_takes_nine_requests_per_node_at_most,
-        the_reboot_pod_is_owned_by_its_plan_and_deleted_with_it,
+    }
+    real {
+        under_system_upgrade_controllers_roles_a_plan_that_reboots_waits_and_the_others_continue,
     }
 }
 
@@ -78,7 +83,6 @@ async fn a_reboot_takes_nine_requests_per_node_at_most(on: Backend) {
     assert!(of_nodes.len() <= 9 * NODES, "{:?}", requests.tally());
 }
 
-#[tokio::test]
 async fn under_system_upgrade_controllers_roles_a_plan_that_reboots_waits_and_the_others_continue() {
     let harness = Harness::on(TestContext::with(Manifests::Suc).await, ["one"], |set| set).await;
     let _controller = harness.ctx.controller().start();

@@ -12,7 +12,7 @@ use http::Request;
 use http_body_util::BodyExt as _;
 use kube::Client;
 use kube::client::Body;
-use refit::rehearse::Cluster;
+use refit_rehearse::Cluster;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};

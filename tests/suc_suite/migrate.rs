@@ -92,7 +92,7 @@ async fn finished(rollout: &RollOut) -> BTreeSet<String> {
 async fn ends(rollout: &RollOut, mut controller: Controller, what: &str) {
     let ctx = &rollout.ctx;
     let is_complete =
-        |plan: &refit::api::Plan| find_condition(plan, "Complete").is_some_and(|it| it.status == "True");
+        |plan: &refit_api::Plan| find_condition(plan, "Complete").is_some_and(|it| it.status == "True");
     wait::eventually("all nodes are done", SOON, async || {
         if !controller.is_running() {
             controller = controller.start_again();

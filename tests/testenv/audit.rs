@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Client;
 use kube::api::Api;
-use refit::api::names::{
+use refit_api::names::{
     ANNOTATION_NODE_NAME, ANNOTATION_NODE_UID, ANNOTATION_RECORDED, LABEL_NODE, LABEL_PLAN, LABEL_PLAN_PREFIX,
 };
 use serde::Deserialize;

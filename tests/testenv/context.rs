@@ -18,7 +18,7 @@ use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Client;
 use kube::api::{Api, ListParams, PostParams};
-use refit::clock::Clock;
+use refit_cluster::clock::Clock;
 use serde_json::json;
 
 #[allow(

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result};
 use kube::Client;
 use kube::api::{Api, Patch, PatchParams};
-use refit::api::crd;
+use refit_api::crd;
 use tokio::sync::OnceCell;
 
 use super::audit::AuditLog;

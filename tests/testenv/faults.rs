@@ -1,4 +1,4 @@
-//! A proxy between a controller and the API server that injects faults into requests (`refit::rehearse::fault`).
+//! A proxy between a controller and the API server that injects faults into requests (`refit_testkit::fault`).
 //!
 //! The controller's kubeconfig points to the proxy, which terminates TLS with a CA of its own and forwards all requests
 //! without a fault.
@@ -21,8 +21,8 @@ use kube::client::ConfigExt as _;
 use serde_json::json;
 use tokio::sync::broadcast;
 
-use refit::rehearse::fault::Rules;
-pub use refit::rehearse::fault::{ApiRequest, Effect, Moment, Rule};
+use refit_testkit::fault::Rules;
+pub use refit_testkit::fault::{ApiRequest, Effect, Moment, Rule};
 
 use super::pki::Authority;
 use super::process::Process;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures::{StreamExt as _, TryStreamExt as _};
 use kube::api::{Api, ListParams, WatchEvent, WatchParams};
-use refit::api::{Plan, PlanCondition};
+use refit_api::{Plan, PlanCondition};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 

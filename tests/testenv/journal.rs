@@ -1,5 +1,5 @@
 //! The journal of a real cluster: every change of a test's Nodes, Plans, Jobs and pods, for the invariants that the
-//! simulated cluster is checked by, too (`refit::rehearse::invariants`).
+//! simulated cluster is checked by, too (`refit_testkit::invariants`).
 //!
 //! A watch delivers every version of an object, and all versions are from one etcd, so the resource version orders the
 //! changes of all kinds. Only after a restart of the API server may a list replace what a watch missed. Then several
@@ -14,10 +14,10 @@ use futures::{StreamExt as _, TryStreamExt as _};
 use jiff::Timestamp;
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams, WatchEvent, WatchParams};
 use kube::core::ObjectList;
-use refit::rehearse::Kind;
-use refit::rehearse::invariants::{CONTROLLER, USER};
-use refit::rehearse::journal::{CLUSTER, Entry, JournalEvent};
-use refit::rehearse::store::{Change, Key, Object};
+use refit_rehearse::Kind;
+use refit_rehearse::journal::{CLUSTER, Entry, JournalEvent};
+use refit_rehearse::store::{Change, Key, Object};
+use refit_testkit::invariants::{CONTROLLER, USER};
 use serde_json::Value;
 use tokio::task::AbortHandle;
 
@@ -56,16 +56,25 @@ struct Watch {
 impl Journal {
     /// Starts with the objects that exist.
     pub fn start(ctx: &TestContext) -> Self {
+        Self::of(ctx, &KINDS)
+    }
+
+    /// As [`Self::start`], with objects of these kinds. Of Nodes, only those of the context.
+    pub fn of(ctx: &TestContext, kinds: &[Kind]) -> Self {
         let state = Arc::<Mutex<State>>::default();
         let watch = |kind: Kind| {
             let it = kind.resource_type();
             let type_ = GroupVersionKind::gvk(it.group, it.version, it.kind);
             let type_ = ApiResource::from_gvk_with_plural(&type_, it.plural);
-            let (api, list) = if kind == Kind::Node {
-                (Api::all_with(ctx.client.clone(), &type_), ctx.my_node_list())
+            let api = if it.namespaced {
+                Api::namespaced_with(ctx.client.clone(), ctx.namespace(), &type_)
             } else {
-                let api = Api::namespaced_with(ctx.client.clone(), ctx.namespace(), &type_);
-                (api, ListParams::default())
+                Api::all_with(ctx.client.clone(), &type_)
+            };
+            let list = if kind == Kind::Node {
+                ctx.my_node_list()
+            } else {
+                ListParams::default()
             };
             let state = Arc::clone(&state);
             let watch = Watch {
@@ -78,7 +87,7 @@ impl Journal {
             (watch, task)
         };
         Self {
-            watches: KINDS.map(watch).into(),
+            watches: kinds.iter().map(|kind| watch(*kind)).collect(),
             state,
         }
     }
@@ -107,6 +116,16 @@ impl Journal {
             })
             .await;
         }
+    }
+
+    /// All changes so far in the order of the API server.
+    pub fn changes(&self) -> Vec<(Kind, Change)> {
+        let mut changes = lock(&self.state).changes.clone();
+        changes.sort_by_key(|(_, _, change)| change.version);
+        changes
+            .into_iter()
+            .map(|(_, kind, change)| (kind, change))
+            .collect()
     }
 
     /// All changes in the order of the API server. The client of a change is that of the audited request that makes it.

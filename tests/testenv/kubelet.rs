@@ -8,7 +8,7 @@
 //! assert_eq!(kubelets.runs(&node, "upgrade").await, 1);   // number of starts of the container
 //! ```
 //!
-//! [`refit::rehearse::pod_lifecycle`] decides what pods do. This module connects it to an API server.
+//! [`refit_rehearse::pod_lifecycle`] decides what pods do. This module connects it to an API server.
 //!
 //! # Steering
 //! Annotations `fake-kubelet/<key>` on a Plan, the template of a Job, a pod or a Node, or [`FakeKubelet::behaviour`]. The pod
@@ -55,14 +55,14 @@ mod watch;
 use std::time::Duration;
 
 use kube::Config;
-use refit::rehearse::pod_lifecycle::{Boot, Machine, STEERING_PREFIX};
+use refit_rehearse::pod_lifecycle::{Boot, Machine, STEERING_PREFIX};
 use tokio::sync::oneshot;
 
 #[allow(
     unused_imports,
     reason = "two programs include this, and each uses a part of it"
 )]
-pub use container_task::{ContainerTask, CordonTasks, NoTasks, TaskRunner};
+pub use container_task::{ContainerTask, CordonTasks, DrainProcesses, NoTasks, TaskRunner};
 use machine::Health;
 #[allow(
     unused_imports,

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, ListParams, Patch, PatchParams};
-use refit::api::names::LABEL_PLAN;
-use refit::rehearse::pod_lifecycle::STEERING_PREFIX;
+use refit_api::names::LABEL_PLAN;
+use refit_rehearse::pod_lifecycle::STEERING_PREFIX;
 use serde_json::json;
 
 use super::context::TestContext;

@@ -1,6 +1,6 @@
 //! Plans, short to write and to read.
 
-use refit::api::{Plan, PlanStatus};
+use refit_api::{Plan, PlanStatus};
 
 use super::context::find_condition;
 use super::history::text;

@@ -9,13 +9,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
 use kube::Client;
-use refit::api::crd;
-use refit::kube::client::{ApiServer, over_transport};
-use refit::rehearse::journal::{Entry, JournalEvent};
-use refit::rehearse::pod_lifecycle::Defaults;
-use refit::rehearse::server::Transport;
-use refit::rehearse::{Cluster, Kind, Options};
-use refit::version::Offer;
+use refit_api::{Check, CheckAnswer, crd};
+use refit_base::version::Offer;
+use refit_cluster::kube::client::{ApiServer, over_transport};
+use refit_rehearse::journal::{Entry, JournalEvent};
+use refit_rehearse::pod_lifecycle::Defaults;
+use refit_rehearse::server::Transport;
+use refit_rehearse::{Cluster, Kind, Options};
 use serde_json::{Value, json};
 
 use super::audit::{ADMIN, Request, Requests};
@@ -45,6 +45,8 @@ struct Shared {
     boots: Mutex<BTreeMap<String, Vec<String>>>,
     /// Versions that channels offer, by URL.
     channels: Mutex<BTreeMap<String, String>>,
+    /// Why checks fail, by name. Others pass.
+    failing_checks: Mutex<BTreeMap<String, String>>,
     count: AtomicU32,
 }
 
@@ -103,6 +105,24 @@ impl Simulated {
         let version = lock(&self.shared.channels).get(channel).cloned();
         let version = version.ok_or_else(|| "HTTP/1.1 404 Not Found".to_owned())?;
         Ok(Offer::one(version))
+    }
+
+    /// Makes a check of all Plans fail with this message, or pass.
+    pub fn set_check(&self, name: &str, failure: Option<&str>) {
+        let mut failing = lock(&self.shared.failing_checks);
+        match failure {
+            Some(message) => failing.insert(name.to_owned(), message.to_owned()),
+            None => failing.remove(name),
+        };
+    }
+
+    /// The answer to a check of a controller.
+    pub fn check(&self, check: &Check) -> CheckAnswer {
+        let failure = lock(&self.shared.failing_checks).get(&check.name).cloned();
+        CheckAnswer {
+            passed: failure.is_none(),
+            message: failure.unwrap_or_default(),
+        }
     }
 
     /// Creates an object, or merges it into the existing one.
@@ -191,7 +211,7 @@ impl Simulated {
 
     /// Takes over what has changed since the last call.
     fn drain_journal(&self) {
-        let entries = self.cluster.with(refit::rehearse::State::take_journal);
+        let entries = self.cluster.with(refit_rehearse::State::take_journal);
         for Entry { at, what, .. } in entries {
             let JournalEvent::Change(kind, change) = what else {
                 continue;
@@ -209,7 +229,7 @@ impl Simulated {
                     }
                 }
                 Kind::Job if !change.gone => {
-                    let job = |object: &refit::rehearse::json::Value| {
+                    let job = |object: &refit_rehearse::json::Value| {
                         serde_json::to_value(object).expect("a Job is JSON")
                     };
                     let ended = |status: &Value| super::audit::finished(status);

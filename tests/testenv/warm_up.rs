@@ -7,7 +7,7 @@ use super::controller::Controller;
 use super::wait::SOON;
 
 /// A Plan without nodes.
-const WARM_UP: &str = "warm-up";
+pub const WARM_UP: &str = "warm-up";
 
 impl TestContext {
     /// Starts a controller, and waits until it works.

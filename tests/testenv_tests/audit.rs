@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use futures::TryStreamExt as _;
 use k8s_openapi::api::core::v1::{ConfigMap, Node};
 use kube::api::{Api, ListParams, WatchEvent, WatchParams};
-use refit::api::Plan;
+use refit_api::Plan;
 
 use crate::testenv::context::TestContext;
 use crate::testenv::kubeconfig;

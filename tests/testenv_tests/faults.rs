@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use futures::{StreamExt as _, TryStreamExt as _};
 use kube::Client;
 use kube::api::{Api, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
-use refit::api::Plan;
+use refit_api::Plan;
 use serde_json::json;
 
 use crate::testenv::context::TestContext;

@@ -1,8 +1,8 @@
 //! The journal of a real cluster has what the invariants need.
 
-use refit::rehearse::Kind;
-use refit::rehearse::invariants::Invariants;
-use refit::rehearse::journal::{CLUSTER, JournalEvent};
+use refit_rehearse::Kind;
+use refit_rehearse::journal::{CLUSTER, JournalEvent};
+use refit_testkit::invariants::Invariants;
 
 use crate::faults::SMALL;
 use crate::rollout::RollOut;

@@ -1,6 +1,6 @@
 //! `refit resolve`: what it prints, and its exit codes. None of these tests needs a cluster.
 
-use super::{TAGS, registry_state};
+use super::registry::{TAGS, registry_state};
 use crate::channels::registry::Registry;
 use crate::testenv::channel::{Answer, ChannelServer};
 use crate::workdir::Workdir;

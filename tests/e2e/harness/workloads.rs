@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::ResourceExt as _;
 use kube::api::{Api, ListParams, Patch, PatchParams};
-use refit::api::NodeProgress;
+use refit_api::NodeProgress;
 use serde_json::{Value, json};
 
 use super::{E2eHarness, WORKER};

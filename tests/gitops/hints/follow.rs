@@ -1,9 +1,9 @@
 //! Does what a hint says: puts its YAML at the location of the finding.
 
-use refit::gitops::check::{Options, check};
-use refit::gitops::objects::objects;
-use refit::gitops::yaml::{Kind, Node, Step, Style};
-use refit::gitops::{Finding, Rule, Severity};
+use refit_offline::gitops::check::{Options, check};
+use refit_offline::gitops::objects::objects;
+use refit_offline::gitops::yaml::{Kind, Node, Step, Style};
+use refit_offline::gitops::{Finding, Rule, Severity};
 
 use super::super::source;
 

@@ -7,8 +7,8 @@ use k8s_openapi::api::core::v1::{Event, Namespace, Node, Pod, Secret};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
 use kube::Client;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, Request};
-use refit::api::names::{LABEL_PLAN, LABEL_PLAN_PREFIX};
-use refit::api::{Plan, PlanCondition};
+use refit_api::names::{LABEL_PLAN, LABEL_PLAN_PREFIX};
+use refit_api::{Plan, PlanCondition};
 use serde_json::{Value, json};
 
 use super::TestContext;

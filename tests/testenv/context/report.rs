@@ -8,7 +8,7 @@ use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Event, Node, Pod};
 use kube::Client;
 use kube::api::{Api, ListParams};
-use refit::api::Plan;
+use refit_api::Plan;
 
 use super::TestContext;
 use crate::testenv::process::tail;

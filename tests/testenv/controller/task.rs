@@ -6,9 +6,9 @@ use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::Duration;
 
-use refit::channel::{ChannelClient, ChannelError};
-use refit::controller::settings::{Flags, Settings};
-use refit::controller::{Dependencies, run_with};
+use refit_channel::{ChannelClient, ChannelError};
+use refit_controller::settings::{Flags, Settings};
+use refit_controller::{Dependencies, run_with};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
@@ -37,13 +37,16 @@ impl Task {
         let (settings, _) = Settings::resolve(Flags::default(), &lookup, HOST)
             .unwrap_or_else(|error| panic!("invalid settings: {error}"));
         let (server, connection) = simulated.server(user);
-        let answers = simulated.clone();
+        let (answers, checks) = (simulated.clone(), simulated.clone());
         let dependencies = Dependencies {
             server,
             clock: simulated.cluster().clock(),
-            channels: Some(ChannelClient::with_answers(move |url, _| {
-                answers.offer(url).map_err(ChannelError::Unexpected)
-            })),
+            channels: Some(
+                ChannelClient::with_answers(move |url, _| {
+                    answers.offer(url).map_err(ChannelError::Unexpected)
+                })
+                .with_checks(move |check| checks.check(check)),
+            ),
             listener: None,
         };
         let (shutdown, mut asked) = watch::channel(false);

@@ -1,15 +1,19 @@
 //! Containers with a real effect, which end when their task does.
 
+use std::path::PathBuf;
+use std::process::Stdio;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, Patch, PatchParams};
 use kube::{Client, ResourceExt as _};
-use refit::api::names;
-use refit::api::{Holder, Ledger, MarkForm, NodeMark};
-use refit::rehearse::pod_lifecycle::{ContainerStart, Exit};
+use refit_api::names;
+use refit_api::{Holder, Ledger, MarkForm, NodeMark};
+use refit_rehearse::pod_lifecycle::{ContainerStart, Exit};
 use serde_json::json;
+
+use super::super::controller::binary;
 
 /// A container that was started.
 #[derive(Clone)]
@@ -63,6 +67,42 @@ impl TaskRunner for CordonTasks {
                     code: 1,
                     message: Some(message),
                 },
+            }
+        })
+    }
+}
+
+/// What a kubelet keeps of a log where a container has failed without a termination message (`FallbackToLogsOnError`).
+const TERMINATION_LOG: usize = 2_048;
+
+/// Runs `cordon` and `drain` containers as processes, with the kubeconfig of the Plans' service account.
+pub struct DrainProcesses {
+    pub kubeconfig: PathBuf,
+}
+
+impl TaskRunner for DrainProcesses {
+    fn has_task(&self, container: &str) -> bool {
+        matches!(container, "cordon" | "drain")
+    }
+
+    fn run(&self, act: ContainerTask) -> BoxFuture<'static, Exit> {
+        let mut command = tokio::process::Command::new(binary());
+        command
+            .args(&act.start.args)
+            .env_clear()
+            .envs(&act.start.env)
+            .env("KUBECONFIG", &self.kubeconfig)
+            .stdin(Stdio::null())
+            .kill_on_drop(true);
+        assert!(act.start.command.is_empty(), "the image's entrypoint is refit");
+        Box::pin(async move {
+            let out = command.output().await.unwrap();
+            let log = [out.stdout, out.stderr].concat();
+            let log = String::from_utf8_lossy(&log[log.len().saturating_sub(TERMINATION_LOG)..]).into_owned();
+            let code = out.status.code().unwrap_or(137);
+            Exit {
+                code,
+                message: (code != 0).then_some(log),
             }
         })
     }

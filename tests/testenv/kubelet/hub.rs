@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use futures::stream::StreamExt as _;
 use kube::Config;
-use refit::clock::Clock;
+use refit_cluster::clock::Clock;
 use tokio::sync::{mpsc, oneshot};
 
 use super::api::Requests;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use jiff::Timestamp;
-use refit::rehearse::pod_lifecycle::{Machine, Power, STEERING_PREFIX};
+use refit_rehearse::pod_lifecycle::{Machine, Power, STEERING_PREFIX};
 use serde_json::{Value, json};
 
 use super::nodeset::NodeSpec;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Taint;
-use refit::rehearse::pod_lifecycle::Defaults;
+use refit_rehearse::pod_lifecycle::Defaults;
 use serde_json::{Value, json};
 
 use super::container_task::{CordonTasks, TaskRunner};
@@ -148,7 +148,7 @@ impl NodeSet {
     /// Annotates all nodes with `fake-kubelet/<key>`, which steers the pods on them.
     #[must_use]
     pub fn steer(self, key: &str, value: &str) -> Self {
-        let key = format!("{}{key}", refit::rehearse::pod_lifecycle::STEERING_PREFIX);
+        let key = format!("{}{key}", refit_rehearse::pod_lifecycle::STEERING_PREFIX);
         self.each(|_, node| drop(node.annotations.insert(key.clone(), value.to_owned())))
     }
 

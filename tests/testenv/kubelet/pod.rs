@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use k8s_openapi::api::core::v1::{Pod as Object, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use refit::rehearse::pod_lifecycle::{ContainerAttempt, PodBehaviour, PodLifecycle};
+use refit_rehearse::pod_lifecycle::{ContainerAttempt, PodBehaviour, PodLifecycle};
 use serde::Serialize;
 use tokio::task::AbortHandle;
 

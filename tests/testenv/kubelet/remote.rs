@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
 use kube::Config;
-use refit::rehearse::pod_lifecycle::{Boot, ComesBack, ContainerAttempt, Exit};
+use refit_rehearse::pod_lifecycle::{Boot, ComesBack, ContainerAttempt, Exit};
 use tokio::sync::{mpsc, oneshot};
 
 use super::hub::Hub;

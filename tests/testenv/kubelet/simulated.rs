@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-use refit::rehearse::Kind;
-use refit::rehearse::pod_lifecycle::{Machine, STEERING_PREFIX};
+use refit_rehearse::Kind;
+use refit_rehearse::pod_lifecycle::{Machine, STEERING_PREFIX};
 use serde_json::{Value, json};
 
 use super::machine::{Health, Node};
@@ -68,7 +68,7 @@ impl SimulatedKubelets {
     }
 
     pub(super) fn machine(&self, name: &str) -> Machine {
-        let machine = |state: &mut refit::rehearse::State| state.kubelets().machine(name).cloned();
+        let machine = |state: &mut refit_rehearse::State| state.kubelets().machine(name).cloned();
         let machine = self.simulated.cluster().with(machine);
         machine.unwrap_or_else(|| panic!("there is no node {name}"))
     }

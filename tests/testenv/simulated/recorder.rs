@@ -9,7 +9,7 @@ use futures::future::BoxFuture;
 use http::{Method, Response, request};
 use http_body::Body;
 use http_body_util::{BodyExt as _, Full};
-use refit::rehearse::server::{ResponseBody, Transport};
+use refit_rehearse::server::{ResponseBody, Transport};
 use serde_json::Value;
 use tower::{BoxError, Service};
 

@@ -109,36 +109,50 @@ fn a_channel_is_asked_once_for_all_its_plans_and_another_one_at_once() {
 
 #[test]
 fn a_channel_is_asked_again_after_the_interval_and_some_jitter_under_any_leader() {
-    let mut scenario = at("v1");
-    scenario.pass_secs(5 * 60);
-    scenario.restart();
-    assert_eq!(
-        scenario.polls(),
-        1,
-        "another controller goes on with the schedule"
-    );
-    scenario.pass_secs(75 * 60);
-    let polls = scenario.channels.lock().unwrap().polls.clone();
-    let mut pauses: Vec<_> = polls
-        .windows(2)
-        .map(|two| two[1].duration_since(two[0]))
-        .collect();
-    let interval = SignedDuration::from_mins(15);
-    assert!(
-        pauses
-            .iter()
-            .all(|pause| *pause >= interval && *pause < interval * 11 / 10 + SignedDuration::from_secs(1)),
-        "{pauses:?}"
-    );
-    assert!((4..=5).contains(&pauses.len()), "{pauses:?}");
-    let next: Timestamp = channel(&scenario).next_poll.unwrap().parse().unwrap();
-    let last = *polls.last().unwrap();
-    assert!(
-        next > scenario.now()
-            && next.duration_since(last) < interval * 11 / 10 + SignedDuration::from_secs(1)
-    );
-    pauses.dedup();
-    assert!(pauses.len() >= 4, "no two alike: {pauses:?}");
+    // Intervals up to a minute and invalid ones mean the default (S3).
+    for (setting, seconds) in [
+        (None, 900),
+        (Some("61s"), 61),
+        (Some("1m"), 900),
+        (Some("often"), 900),
+    ] {
+        let mut scenario = Scenario::new(&Setup {
+            polling_interval: setting,
+            ..Setup::default()
+        });
+        scenario.add_nodes(&["a", "b"]);
+        scenario.offer(URL, "v1");
+        scenario.apply(following("p", URL));
+        scenario.settle();
+        scenario.pass_secs(seconds / 3);
+        scenario.restart();
+        assert_eq!(
+            scenario.polls(),
+            1,
+            "{setting:?}: another controller goes on with the schedule"
+        );
+        scenario.pass_secs(5 * seconds);
+        let polls = scenario.channels.lock().unwrap().polls.clone();
+        let mut pauses: Vec<_> = polls
+            .windows(2)
+            .map(|two| two[1].duration_since(two[0]))
+            .collect();
+        let interval = SignedDuration::from_secs(seconds.cast_signed());
+        let longest = interval * 11 / 10 + SignedDuration::from_secs(1);
+        assert!(
+            pauses.iter().all(|pause| (interval..longest).contains(pause)),
+            "{setting:?}: {pauses:?}"
+        );
+        assert!((4..=5).contains(&pauses.len()), "{setting:?}: {pauses:?}");
+        let next: Timestamp = channel(&scenario).next_poll.unwrap().parse().unwrap();
+        let last = *polls.last().unwrap();
+        assert!(
+            next > scenario.now() && next.duration_since(last) < longest,
+            "{setting:?}"
+        );
+        pauses.dedup();
+        assert!(pauses.len() >= 4, "{setting:?}: no two alike: {pauses:?}");
+    }
 }
 
 #[test]

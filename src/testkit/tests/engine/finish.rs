@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::scenario::{Scenario, Setup};
 use crate::fault::{Moment, Rule};
-use refit_api::{Holder, RebootWhen, names};
+use refit_api::{DrainSpec, Holder, RebootWhen, names};
 use refit_facts::PodStage;
 use refit_fixtures::{plan, plan_with, reboot};
 use refit_rehearse::Kind;
@@ -254,6 +254,7 @@ fn a_node_that_a_user_had_cordoned_stays_cordoned() {
     for spec in [
         plan("p"),
         plan_with("p", |spec| spec.cordon = None),
+        plan_with("p", |spec| spec.drain = Some(DrainSpec::default())),
         plan_with("p", |spec| {
             spec.reboot = Some(reboot(RebootWhen::Always));
         }),

@@ -57,6 +57,8 @@ pub(super) struct Setup {
     pub(super) leader_elect: bool,
     /// `REFIT_ENABLE`.
     pub(super) enable: Option<&'static str>,
+    /// `SYSTEM_UPGRADE_PLAN_POLLING_INTERVAL`.
+    pub(super) polling_interval: Option<&'static str>,
 }
 
 impl Default for Setup {
@@ -69,6 +71,7 @@ impl Default for Setup {
             held: true,
             leader_elect: false,
             enable: None,
+            polling_interval: None,
         }
     }
 }
@@ -171,6 +174,7 @@ fn settings(setup: &Setup) -> Settings {
         // Otherwise its first write would be the CRD with descriptions.
         "REFIT_MANAGE_CRD" => Some("false".to_owned()),
         "REFIT_ENABLE" => setup.enable.map(str::to_owned),
+        "SYSTEM_UPGRADE_PLAN_POLLING_INTERVAL" => setup.polling_interval.map(str::to_owned),
         "REFIT_IMAGE" => setup.own_image.map(str::to_owned),
         "SYSTEM_UPGRADE_JOB_KUBECTL_IMAGE_WINDOWS" => setup.kubectl_image_windows.map(str::to_owned),
         _ => None,

@@ -5,7 +5,7 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::scenario::{Scenario, Setup};
 use crate::fault::Rule;
-use refit_api::{DrainSpec, TimeWindowSpec, names};
+use refit_api::{DrainSpec, PlanSpec, TimeWindowSpec, names};
 use refit_facts::PodStage;
 use refit_fixtures::{plan, plan_with};
 use refit_rehearse::Kind;
@@ -358,6 +358,45 @@ fn one_disruptive_plan_is_at_work_on_a_node_at_a_time_and_holds_up_no_other_node
     );
     scenario.roll_out();
     scenario.assert_over();
+}
+
+#[test]
+fn disruptive_plans_of_all_kinds_take_turns_on_a_node() {
+    let exclusive: fn(&mut PlanSpec) = |spec| (spec.cordon, spec.exclusive) = (None, Some(true));
+    let drain: fn(&mut PlanSpec) = |spec| spec.drain = Some(DrainSpec::default());
+    let cordon: fn(&mut PlanSpec) = |_| {};
+    for (row, specs) in [
+        ("exclusive, exclusive", [exclusive, exclusive]),
+        ("drain, cordon", [drain, cordon]),
+        ("exclusive, drain", [exclusive, drain]),
+    ] {
+        let mut scenario = Scenario::empty();
+        scenario.add_nodes(&["a"]);
+        scenario.apply(plan_with("first", specs[0]));
+        scenario.comes_to("a", PodStage::Upgrade);
+        scenario.apply(plan_with("second", specs[1]));
+        scenario.settle();
+        // The one that has the node is not what the next controller remembers, but what it sees.
+        scenario.restart();
+        assert_eq!(
+            scenario.complete("second"),
+            says("False", "NodeBusy", "Node a: Plan first works on the node"),
+            "{row}"
+        );
+        assert_eq!(
+            scenario.phase("second", "a"),
+            ("Waiting".to_owned(), "NodeBusy".to_owned()),
+            "{row}"
+        );
+        assert_eq!(
+            scenario.jobs_for("a").len(),
+            1,
+            "{row}: it is decided before there is a Job"
+        );
+        scenario.roll_out();
+        scenario.assert_over();
+        assert_eq!(scenario.invariants.upgrades, 2, "{row}");
+    }
 }
 
 #[test]

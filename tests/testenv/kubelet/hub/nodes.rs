@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::time::Instant;
 
 use k8s_openapi::api::core::v1::Node as Object;
-use refit::rehearse::pod_lifecycle::Power;
+use refit_rehearse::pod_lifecycle::Power;
 use tokio::sync::oneshot;
 
 use super::{Hub, Set, Timer, WriteRequest};

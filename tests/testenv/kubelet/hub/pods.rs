@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::time::{Duration, Instant};
 
-use refit::rehearse::pod_lifecycle::{ContainerAttempt, ContainerStart, Write};
+use refit_rehearse::pod_lifecycle::{ContainerAttempt, ContainerStart, Write};
 
 use super::{Hub, Timer, WriteRequest};
 use crate::testenv::kubelet::container_task::ContainerTask;
