@@ -1,5 +1,5 @@
-//! Whatever text a parser reads, it ends with a value or an error, and what it gives stays within its limits. 1,000
-//! cases for each parser; `just soak` runs 100,000 (`REFIT_CASES`).
+//! Whatever text a parser reads, it ends with a value or an error, and what it gives stays within its limits. 100 cases for
+//! each parser, 1,000 in `.ci/run`, 100,000 in `just hostile` and `just soak`.
 
 use k8s_openapi::api::coordination::v1::Lease;
 use proptest::collection::{btree_map, vec};
@@ -23,15 +23,13 @@ use refit_channel::hosts::HostPattern;
 use refit_facts::objects::{Intern, RawPlan, SlimJob, SlimNode, SlimPod, SlimSecret};
 use refit_facts::read::read;
 use refit_facts::record::Record;
+use refit_fixtures::repetitions::cases;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 fn config() -> Config {
-    let cases = std::env::var("REFIT_CASES")
-        .ok()
-        .and_then(|cases| cases.parse().ok());
     Config {
-        cases: cases.unwrap_or(1_000),
+        cases: cases(1_000),
         // A failure is reproduced by its seed; the limits make inputs that are long to shrink.
         max_shrink_iters: 2_000,
         failure_persistence: None,

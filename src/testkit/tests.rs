@@ -8,6 +8,5 @@ mod marks;
 mod reboot_pod;
 mod rng;
 mod rollout;
-mod sample;
 mod simulation;
 mod soak;

@@ -3,6 +3,7 @@
 
 use proptest::prelude::*;
 use proptest::sample::select;
+use refit_fixtures::repetitions::cases;
 use refit_offline::gitops::Source;
 use refit_offline::gitops::check::{Options, check};
 use refit_offline::gitops::pin::{PinRequest, plans, rewrite};
@@ -10,7 +11,7 @@ use refit_offline::gitops::yaml::is_text_to_all;
 
 use super::{files, source};
 
-/// Number of generated files.
+/// Number of generated files, of which `cases` takes a share.
 const CASES: u32 = 10_000;
 
 /// The style of a version.
@@ -460,7 +461,7 @@ fn pinned(source: &Source, version: &str) -> Result<String, String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: CASES, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(CASES), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn a_file_that_is_pinned_is_the_file_written_with_the_new_version(
@@ -523,7 +524,7 @@ fn damaged() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(2_000), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn damaged_files_are_validated_and_pinned_files_can_be_parsed(text in damaged()) {

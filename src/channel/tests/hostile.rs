@@ -3,17 +3,15 @@
 use http::HeaderValue;
 use proptest::collection::vec;
 use proptest::prelude::*;
+use refit_fixtures::repetitions::cases;
 use url::Url;
 
 use crate::link::next_page;
 use crate::oci::challenge::challenges;
 
 fn config() -> ProptestConfig {
-    let cases = std::env::var("REFIT_CASES")
-        .ok()
-        .and_then(|cases| cases.parse().ok());
     ProptestConfig {
-        cases: cases.unwrap_or(1_000),
+        cases: cases(1_000),
         failure_persistence: None,
         ..ProptestConfig::default()
     }

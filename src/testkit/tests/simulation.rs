@@ -2,7 +2,7 @@
 //! watches, processes and machines, and random user actions. Invariants are checked on every change (`invariants`);
 //! after the faults end, the roll-outs must end and leave nothing of refit behind.
 //!
-//! `REFIT_SEEDS` is the number of runs (`sample` divides the default), `REFIT_SEED` the first seed; a broken invariant
+//! `REFIT_SEEDS` is the number of runs (a share of `SEEDS` by default), `REFIT_SEED` the first seed; a broken invariant
 //! prints the trace.
 
 mod front_ends;
@@ -19,7 +19,6 @@ use tokio::time::sleep;
 
 use super::faults::{FaultInjector, FaultyTransport, Process, Tally};
 use super::rng::Rng;
-use super::sample;
 use crate::invariants;
 use crate::invariants::{Invariants, is_hostile};
 use refit_api::{CheckAnswer, crd};
@@ -29,6 +28,7 @@ use refit_cluster::kube::client::{ApiServer, RequestCounts, over_transport};
 use refit_controller::lease::LeaseTiming;
 use refit_controller::settings::{Flags, Settings};
 use refit_controller::{Dependencies, run_with};
+use refit_fixtures::repetitions;
 use refit_rehearse::json::Value;
 use refit_rehearse::pod_lifecycle::{Boot, Defaults, Delay};
 use refit_rehearse::server::Transport;
@@ -498,7 +498,7 @@ fn whatever_happens_the_invariants_hold_and_the_roll_outs_end() {
     let count = number("REFIT_SEEDS").unwrap_or(if first.is_some() {
         1
     } else {
-        SEEDS / sample::rate()
+        SEEDS / repetitions::rate()
     });
     let (next, end) = (AtomicU64::new(first.unwrap_or(0)), first.unwrap_or(0) + count);
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(4);

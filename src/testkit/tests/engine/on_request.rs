@@ -1,10 +1,9 @@
 //! Plans that nodes request: a node reboots when it says so, once for each request.
 
-use super::super::sample;
 use super::scenario::{Scenario, Setup};
 use crate::fault::{Effect, Moment, Rule};
 use refit_api::{DrainSpec, Plan, RebootRequest, RebootSpec, Trigger, names};
-use refit_fixtures::plan_with;
+use refit_fixtures::{plan_with, repetitions};
 use refit_rehearse::Kind;
 
 const FLATCAR: &str = "flatcar-linux-update.v1.flatcar-linux.net/reboot-needed";
@@ -231,7 +230,7 @@ fn two_requests_meet_any_fault_at_any_write() {
         Effect::Overtake,
     ];
     for (number, effect) in (0..).zip(effects) {
-        let writes = sample::writes(MOST, number).find(|write| {
+        let writes = repetitions::writes(MOST, number).find(|write| {
             let mut scenario = Scenario::without_controller(&Setup::default());
             scenario.add_nodes(&["a", "b"]);
             scenario.apply(on_request());

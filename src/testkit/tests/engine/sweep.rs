@@ -3,11 +3,10 @@
 
 use std::time::Duration;
 
-use super::super::sample;
 use super::scenario::{Scenario, Setup};
 use crate::fault::{Effect, Moment, Rule};
 use refit_api::{ContainerSpec, DrainSpec, PlanSpec, RebootWhen, SettleSpec, names};
-use refit_fixtures::{plan, plan_with, reboot};
+use refit_fixtures::{plan, plan_with, reboot, repetitions};
 use refit_rehearse::Kind;
 use refit_rehearse::json::json;
 
@@ -37,7 +36,7 @@ fn begin(spec: impl FnOnce(&mut PlanSpec)) -> Scenario {
 /// Repeats a roll-out for each of its writes and each of these faults. `reboots` is the expected number of reboots.
 fn meet(spec: fn(&mut PlanSpec), effects: &[Effect], reboots: u64) {
     for (number, effect) in (0..).zip(effects) {
-        let writes = sample::writes(MOST, number).find(|write| {
+        let writes = repetitions::writes(MOST, number).find(|write| {
             let mut scenario = begin(spec);
             scenario
                 .fault_injector
@@ -120,7 +119,7 @@ fn a_roll_out_that_verifies_meets_any_fault_at_any_write() {
 
 /// Repeats a roll-out with an action after each of its writes, and checks that it ends.
 fn act(spec: fn(&mut PlanSpec), action: impl Fn(&mut Scenario), most_upgrades: u64) {
-    for write in sample::writes(MOST, 0) {
+    for write in repetitions::writes(MOST, 0) {
         let mut scenario = begin(spec);
         let came = scenario.after_writes(write);
         action(&mut scenario);
