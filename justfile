@@ -16,17 +16,17 @@ check:
 
 # Format the sources
 fmt:
-    cargo fmt
+    cargo fmt --all
 
 # Clippy, with warnings as errors
 lint:
-    cargo clippy --all-targets --locked -- -D warnings
+    cargo clippy --workspace --all-targets --locked -- -D warnings
 
-# All tests that need only Rust, with a tenth of the seeds and of the disturbed writes (REFIT_SAMPLE=1: with all); arguments select some
+# All tests that need only Rust, with a tenth of the seeds and of the swept writes (REFIT_SAMPLE=1: all of them); arguments select some
 test *ARGS:
     cargo test --locked {{ ARGS }}
 
-# The tests on a real control plane that they start themselves (Go); arguments select some
+# The tests on a real control plane, which they build and start themselves (Go); arguments select some
 cluster *ARGS:
     cargo cluster {{ ARGS }}
 
@@ -62,15 +62,15 @@ oldest *ARGS="definition:: schema:: jobs:: lifecycle:: permissions:: node_accoun
 
 # Benchmarks against their budgets: time, requests and memory of the controller, decisions, rehearsals, drains beside kubectl's
 bench: (_ignored "bench")
-    cargo test --profile long-tests --locked --lib -- --nocapture --include-ignored --test-threads=1 speed::
+    cargo test --profile long-tests --locked --package refit-rollout --lib -- --nocapture --include-ignored --test-threads=1 speed::
 
 # Roll-outs at full length, with kills and faults (REFIT_SOAK=5: five; REFIT_SOAK_SEED: those of an earlier run); every scenario on a real control plane; real nodes; a day with 5,000 nodes
 soak: (_ignored "soak") hostile scenarios e2e
-    cargo test --profile long-tests --locked --lib -- --nocapture --ignored --test-threads=1 soak::
+    cargo test --profile long-tests --locked --package refit-testkit --lib -- --nocapture --ignored --test-threads=1 soak::
 
-# 100,000 hostile inputs for each parser (`cargo test`: 1,000)
+# 100,000 hostile inputs for each parser (`cargo test`: 100)
 hostile CASES="100000":
-    REFIT_CASES={{ CASES }} cargo test --profile long-tests --locked --lib -- --nocapture channel::tests::hostile
+    REFIT_CASES={{ CASES }} cargo test --profile long-tests --locked --package refit-channel --lib -- --nocapture tests::hostile::
     REFIT_CASES={{ CASES }} cargo test --profile long-tests --locked --test main -- --nocapture hostile_input::
 
 # Attacks on a Plan for 50 nodes, one at a time, as a table (three quarters of an hour; REFIT_ATTACK=Secrets,windows: those with one of these words)
@@ -82,12 +82,12 @@ scenarios FILTER="::real":
 
 # Simulations with random faults of requests, processes and machines, and random user actions (REFIT_SEED: from that seed on)
 simulate SEEDS="20000":
-    REFIT_SEEDS={{ SEEDS }} cargo test --profile long-tests --locked --lib -- --nocapture rehearse::tests::simulation::whatever
+    REFIT_SEEDS={{ SEEDS }} cargo test --profile long-tests --locked --package refit-testkit --lib -- --nocapture tests::simulation::whatever
 
 # Rewrite the generated files: crds/, docs/man/, docs/plan.md, the tables of docs/operations.md and docs/metrics.md, prometheusrule.yaml, tests/gitops/messages.txt, deploy/refit.yaml, deploy/chart
 generate:
-    # One after the other: the chart and the single file contain the CRD.
-    REFIT_UPDATE=1 cargo test --quiet --locked --lib committed -- --test-threads=1
+    # Twice: the chart and the single file contain the CRD, which another crate writes after them.
+    for _ in 1 2; do REFIT_UPDATE=1 cargo test --quiet --locked --lib committed -- --test-threads=1; done
 
 # The container image (just image=REGISTRY/NAME image; CONTAINER=podman for another builder)
 image:
