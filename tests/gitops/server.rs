@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 
 use k8s_openapi::api::batch::v1::Job;
 use refit_api::validate::validate;
-use refit_job;
 use refit_job::{JobInput, JobSettings, NodeInput, PlanInput};
 use refit_offline::gitops::check::{Options, check, read_plan};
 use refit_offline::gitops::objects::objects;
@@ -145,10 +144,10 @@ fn job_of(plan: &refit_api::Plan, namespace: &str) -> Option<Job> {
         unschedulable_before: None,
     };
     // An invalid image shows only when the pod is created; the API server accepts it.
-    let errors = job::check(&input.plan, &settings).errors;
-    let own = |error: &job::JobError| !error.is_for_windows();
+    let errors = refit_job::check(&input.plan, &settings).errors;
+    let own = |error: &refit_job::JobError| !error.is_for_windows();
     if errors.iter().any(own) {
         return None;
     }
-    job::render(&input, &settings).ok()
+    refit_job::render(&input, &settings).ok()
 }

@@ -121,7 +121,7 @@ pub(super) async fn text(ctx: &TestContext, journal: &Journal, steps: &[String])
         }
         if change.gone {
             // The garbage collector deletes pods of a deleted Job when it comes to them.
-            if kind != Kind::Pod || owner(value).is_none() {
+            if kind != Kind::Pod || job_of(value).is_none() {
                 lines.push("gone".to_owned());
             }
             continue;
@@ -172,7 +172,7 @@ impl Normal {
             return known.clone();
         }
         let own = string(value, "/metadata/name").to_owned();
-        let base = match (kind, owner(value)) {
+        let base = match (kind, job_of(value)) {
             (Kind::Job, _) => {
                 let (plan, node) = (
                     string(value, "/metadata/labels/upgrade.cattle.io~1plan"),
@@ -182,7 +182,7 @@ impl Normal {
                 self.jobs.insert(own, job.clone());
                 job
             }
-            (Kind::Pod, Some((_, job))) => {
+            (Kind::Pod, Some(job)) => {
                 let job = self.jobs.get(&job).cloned().unwrap_or(job);
                 format!("Pod of the {job}")
             }
@@ -197,7 +197,9 @@ impl Normal {
             (kind, _) => format!("{} {own}", kind.resource_type().kind),
         };
         let base = self.scrub(&base);
-        let same = self.names.values().filter(|name| name.starts_with(&base)).count();
+        let numbered = format!("{base}, number ");
+        let is_same = |name: &&String| **name == base || name.starts_with(&numbered);
+        let same = self.names.values().filter(is_same).count();
         let name = match same {
             0 => base,
             same => format!("{base}, number {}", same + 1),
@@ -405,14 +407,11 @@ fn object(value: &Value, add: &mut impl FnMut(&str, String)) {
     }
 }
 
-/// Kind and name of the controller of an object, unless that is a Plan: those pods are refit's own.
-fn owner(value: &Value) -> Option<(String, String)> {
-    let owners = value["metadata"]["ownerReferences"].as_array()?;
+/// The name of the Job that owns a pod.
+fn job_of(pod: &Value) -> Option<String> {
+    let owners = pod["metadata"]["ownerReferences"].as_array()?;
     let owner = owners.iter().find(|owner| owner["kind"] == "Job")?;
-    Some((
-        string(owner, "/kind").to_owned(),
-        string(owner, "/name").to_owned(),
-    ))
+    Some(string(owner, "/name").to_owned())
 }
 
 /// The values that are transient stay as they were.
@@ -453,6 +452,7 @@ fn without_identity(key: &str, text: &str) -> String {
 }
 
 /// The events of the controller about Plans and maintenances, with how often each was counted.
+/// That a pod is on its way out is as transient there as in the status.
 async fn events_of(ctx: &TestContext) -> Vec<String> {
     let mut lines = Vec::new();
     for namespace in [ctx.namespace(), "default"] {
