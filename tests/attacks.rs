@@ -1,7 +1,7 @@
 //! Attacks on a real control plane, one at a time, while a healthy Plan rolls out: the Plan is as fast as without them, the
 //! Lease is renewed, the memory stays below its limit, the object of the attacker is named, and a restart works at once.
 //!
-//! `cargo test` runs some of them on few nodes, and compares no times. `just attacks`, and `just soak`, run all on 50
+//! `cargo cluster` runs some of them on few nodes, and compares no times. `just attacks`, and `just soak`, run all on 50
 //! nodes and print a table, that of `docs/security.md`; `REFIT_ATTACK=Secrets,windows just attacks` runs those with one
 //! of these words.
 

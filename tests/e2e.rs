@@ -1,5 +1,5 @@
 //! Real nodes: kubelets, containerd and hosts that reboot (`tests/testenv/real.rs`). They need root and Debian, so `cargo
-//! test` ignores them; `just e2e` runs them all, `.ci/run` some of them.
+//! cluster` ignores them; `just e2e` runs them all, `.ci/run` some of them.
 //!
 //! Assertions about a host read the host itself: files that payloads wrote, boots that the supervisor counted.
 

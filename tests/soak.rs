@@ -1,7 +1,7 @@
 //! Long roll-outs: several at a time, with controllers killed at random moments, a late Node watch in half of them, and
 //! Jobs that are deleted as soon as their result is recorded in a quarter; and a kill at every write of a small one.
 //!
-//! `cargo test` runs a few small ones, `just soak` all. `REFIT_SOAK` is the number of roll-outs of `just soak`, or
+//! `cargo cluster` runs a few small ones, `just soak` all. `REFIT_SOAK` is the number of roll-outs of `just soak`, or
 //! `full`; `REFIT_SOAK_SEED` is the seed that an earlier run printed. It determines shapes, faults and the moments of
 //! the kills.
 

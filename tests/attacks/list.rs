@@ -15,7 +15,7 @@ pub(super) struct Attack {
     /// What the attacker writes, in this order.
     pub(super) objects: Vec<Value>,
     pub(super) reported_in: ReportedIn,
-    /// Whether `cargo test` runs it.
+    /// Whether `cargo cluster` runs it.
     pub(super) is_short: bool,
 }
 

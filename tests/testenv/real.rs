@@ -1,5 +1,5 @@
 //! Real nodes: a kubelet, containerd and runc each, in namespaces of their own, on a host that can be read, written and
-//! rebooted. They need root and Debian; tests that have some are ignored by `cargo test` and run by `just e2e`.
+//! rebooted. They need root and Debian; tests that have some are ignored by `cargo cluster` and run by `just e2e`.
 //!
 //! ```ignore
 //! #[tokio::test]
