@@ -84,10 +84,14 @@ scenarios FILTER="::real":
 simulate SEEDS="20000":
     REFIT_SEEDS={{ SEEDS }} cargo test --profile long-tests --locked --package refit-testkit --lib -- --nocapture tests::simulation::whatever
 
-# Rewrite the generated files: crds/, docs/man/, docs/plan.md, the tables of docs/operations.md and docs/metrics.md, prometheusrule.yaml, tests/gitops/messages.txt, deploy/refit.yaml, deploy/chart
+# Rewrite the generated files: crds/, docs/plan.md, the tables of docs/operations.md and docs/metrics.md, prometheusrule.yaml, deploy/refit.yaml, deploy/chart
 generate:
     # Twice: the chart and the single file contain the CRD, which another crate writes after them.
     for _ in 1 2; do REFIT_UPDATE=1 cargo test --quiet --locked --lib committed -- --test-threads=1; done
+
+# The man pages, one for each command, in a folder below this one; they are made of `--help`
+man FOLDER="target/man":
+    REFIT_MAN={{ FOLDER }} cargo test --quiet --locked --package refit --lib -- --ignored the_man_pages_are_written
 
 # The container image (just image=REGISTRY/NAME image; CONTAINER=podman for another builder)
 image:
