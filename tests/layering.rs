@@ -75,7 +75,11 @@ fn section(manifest: &str, begin: &str, ends: char) -> Vec<String> {
 /// The crates below `src`, in the order of the workspace, which is that of their layers.
 fn members() -> Vec<String> {
     let lines = section("Cargo.toml", "members = [", ']');
-    let name = |line: String| line.strip_prefix("\"src/")?.strip_suffix("\",").map(str::to_owned);
+    let name = |line: String| {
+        line.strip_prefix("\"src/")?
+            .strip_suffix("\",")
+            .map(str::to_owned)
+    };
     lines.into_iter().filter_map(name).collect()
 }
 
@@ -149,7 +153,15 @@ fn pure_crates_have_no_runtime_no_clock_no_environment_and_no_files() {
         "rustix::",
     ];
     // Of `offline`, what compares two controllers; the rest of it reads Plan files.
-    for part in ["base", "api", "job", "facts", "rollout", "formats", "offline/migrate"] {
+    for part in [
+        "base",
+        "api",
+        "job",
+        "facts",
+        "rollout",
+        "formats",
+        "offline/migrate",
+    ] {
         let found = lines_with(part, &forbidden);
         assert!(found.is_empty(), "{}", found.join("\n"));
     }
