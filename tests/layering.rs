@@ -162,7 +162,9 @@ fn pure_crates_have_no_runtime_no_clock_no_environment_and_no_files() {
         "formats",
         "offline/migrate",
     ] {
-        let found = lines_with(part, &forbidden);
+        let mut found = lines_with(part, &forbidden);
+        // An address is a value.
+        found.retain(|line| !line.ends_with("use std::net::IpAddr;"));
         assert!(found.is_empty(), "{}", found.join("\n"));
     }
 }
