@@ -1,5 +1,5 @@
 //! Tests of single decisions: put facts into a [`ClusterState`](super::ClusterState), and check one result. Tests over
-//! several decisions run the real engine (`rehearse::tests`).
+//! several decisions run the real engine (`src/testkit/tests`).
 
 pub(crate) mod build;
 mod decide;
