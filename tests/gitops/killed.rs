@@ -7,6 +7,8 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
+
 use crate::workdir::Workdir;
 
 /// Number of files that a run writes, so that most kills happen between or during writes.
@@ -55,8 +57,7 @@ fn a_run_that_is_killed_leaves_each_file_old_or_new_and_the_next_one_continues()
     let pin = || folder.command("pin --to=v1.34.1 .");
 
     let mut stopped_at = BTreeSet::new();
-    // The test shows nothing unless many kills happened in the middle. On a busy machine a run may be over before it is
-    // killed.
+    // The test shows nothing unless many kills happened in the middle.
     let midway = |stopped_at: &BTreeSet<usize>| stopped_at.range(1..FILES).count();
     for kill in 0.. {
         if kill >= KILLS && midway(&stopped_at) >= MIDWAY {
@@ -67,11 +68,19 @@ fn a_run_that_is_killed_leaves_each_file_old_or_new_and_the_next_one_continues()
         let watched = dir.join(format!("{:02}.yaml", kill % KILLS * FILES / KILLS));
         let before = fs::metadata(&watched).unwrap().ino();
         let mut child = pin().stdout(Stdio::null()).spawn().unwrap();
-        // Each kill comes at a later file, and later after its write.
-        while fs::metadata(&watched).unwrap().ino() == before && child.try_wait().unwrap().is_none() {
+        let pid = Pid::from_child(&child);
+        // It runs only while this thread lets it, so it does not run through where this thread waits for a processor. Each
+        // kill comes at a later file.
+        loop {
+            kill_process(pid, Signal::STOP).unwrap();
+            let state = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+            let state = waitid(WaitId::Pid(pid), state).unwrap().unwrap();
+            if !state.stopped() || fs::metadata(&watched).unwrap().ino() != before {
+                break;
+            }
+            kill_process(pid, Signal::CONT).unwrap();
             std::thread::sleep(Duration::from_micros(50));
         }
-        std::thread::sleep(Duration::from_micros(kill as u64 % 7 * 150));
         child.kill().unwrap();
         child.wait().unwrap();
         stopped_at.insert(written(dir, &old, &new));
