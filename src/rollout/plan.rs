@@ -14,8 +14,6 @@ use super::blocker::Blocker;
 use super::checks::{Checks, Progress};
 use super::completion::CompletionPolicy;
 use super::digests::Digests;
-pub(super) use secrets::{PlanSecrets, SecretHashes};
-
 use super::on_request::OnRequest;
 use super::order::Order;
 use super::resolve::{self, HashCache, Resolution, Resolved};
@@ -32,6 +30,8 @@ use refit_api::{
 use refit_base::go::GoDuration;
 use refit_base::version::policy::{Choice, Offered, Policy, PolicyInputs, choose};
 use refit_facts::{ChannelFacts, NodeFacts, NodeName, NodeUid, PlanFacts, SecretFacts, Text};
+
+pub(super) use secrets::{PlanSecrets, SecretHashes};
 
 /// A Plan with everything derived from it.
 #[derive(Debug)]
