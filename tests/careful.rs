@@ -82,12 +82,15 @@ impl Careful {
         self.controller.kill();
         self.controller = self.controller.start_again();
         // It has decided once it has answered a later edit.
+        let now = self.rollout.ctx.plans().get(PLAN).await.unwrap();
+        let round = now.metadata.generation.unwrap_or_default();
         let edited = self
-            .edit(json!({ "postCompleteLabels": { "example.com/waits": reason } }))
+            .edit(json!({ "postCompleteLabels": { format!("round-{round}"): "x" } }))
             .await;
         let generation = edited.metadata.generation;
         let answered = |plan: &Plan| status(plan).observed_generation == generation && is_held(plan, reason);
-        self.plan(&format!("waits again: {reason}"), answered).await;
+        let plan = self.plan(&format!("waits again: {reason}"), answered).await;
+        assert_eq!(status(&plan).applying, None, "{reason}");
         assert_eq!(self.started().await, before, "{reason}");
     }
 

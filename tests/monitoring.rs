@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::{Api, Patch, PatchParams};
@@ -91,7 +91,8 @@ impl Prometheus {
                 .arg(format!("--web.listen-address={address}"))
                 .start()
                 .unwrap();
-            while process.ended().is_none() {
+            let started = Instant::now();
+            while process.ended().is_none() && started.elapsed() < SOON {
                 if matches!(get(address, "/-/ready").await, Ok((200, _))) {
                     return Ok(Self {
                         address,

@@ -4,15 +4,16 @@
 use std::time::Duration;
 
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt as _;
-use kube::api::DeleteParams;
+use refit_api::Holder;
 use serde_json::{Value, json};
 
-use self::Release::{After, Before, InMidDrain, InMidUpgrade};
-use super::DrainHarness;
-use super::plans::{drain_waits, guarded_node, is_released, make, real_drains, wait_for_progress};
-use crate::harness::{has_condition, hash, is_free, is_recorded, label};
+use super::plans::{DrainProcesses, drain_waits, guarded_node, is_released, make};
+use super::{DRAINER, DrainHarness};
+use crate::harness::{has_condition, hash, is_free, is_recorded, label, ledger};
+use crate::testenv::context::TestContext;
+use crate::testenv::faults::Rule;
 use crate::testenv::wait::{self, SOON};
 
 /// The Job of the Plan, once its drain waits.
@@ -21,7 +22,7 @@ async fn drains(harness: &DrainHarness, plan: &str) -> Job {
     harness.ctx.jobs().get(&waits.job.unwrap()).await.unwrap()
 }
 
-/// Waits until a cancelled Job has failed. Its drain is not tried again.
+/// Waits until a cancelled Job has failed. Its drain, which would wait for ever, is not tried again.
 async fn is_stopped(harness: &DrainHarness, job: &Job) {
     let (name, uid) = (job.name_any(), job.uid());
     let mine = format!("batch.kubernetes.io/controller-uid={}", job.uid().unwrap());
@@ -47,7 +48,6 @@ async fn no_failure_was_reported(harness: &DrainHarness) {
     assert_eq!(harness.ctx.events_with("JobFailed").await, []);
 }
 
-/// The drain ends, and the node gets the next one.
 async fn edited_while_it_drains(spec: Value) {
     let harness = guarded_node().await;
     let node = harness.node("one");
@@ -121,93 +121,78 @@ async fn a_node_that_leaves_the_plan_while_its_drain_waits_is_released() {
     no_failure_was_reported(&harness).await;
 }
 
-/// When the Plan releases the node.
-#[derive(Clone, Copy, Debug)]
-enum Release {
-    /// While a pod terminates that does not end, so the release is first.
-    InMidDrain,
-    /// Some milliseconds before the pod is gone, or after that. The drain may end before the release or after it.
-    Before(u64),
-    After(u64),
-    /// While the upgrade runs, so the drain was first.
-    InMidUpgrade,
+/// What comes first where a Plan releases a node just as its drain ends.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum First {
+    /// The last write of the drain took effect, which does not know it yet.
+    Drain,
+    /// The last write of the drain does not arrive before the cancellation.
+    Cancellation,
+    /// Whatever the machine makes of it.
+    Either,
 }
 
-/// Either end may be first, and the node is restored in both cases.
+/// The Plan releases the node just as the drain ends. Either may be first, and the node is restored in both cases.
 #[tokio::test]
 async fn a_node_whose_drain_ends_while_it_is_cancelled_is_upgraded_or_released() {
-    let harness = real_drains(&["one"]).await;
+    let ctx = TestContext::new().await;
+    let faults = ctx.faults(0).await;
+    let kubeconfig = faults.kubeconfig_for(&ctx.write_kubeconfig("containers", &ctx.token(DRAINER).await));
+    let processes = DrainProcesses { kubeconfig };
+    let harness = DrainHarness::with(ctx, &["one"], |set| set.task_runner(processes)).await;
     let node = harness.node("one");
     let _controller = harness.ctx.controller().start();
-    let race = [
-        Before(800),
-        Before(300),
-        Before(100),
-        After(0),
-        After(100),
-        After(300),
-        After(800),
+    let noted = async |what: &str, good: &dyn Fn(&Holder) -> bool| {
+        let is_noted = |node: &Node| ledger(node).is_none_or(|ledger| ledger.holders.iter().any(good));
+        harness.ctx.node_until(&node, what, SOON, is_noted).await;
+    };
+    let mut through = 0;
+    let rounds = [
+        First::Drain,
+        First::Cancellation,
+        First::Either,
+        First::Either,
+        First::Either,
     ];
-    let moments = race.into_iter().chain([InMidDrain, InMidUpgrade]);
-    let mut upgrades = 0;
-    for (round, moment) in moments.enumerate() {
-        let (plan, pod) = (format!("round-{round}"), format!("pod-{round}"));
-        let terminates = match moment {
-            InMidDrain => "never".to_owned(),
-            Before(millis) => format!("{millis}ms"),
-            After(_) | InMidUpgrade => "0ms".to_owned(),
-        };
-        if let InMidUpgrade = moment {
-            harness.behave("one", &[("upgrade.run-delay", "never")]).await;
-        }
-        let slow = json!({ "steer": { "delete-delay": terminates }, "terminationGracePeriodSeconds": 600 });
-        harness.pods("one", [pod.as_str()], slow).await;
+    for (round, first) in rounds.into_iter().enumerate() {
+        harness.guard().await;
+        let plan = format!("round-{round}");
         make(&harness, &plan, json!({ "drain": {} })).await;
-        let seen = async || harness.ctx.pods().get_opt(&pod).await.unwrap();
-        let leaves = |seen: &Option<Pod>| {
-            let deleted = seen.as_ref().map(|pod| &pod.metadata.deletion_timestamp);
-            deleted.is_none_or(Option::is_some)
-        };
-        wait::until("the pod terminates", seen, leaves).await;
-        match moment {
-            InMidDrain | Before(_) => {}
-            After(millis) => {
-                wait::gone(harness.ctx.pods(), &pod, SOON).await;
-                tokio::time::sleep(Duration::from_millis(millis)).await;
-            }
-            InMidUpgrade => {
-                wait_for_progress(&harness, &plan, "is upgrading", |node| node.phase == "Upgrading").await;
-            }
+        drain_waits(&harness, &plan).await;
+        let patches = || Rule::on("patch", "nodes");
+        match first {
+            First::Drain => drop(faults.add(patches().late(Duration::from_secs(3)))),
+            First::Cancellation => drop(faults.add(patches().hang())),
+            First::Either => {}
         }
-        harness
-            .ctx
-            .label_node(&node, &label(&plan), Some("disabled"))
-            .await;
-        if let InMidUpgrade = moment {
-            harness.behave("one", &[]).await;
+        harness.open("guard").await;
+        wait::gone(harness.ctx.pods(), "web-1", SOON).await;
+        if first == First::Drain {
+            noted("is drained", &|holder| holder.completed).await;
         }
+        let disabled = Some("disabled");
+        harness.ctx.label_node(&node, &label(&plan), disabled).await;
+        if first == First::Cancellation {
+            noted("notes the cancellation", &|holder| holder.cancelled).await;
+        }
+        faults.clear_rules();
         harness.ctx.node_until(&node, "is free", SOON, is_free).await;
         let jobs = harness.ctx.jobs_of(&plan).await;
         assert_eq!(jobs.len(), 1, "{jobs:#?}");
         let is_through = has_condition(&jobs[0], "Complete");
-        match moment {
-            InMidDrain => assert!(!is_through, "{:?}", jobs[0].status),
-            InMidUpgrade => assert!(is_through, "{:?}", jobs[0].status),
-            Before(_) | After(_) => {}
-        }
         assert!(
             is_through || has_condition(&jobs[0], "Failed"),
             "{:?}",
             jobs[0].status
         );
-        upgrades += u32::from(is_through);
-        let runs = harness.kubelet.runs(&node, "upgrade").await;
-        assert_eq!(runs, upgrades, "{moment:?}: {:?}", jobs[0].status);
-        if let InMidDrain = moment {
-            let now = DeleteParams::default().grace_period(0);
-            harness.ctx.pods().delete(&pod, &now).await.unwrap();
+        match first {
+            First::Drain => assert!(is_through, "{:?}", jobs[0].status),
+            First::Cancellation => assert!(!is_through, "{:?}", jobs[0].status),
+            First::Either => {}
         }
-        wait::gone(harness.ctx.pods(), &pod, SOON).await;
+        through += u32::from(is_through);
+        let runs = harness.kubelet.runs(&node, "upgrade").await;
+        assert_eq!(runs, through, "round {round}: {:?}", jobs[0].status);
     }
     no_failure_was_reported(&harness).await;
 }

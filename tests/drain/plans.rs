@@ -1,7 +1,6 @@
 //! Plans that cordon and drain, until the node is released. The init containers run as processes with their real
 //! command lines.
 
-
 use k8s_openapi::api::core::v1::{Node, Pod};
 use refit_api::NodeProgress;
 use refit_api::names::LABEL_PLAN;

@@ -6,12 +6,12 @@ use jiff::SignedDuration;
 
 use super::cancel::draining;
 use super::scenario::{NAMESPACE, Scenario, Setup};
-use refit_api::PlanSpec;
-use refit_rehearse::Kind;
 use crate::fault::Rule;
-use refit_rehearse::json::json;
+use refit_api::PlanSpec;
 use refit_facts::PodStage;
 use refit_fixtures::plan_with;
+use refit_rehearse::Kind;
+use refit_rehearse::json::json;
 
 const fn secs(seconds: i64) -> SignedDuration {
     SignedDuration::from_secs(seconds)
