@@ -1,7 +1,7 @@
 //! Reboots of real hosts by the controller of `deploy/`. The supervisor of a host counts its boots, and payloads record
 //! their runs on the host.
 //!
-//! The engine's scenarios (`src/rehearse/tests/engine`) and `tests/reboot` cover the protocol with simulated kubelets,
+//! The engine's scenarios (`src/testkit/tests/engine`) and `tests/reboot` cover the protocol with simulated kubelets,
 //! in more detail. These tests show that a real kubelet, containerd and host behave as simulated.
 
 mod failures;
