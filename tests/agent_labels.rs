@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::time::Duration;
 
 use kube::ResourceExt;
 use refit_api::names::ANNOTATION_REBOOT_NEEDED;
@@ -182,14 +181,14 @@ async fn an_agent_labels_its_own_kairos_node_under_the_shipped_policy_and_follow
         .await
         .unwrap();
     std::fs::write(&release, ALPINE).unwrap();
-    wait::always("the node stays as it is", Duration::from_secs(3), async || {
-        let flavor = present().await.remove("flavor");
-        flavor
-            .filter(|flavor| flavor == "debian")
-            .map(drop)
-            .ok_or_else(|| "another flavor".to_owned())
-    })
-    .await;
+    let asked = async || {
+        let requests = ctx.requests().await.by(&account);
+        (requests.count("get", "nodes"), requests.count("patch", "nodes"))
+    };
+    let (reads, writes) = asked().await;
+    // The second of these looks began with the new file, and what was decided at it has been written before the third.
+    wait::until("it looks at its node and its host", asked, |it| it.0 >= reads + 3).await;
+    assert_eq!(asked().await.1, writes, "the node stays as it is");
     agent.kill();
     patch(&ctx.client, one, label("kairos.io/managed", "true"))
         .await

@@ -19,7 +19,7 @@ use crate::testenv::context::TestContext;
 use crate::testenv::context::cluster::{create, find_condition};
 use crate::testenv::controller::Controller;
 use crate::testenv::plan::status;
-use crate::testenv::wait::{self, SOON};
+use crate::testenv::wait::SOON;
 
 const SHAPE: Shape = Shape {
     nodes: 40,
@@ -27,8 +27,6 @@ const SHAPE: Shape = Shape {
     run: Duration::from_millis(500),
 };
 const ZONES: [&str; 3] = ["north", "south", "west"];
-/// Longer than a controller needs to start a node.
-const QUIET: Duration = Duration::from_secs(3);
 
 /// A roll-out of the example, and the controller that runs it.
 struct Careful {
@@ -83,15 +81,17 @@ impl Careful {
         let before = self.started().await;
         self.controller.kill();
         self.controller = self.controller.start_again();
-        self.controller.leading().await;
-        self.waits(reason).await;
-        wait::always("no node starts", QUIET, async || {
-            let new: Vec<_> = self.started().await.difference(&before).cloned().collect();
-            new.is_empty()
-                .then_some(())
-                .ok_or_else(|| format!("{reason}, and {new:?}"))
-        })
-        .await;
+        // It has decided once it has answered a later edit.
+        let now = self.rollout.ctx.plans().get(PLAN).await.unwrap();
+        let round = now.metadata.generation.unwrap_or_default();
+        let edited = self
+            .edit(json!({ "postCompleteLabels": { format!("round-{round}"): "x" } }))
+            .await;
+        let generation = edited.metadata.generation;
+        let answered = |plan: &Plan| status(plan).observed_generation == generation && is_held(plan, reason);
+        let plan = self.plan(&format!("waits again: {reason}"), answered).await;
+        assert_eq!(status(&plan).applying, None, "{reason}");
+        assert_eq!(self.started().await, before, "{reason}");
     }
 
     /// Names of the nodes that have had a Job.
@@ -112,8 +112,8 @@ impl Careful {
             .collect()
     }
 
-    async fn edit(&self, spec: Value) {
-        self.rollout.ctx.edit_plan(PLAN, json!({ "spec": spec })).await;
+    async fn edit(&self, spec: Value) -> Plan {
+        self.rollout.ctx.edit_plan(PLAN, json!({ "spec": spec })).await
     }
 
     async fn approve(&self) -> String {

@@ -462,6 +462,7 @@ pub(crate) fn label(plan: &str) -> String {
 pub(crate) async fn apply_component(ctx: &TestContext, component: &str, files: &[&str]) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/overlays");
     let own = format!("namespace: {}\n", ctx.namespace());
+    let mut objects = Vec::new();
     for file in files {
         let text = std::fs::read_to_string(folder.join(component).join(file)).unwrap();
         for object in manifest::parse(&text.replace("namespace: system-upgrade\n", &own)).unwrap() {
@@ -470,6 +471,8 @@ pub(crate) async fn apply_component(ctx: &TestContext, component: &str, files: &
                 applied.map(drop).map_err(|error| format!("{error:#}"))
             };
             wait::eventually("the object is applied", SOON, applied).await;
+            objects.push(object);
         }
     }
+    ctx.in_force(&objects).await;
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::{Api, Patch, PatchParams};
@@ -73,35 +73,37 @@ impl Prometheus {
             }],
         });
         std::fs::write(folder.join("prometheus.yml"), config.to_string()).unwrap();
-        // Free now, and taken a moment later.
-        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = free.local_addr().unwrap();
-        drop(free);
         let programs = tokio::task::spawn_blocking(Binaries::for_monitoring)
             .await
             .unwrap()
             .unwrap();
-        let process = Program::new("prometheus", programs.path("prometheus"), dir)
-            .arg(format!(
-                "--config.file={}",
-                folder.join("prometheus.yml").display()
-            ))
-            .arg(format!("--storage.tsdb.path={}", folder.join("data").display()))
-            .arg(format!("--web.listen-address={address}"))
-            .start()
-            .unwrap();
-        let prometheus = Self {
-            address,
-            _process: process,
-        };
+        // It takes no port 0. Somebody else may be faster to take a port that is free now, and then it ends.
         wait::eventually("Prometheus is ready", SOON, async || {
-            match get(address, "/-/ready").await {
-                Ok((200, _)) => Ok(()),
-                answer => Err(format!("{answer:?}")),
+            let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+            let address = free.local_addr().unwrap();
+            drop(free);
+            let process = Program::new("prometheus", programs.path("prometheus"), dir)
+                .arg(format!(
+                    "--config.file={}",
+                    folder.join("prometheus.yml").display()
+                ))
+                .arg(format!("--storage.tsdb.path={}", folder.join("data").display()))
+                .arg(format!("--web.listen-address={address}"))
+                .start()
+                .unwrap();
+            let started = Instant::now();
+            while process.ended().is_none() && started.elapsed() < SOON {
+                if matches!(get(address, "/-/ready").await, Ok((200, _))) {
+                    return Ok(Self {
+                        address,
+                        _process: process,
+                    });
+                }
+                tokio::time::sleep(Duration::from_millis(50)).await;
             }
+            Err(process.log_tail(10))
         })
-        .await;
-        prometheus
+        .await
     }
 
     async fn ask(&self, path: &str) -> Value {

@@ -281,7 +281,7 @@ async fn a_receiver_that_fails_gets_each_notification_once_when_it_is_back_and_n
     let elsewhere = Receiver::start().await;
     receiver.answers("/down", [500, 503, 502, 500].map(Answer::Code));
     receiver.answers("/busy", [Answer::Busy(3), Answer::Busy(1)]);
-    receiver.answers("/hangs", [Answer::Hang]);
+    receiver.answers("/hangs", std::iter::repeat_n(Answer::Hang, 100));
     receiver.answers("/refuses", [Answer::Code(400)]);
     receiver.answers(
         "/moved",
@@ -308,6 +308,7 @@ async fn a_receiver_that_fails_gets_each_notification_once_when_it_is_back_and_n
         receiver.accepted("/hangs").is_empty(),
         "the roll-out did not wait for it"
     );
+    receiver.recovers("/hangs");
 
     for path in ["/down", "/busy", "/hangs"] {
         let notices = wait::until(

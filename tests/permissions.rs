@@ -94,12 +94,12 @@ async fn whole_roll_out(rollout: &RollOut) {
     assert_eq!(rollout.kubelet.runs(&broken, "upgrade").await, 2);
 
     // The next version, which the Secret brings about.
+    let before = status(&ctx.plans().get(PLAN).await.expect("the Plan")).latest_hash;
     let edit = json!({ "stringData": { "a": "2" } });
     ctx.secrets()
         .patch(PLAN, &PatchParams::default(), &Patch::Merge(edit))
         .await
         .expect("the Secret is edited");
-    let before = status(&ctx.plans().get(PLAN).await.expect("the Plan")).latest_hash;
     let is_at_next = |plan: &Plan| {
         let is_complete = find_condition(plan, "Complete").is_some_and(|it| it.status == "True");
         status(plan).latest_hash != before && is_complete

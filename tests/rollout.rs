@@ -502,6 +502,7 @@ pub(crate) async fn account(ctx: &TestContext, name: &str) -> PathBuf {
         ("RoleBinding", "default", "Role", ctx.local_name(role)),
         ("ClusterRoleBinding", "", "ClusterRole", ctx.local_name(role)),
     ];
+    let mut objects = Vec::new();
     for (kind, namespace, role_kind, role) in bindings {
         let mut binding = json!({
             "apiVersion": "rbac.authorization.k8s.io/v1",
@@ -516,6 +517,8 @@ pub(crate) async fn account(ctx: &TestContext, name: &str) -> PathBuf {
         manifest::apply(&ctx.client, &binding)
             .await
             .unwrap_or_else(|error| panic!("{error:#}"));
+        objects.push(binding);
     }
+    ctx.in_force(&objects).await;
     ctx.write_kubeconfig(name, &ctx.token(name).await)
 }

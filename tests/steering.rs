@@ -92,6 +92,7 @@ async fn viewer(harness: &Harness) -> PathBuf {
     let account = json!({ "metadata": { "name": "viewer", "namespace": ctx.namespace() } });
     let rule = |group: &str, resources: Value| json!({ "apiGroups": [group], "resources": resources, "verbs": ["get", "list"] });
     let role = json!({
+        "kind": "ClusterRole",
         "metadata": { "name": name, "labels": labels },
         "rules": [
             rule("", json!(["nodes", "pods", "events"])), rule("batch", json!(["jobs"])),
@@ -104,8 +105,9 @@ async fn viewer(harness: &Harness) -> PathBuf {
         "subjects": [{ "kind": "ServiceAccount", "name": "viewer", "namespace": ctx.namespace() }],
     });
     create::<ServiceAccount>(&Api::namespaced(ctx.client.clone(), ctx.namespace()), account).await;
-    create::<ClusterRole>(&Api::all(ctx.client.clone()), role).await;
-    create::<ClusterRoleBinding>(&Api::all(ctx.client.clone()), binding).await;
+    create::<ClusterRole>(&Api::all(ctx.client.clone()), role.clone()).await;
+    create::<ClusterRoleBinding>(&Api::all(ctx.client.clone()), binding.clone()).await;
+    ctx.in_force(&[role, binding]).await;
     let token = ctx.token("viewer").await;
     ctx.write_kubeconfig("viewer", &token)
 }

@@ -1,6 +1,6 @@
 //! Taking over from system-upgrade-controller, which runs until refit is ready, and the way back.
 
-use std::time::Duration;
+use serde_json::Value;
 
 use super::cluster::{Cluster, is_available};
 use super::{NAME, NAMESPACE, REPOSITORY, Tools, documented, root};
@@ -36,24 +36,21 @@ impl Cluster {
             all.filter(|pod| pod["spec"]["nodeName"].is_string()).count()
         };
         wait::until("a pod of refit is on the node", on_nodes, |count| *count > 0).await;
-        wait::always(
-            "system-upgrade-controller runs",
-            Duration::from_secs(3),
-            async || {
-                let running = self.running();
-                if running.contains(suc) {
-                    Ok(())
-                } else {
-                    let spec =
-                        self.tools.json(&format!("get deployment {NAME} -n {NAMESPACE}"))["spec"].clone();
-                    let events = self
-                        .tools
-                        .kubectl(&format!("get events,pods -n {NAMESPACE} -o wide"));
-                    Err(format!("{running:?}\n{spec:#}\n{events}"))
-                }
-            },
-        )
-        .await;
+        // The Deployment controller has seen that pod, which it counts, and would have taken the other away for it.
+        let line = format!("get deployment {NAME} -n {NAMESPACE}");
+        let counted = |deployment: &Value| {
+            let status = &deployment["status"];
+            status["observedGeneration"] == deployment["metadata"]["generation"]
+                && status["updatedReplicas"].as_u64() >= Some(1)
+        };
+        wait::until("it is counted", async || self.tools.json(&line), counted).await;
+        let running = self.running();
+        let events = format!("get events,pods -n {NAMESPACE} -o wide");
+        assert!(
+            running.contains(suc),
+            "{running:?}\n{}",
+            self.tools.kubectl(&events)
+        );
     }
 
     /// Only refit runs, with both replicas.

@@ -1,15 +1,19 @@
-//! Drains that are cancelled while they wait. The node is as schedulable afterwards as before.
+//! Drains that are cancelled while they wait. The node is as schedulable afterwards as before. How soon they end is measured
+//! in virtual time (`src/testkit/tests/engine/deadlines.rs`).
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt as _;
+use refit_api::Holder;
 use serde_json::{Value, json};
 
-use super::DrainHarness;
-use super::plans::{drain_waits, guarded_node, is_released, make, real_drains};
-use crate::harness::{has_condition, hash, is_free, is_recorded, label};
+use super::plans::{DrainProcesses, drain_waits, guarded_node, is_released, make};
+use super::{DRAINER, DrainHarness};
+use crate::harness::{has_condition, hash, is_free, is_recorded, label, ledger};
+use crate::testenv::context::TestContext;
+use crate::testenv::faults::Rule;
 use crate::testenv::wait::{self, SOON};
 
 /// The Job of the Plan, once its drain waits.
@@ -18,12 +22,8 @@ async fn drains(harness: &DrainHarness, plan: &str) -> Job {
     harness.ctx.jobs().get(&waits.job.unwrap()).await.unwrap()
 }
 
-/// A drain that waits looks every few seconds whether it has been cancelled.
-const LIMIT: Duration = Duration::from_secs(30);
-
-/// Waits until a cancelled Job has failed, and returns how long that took. Its drain is not tried again.
-async fn is_stopped(harness: &DrainHarness, job: &Job) -> Duration {
-    let began = Instant::now();
+/// Waits until a cancelled Job has failed. Its drain, which would wait for ever, is not tried again.
+async fn is_stopped(harness: &DrainHarness, job: &Job) {
     let (name, uid) = (job.name_any(), job.uid());
     let mine = format!("batch.kubernetes.io/controller-uid={}", job.uid().unwrap());
     let mut pods = 0;
@@ -42,15 +42,13 @@ async fn is_stopped(harness: &DrainHarness, job: &Job) -> Duration {
     })
     .await;
     assert!(pods <= 1, "{pods}");
-    began.elapsed()
 }
 
 async fn no_failure_was_reported(harness: &DrainHarness) {
     assert_eq!(harness.ctx.events_with("JobFailed").await, []);
 }
 
-/// How long after that edit the drain has ended.
-async fn edited_while_it_drains(spec: Value) -> Duration {
+async fn edited_while_it_drains(spec: Value) {
     let harness = guarded_node().await;
     let node = harness.node("one");
     let _controller = harness.ctx.controller().start();
@@ -63,7 +61,7 @@ async fn edited_while_it_drains(spec: Value) -> Duration {
     );
 
     harness.ctx.edit_plan("k3s", json!({ "spec": spec })).await;
-    let took = is_stopped(&harness, &old).await;
+    is_stopped(&harness, &old).await;
     assert!(
         harness.is_cordoned("one").await,
         "the next drain goes on from there"
@@ -85,29 +83,20 @@ async fn edited_while_it_drains(spec: Value) -> Duration {
     let requests = harness.ctx.controller_requests().await;
     assert!(requests.forbidden().is_empty(), "{:#?}", requests.forbidden());
     assert_eq!(requests.jobs_created().len(), 2);
-    took
 }
 
 #[tokio::test]
 async fn a_drain_of_an_earlier_version_ends_and_the_node_gets_the_next_one_only() {
-    let edited = async || edited_while_it_drains(json!({ "version": "v2" })).await;
-    wait::measures_below("the end of the drain", LIMIT, edited).await;
+    edited_while_it_drains(json!({ "version": "v2" })).await;
 }
 
 #[tokio::test]
 async fn a_drain_for_an_outdated_container_is_cancelled_and_its_job_replaced() {
-    let edited = async || edited_while_it_drains(json!({ "upgrade": { "args": ["--new"] } })).await;
-    wait::measures_below("the end of the drain", LIMIT, edited).await;
+    edited_while_it_drains(json!({ "upgrade": { "args": ["--new"] } })).await;
 }
 
 #[tokio::test]
 async fn a_node_that_leaves_the_plan_while_its_drain_waits_is_released() {
-    wait::measures_below("the ends of the drains", LIMIT, left_while_they_drain).await;
-}
-
-/// The longer of the times that two drains take to end, each for another reason.
-async fn left_while_they_drain() -> Duration {
-    let mut took = Duration::ZERO;
     let harness = guarded_node().await;
     let node = harness.node("one");
     let _controller = harness.ctx.controller().start();
@@ -122,7 +111,7 @@ async fn left_while_they_drain() -> Duration {
             let no_nodes = json!({ "spec": { "nodeSelector": { "matchLabels": { "no": "such" } } } });
             ctx.edit_plan(plan, no_nodes).await;
         }
-        took = took.max(is_stopped(&harness, &job).await);
+        is_stopped(&harness, &job).await;
         is_released(&harness).await;
         assert_eq!(harness.on_node("one").await.get("web-1"), Some(&false));
         harness.ctx.plan_complete(plan, SOON).await;
@@ -130,62 +119,78 @@ async fn left_while_they_drain() -> Duration {
     assert_eq!(harness.kubelet.runs(&node, "upgrade").await, 0);
     assert_eq!(harness.kubelet.runs(&node, "drain").await, 2);
     no_failure_was_reported(&harness).await;
-    took
+}
+
+/// What comes first where a Plan releases a node just as its drain ends.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum First {
+    /// The last write of the drain took effect, which does not know it yet.
+    Drain,
+    /// The last write of the drain does not arrive before the cancellation.
+    Cancellation,
+    /// Whatever the machine makes of it.
+    Either,
 }
 
 /// The Plan releases the node just as the drain ends. Either may be first, and the node is restored in both cases.
-/// Rounds come closer to the moment at which both happen at once, wherever it is on this machine.
 #[tokio::test]
 async fn a_node_whose_drain_ends_while_it_is_cancelled_is_upgraded_or_released() {
-    let harness = real_drains(&["one"]).await;
+    let ctx = TestContext::new().await;
+    let faults = ctx.faults(0).await;
+    let kubeconfig = faults.kubeconfig_for(&ctx.write_kubeconfig("containers", &ctx.token(DRAINER).await));
+    let processes = DrainProcesses { kubeconfig };
+    let harness = DrainHarness::with(ctx, &["one"], |set| set.task_runner(processes)).await;
     let node = harness.node("one");
     let _controller = harness.ctx.controller().start();
-    let (mut through, mut stopped) = (0, 0);
-    // When the Plan releases the node, in milliseconds after the pod is gone; below 0, while it still terminates.
-    let (mut moment, mut step) = (400_i64, 100_i64);
-    let mut last = None;
-    while through + stopped < 10 || through == 0 || stopped == 0 {
-        let round = through + stopped;
-        assert!(round < 30, "{through} were through and {stopped} stopped");
-        let (plan, pod) = (format!("round-{round}"), format!("pod-{round}"));
-        let terminates = format!("{}ms", (-moment).max(0));
-        let slow = json!({ "steer": { "delete-delay": terminates }, "terminationGracePeriodSeconds": 600 });
-        harness.pods("one", [pod.as_str()], slow).await;
+    let noted = async |what: &str, good: &dyn Fn(&Holder) -> bool| {
+        let is_noted = |node: &Node| ledger(node).is_none_or(|ledger| ledger.holders.iter().any(good));
+        harness.ctx.node_until(&node, what, SOON, is_noted).await;
+    };
+    let mut through = 0;
+    let rounds = [
+        First::Drain,
+        First::Cancellation,
+        First::Either,
+        First::Either,
+        First::Either,
+    ];
+    for (round, first) in rounds.into_iter().enumerate() {
+        harness.guard().await;
+        let plan = format!("round-{round}");
         make(&harness, &plan, json!({ "drain": {} })).await;
-        let seen = async || harness.ctx.pods().get_opt(&pod).await.unwrap();
-        let leaves = |seen: &Option<Pod>| {
-            let deleted = seen.as_ref().map(|pod| &pod.metadata.deletion_timestamp);
-            deleted.is_none_or(Option::is_some)
-        };
-        wait::until("the pod terminates", seen, leaves).await;
-        if let Ok(pause) = u64::try_from(moment) {
-            wait::gone(harness.ctx.pods(), &pod, SOON).await;
-            tokio::time::sleep(Duration::from_millis(pause)).await;
+        drain_waits(&harness, &plan).await;
+        let patches = || Rule::on("patch", "nodes");
+        match first {
+            First::Drain => drop(faults.add(patches().late(Duration::from_secs(3)))),
+            First::Cancellation => drop(faults.add(patches().hang())),
+            First::Either => {}
         }
-        harness
-            .ctx
-            .label_node(&node, &label(&plan), Some("disabled"))
-            .await;
+        harness.open("guard").await;
+        wait::gone(harness.ctx.pods(), "web-1", SOON).await;
+        if first == First::Drain {
+            noted("is drained", &|holder| holder.completed).await;
+        }
+        let disabled = Some("disabled");
+        harness.ctx.label_node(&node, &label(&plan), disabled).await;
+        if first == First::Cancellation {
+            noted("notes the cancellation", &|holder| holder.cancelled).await;
+        }
+        faults.clear_rules();
         harness.ctx.node_until(&node, "is free", SOON, is_free).await;
         let jobs = harness.ctx.jobs_of(&plan).await;
         assert_eq!(jobs.len(), 1, "{jobs:#?}");
         let is_through = has_condition(&jobs[0], "Complete");
-        // Ever further while it goes the same way, and half as far when it turns.
-        step = if last == Some(is_through) {
-            step * 2
-        } else {
-            (step / 2).max(10)
-        };
-        last = Some(is_through);
-        if is_through {
-            through += 1;
-            moment -= step;
-        } else {
-            assert!(has_condition(&jobs[0], "Failed"), "{:?}", jobs[0].status);
-            stopped += 1;
-            moment += step;
+        assert!(
+            is_through || has_condition(&jobs[0], "Failed"),
+            "{:?}",
+            jobs[0].status
+        );
+        match first {
+            First::Drain => assert!(is_through, "{:?}", jobs[0].status),
+            First::Cancellation => assert!(!is_through, "{:?}", jobs[0].status),
+            First::Either => {}
         }
-        wait::gone(harness.ctx.pods(), &pod, SOON).await;
+        through += u32::from(is_through);
         let runs = harness.kubelet.runs(&node, "upgrade").await;
         assert_eq!(runs, through, "round {round}: {:?}", jobs[0].status);
     }

@@ -138,14 +138,16 @@ async fn account(harness: &DrainHarness, name: &str, rules: Value) -> std::path:
     create(&accounts, json!({ "metadata": { "name": name } })).await;
     let role = harness.ctx.local_name(name);
     let labels = json!({ TEST_LABEL: namespace });
-    let object = json!({ "metadata": { "name": role, "labels": labels }, "rules": rules });
-    create(&Api::<ClusterRole>::all(client.clone()), object).await;
+    let object =
+        json!({ "kind": "ClusterRole", "metadata": { "name": role, "labels": labels }, "rules": rules });
+    create(&Api::<ClusterRole>::all(client.clone()), object.clone()).await;
     let binding = json!({
         "metadata": { "name": role, "labels": labels },
         "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role },
         "subjects": [{ "kind": "ServiceAccount", "name": name, "namespace": namespace }],
     });
-    create(&Api::<ClusterRoleBinding>::all(client.clone()), binding).await;
+    create(&Api::<ClusterRoleBinding>::all(client.clone()), binding.clone()).await;
+    harness.ctx.in_force(&[object, binding]).await;
     let token = harness.ctx.token(name).await;
     harness.ctx.write_kubeconfig(name, &token)
 }

@@ -1,20 +1,17 @@
 //! `refit pin` killed at any moment: each file is the old one or the new one.
 
-use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
-use std::process::Stdio;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
+
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use crate::workdir::Workdir;
 
-/// Number of files that a run writes, so that most kills happen between or during writes.
-const FILES: usize = 30;
-/// Number of killed runs, unless too few of them were in the middle.
-const KILLS: usize = 30;
-/// In how many of the states in between a run was killed at the least.
-const MIDWAY: usize = 10;
+/// Number of files that a run writes.
+const FILES: usize = 12;
 
 fn text(version: &str) -> String {
     // Long enough to need several write calls.
@@ -47,6 +44,35 @@ fn written(folder: &Path, old: &str, new: &str) -> usize {
         .count()
 }
 
+/// A run that is about to write a file, and is stopped there: it looks for what killed runs left beside the file, and one of
+/// those is a pipe, which nobody can open for reading as long as nobody writes into it.
+struct Stopped {
+    pipe: PathBuf,
+    child: Child,
+}
+
+impl Stopped {
+    /// `at` is at least 1.
+    fn before(folder: &Path, at: usize, pin: &mut Command) -> Self {
+        let pipe = folder.join(format!(".{at:02}.yaml.pipe.refit-pin"));
+        mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        let last = folder.join(format!("{:02}.yaml", at - 1));
+        let before = fs::metadata(&last).unwrap().ino();
+        let mut child = pin.stdout(Stdio::null()).spawn().unwrap();
+        while fs::metadata(&last).unwrap().ino() == before {
+            assert_eq!(child.try_wait().unwrap(), None);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Self { pipe, child }
+    }
+
+    fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+        let _ = fs::remove_file(self.pipe);
+    }
+}
+
 #[test]
 fn a_run_that_is_killed_leaves_each_file_old_or_new_and_the_next_one_continues() {
     let folder = Workdir::new([]);
@@ -54,27 +80,18 @@ fn a_run_that_is_killed_leaves_each_file_old_or_new_and_the_next_one_continues()
     let (old, new) = (text("v1.33.3"), text("v1.34.1"));
     let pin = || folder.command("pin --to=v1.34.1 .");
 
-    let mut stopped_at = BTreeSet::new();
-    // The test shows nothing unless many kills happened in the middle. On a busy machine a run may be over before it is
-    // killed.
-    let midway = |stopped_at: &BTreeSet<usize>| stopped_at.range(1..FILES).count();
-    for kill in 0.. {
-        if kill >= KILLS && midway(&stopped_at) >= MIDWAY {
-            break;
-        }
-        assert!(kill < 40 * KILLS, "{stopped_at:?}");
+    for at in 1..FILES {
+        // Between two files.
         fill(dir, &old);
-        let watched = dir.join(format!("{:02}.yaml", kill % KILLS * FILES / KILLS));
-        let before = fs::metadata(&watched).unwrap().ino();
-        let mut child = pin().stdout(Stdio::null()).spawn().unwrap();
-        // Each kill comes at a later file, and later after its write.
-        while fs::metadata(&watched).unwrap().ino() == before && child.try_wait().unwrap().is_none() {
-            std::thread::sleep(Duration::from_micros(50));
-        }
-        std::thread::sleep(Duration::from_micros(kill as u64 % 7 * 150));
-        child.kill().unwrap();
-        child.wait().unwrap();
-        stopped_at.insert(written(dir, &old, &new));
+        Stopped::before(dir, at, &mut pin()).kill();
+        assert_eq!(written(dir, &old, &new), at);
+
+        // Wherever it comes to in the meantime: within a file, or a few files later.
+        fill(dir, &old);
+        let stopped = Stopped::before(dir, at, &mut pin());
+        drop(File::options().write(true).open(&stopped.pipe).unwrap());
+        stopped.kill();
+        assert!(written(dir, &old, &new) >= at);
     }
 
     // The next write of a file removes what killed runs left beside it.

@@ -447,11 +447,8 @@ async fn a_job_is_made_once_and_gets_its_ttl_when_its_result_is_recorded() {
 
     harness.made_once_each([("one", &plan_hash)]).await;
     let requests = harness.ctx.controller_requests().await;
-    assert_eq!(requests.count("create", "jobs"), 1, "also none that was refused");
     assert_eq!(requests.count("delete", "jobs"), 0);
-    assert_eq!(requests.count("patch", "jobs"), 1, "what records the result");
-    assert_eq!(requests.count("get", "jobs"), 0);
-    assert_eq!(requests.count("list", "jobs"), 1, "the first");
+    // How often refit asks is counted in process (`src/testkit/tests/engine/requests.rs`).
     harness.expect_complete_events(["one"]).await;
 }
 

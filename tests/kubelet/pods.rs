@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::Pod;
@@ -132,7 +131,7 @@ async fn an_evicted_pod_keeps_its_condition() {
 async fn a_kubelet_that_restarts_continues_from_the_stored_statuses() {
     let ctx = TestContext::new().await;
     let name = ctx.node_name("n");
-    let set = || NodeSet::named([&name]).steer("run-delay", "4s");
+    let set = || NodeSet::named([&name]).steer("run-delay", "never");
     let first = start(&ctx, set()).await;
     let boot_id = first.boot_id(&name).await;
     for pod in ["running", "deleted"] {
@@ -147,6 +146,7 @@ async fn a_kubelet_that_restarts_continues_from_the_stored_statuses() {
 
     let second = start(&ctx, set()).await;
     assert_eq!(second.boot_id(&name).await, boot_id, "the machine was not off");
+    second.behaviour(&name, &[("run-delay", "0")]).await;
     let status = in_phase(&ctx, "running", "Succeeded").await;
     assert_eq!(exit(&status, "c"), (0, "Completed".to_owned()));
     wait::gone(ctx.pods(), "deleted", SOON).await;
@@ -157,12 +157,14 @@ async fn a_kubelet_that_restarts_continues_from_the_stored_statuses() {
 async fn kubelets_wait_for_an_api_server_that_is_down() {
     let ctx = TestContext::alone().await;
     let (a, b) = (ctx.node_name("a"), ctx.node_name("b"));
-    let kubelets = start(&ctx, NodeSet::named([&a, &b]).steer("run-delay", "4s")).await;
+    let kubelets = start(&ctx, NodeSet::named([&a, &b]).steer("run-delay", "never")).await;
     bind(&ctx, &a, "p", &[], json!({})).await;
     in_phase(&ctx, "p", "Running").await;
     let plane = ctx.test_env.control_plane();
     plane.stop_apiserver();
-    tokio::time::sleep(Duration::from_secs(2)).await;
+    for node in [&a, &b] {
+        kubelets.behaviour(node, &[("run-delay", "0")]).await;
+    }
     plane.start_apiserver().await.unwrap();
     let status = in_phase(&ctx, "p", "Succeeded").await;
     assert_eq!(exit(&status, "c"), (0, "Completed".to_owned()));

@@ -84,6 +84,11 @@ impl Receiver {
             .extend(answers);
     }
 
+    /// Accepts what comes to a path from now on.
+    pub(super) fn recovers(&self, path: &str) {
+        lock(&self.state.answers).remove(path);
+    }
+
     /// All that it got at a path.
     pub(super) fn got(&self, path: &str) -> Vec<Received> {
         let received = lock(&self.state.received);

@@ -1,11 +1,15 @@
 //! The controller under the shipped roles without one verb: no node starts before the permission is back.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use k8s_openapi::api::authorization::v1::SubjectAccessReview;
+use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule, Role};
+use kube::ResourceExt as _;
 use kube::api::{Api, Patch, PatchParams};
 use refit_api::Plan;
+use refit_api::names::ANNOTATION_NODE_NAME;
 use serde_json::json;
 
 use super::{BROAD, MISSING, SHAPE};
@@ -287,13 +291,32 @@ async fn without_the_permission_to_create_events_no_node_starts_until_it_is_gran
     };
     rollout.ctx.plan_until(PLAN, what, SOON, is_stopped).await;
     controller.logs(&refusal("create", "events"), SOON).await;
+    let begun = rollout.ctx.jobs_of(PLAN).await;
     started_some(&rollout, BROAD.nodes).await;
     removed.restore(&rollout.ctx).await;
     let plan = rollout.ends().await;
-    // Nodes that were done meanwhile have no event, and none is left half done for lack of one.
+    // Nodes that were done meanwhile may have no event, and none is left half done for lack of one.
     rollout.check_but_events(&plan).await;
-    let events = rollout.ctx.events_with("JobComplete").await.len();
-    assert!((1..BROAD.nodes).contains(&events), "{events}");
+    let of_job = |job: &Job| {
+        format!(
+            "Job completed on Node {}",
+            job.annotations()[ANNOTATION_NODE_NAME]
+        )
+    };
+    let all: Vec<_> = rollout.ctx.jobs_of(PLAN).await.iter().map(of_job).collect();
+    let begun: Vec<_> = begun.iter().map(of_job).collect();
+    let events = async || {
+        let events = rollout.ctx.events_with("JobComplete").await.into_iter();
+        events.filter_map(|event| event.message).collect::<Vec<_>>()
+    };
+    let later = |events: &Vec<String>| {
+        all.iter()
+            .all(|text| begun.contains(text) || events.contains(text))
+    };
+    let events = wait::until("each later node has its event", events, later).await;
+    let once: BTreeSet<_> = events.iter().collect();
+    assert_eq!(once.len(), events.len(), "an event is written once: {events:#?}");
+    assert!(events.iter().all(|text| all.contains(text)), "{events:#?}");
 }
 
 #[tokio::test]

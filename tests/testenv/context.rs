@@ -147,6 +147,12 @@ impl TestContext {
         ctx
     }
 
+    /// Waits until the roles that these objects bind are in force; the shipped ones may be bound, too.
+    pub async fn in_force(&self, objects: &[serde_json::Value]) {
+        let all = [&self.installation.objects[..], objects].concat();
+        rbac::wait_until_in_force(&self.test_env.unrecorded_client().await, &all).await;
+    }
+
     /// Holds something until the context is gone.
     #[allow(dead_code, reason = "two programs include this, and one has no use for it")]
     pub fn keep(&mut self, what: impl Any + Send + Sync) {

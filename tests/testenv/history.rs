@@ -7,7 +7,6 @@ use futures::{StreamExt as _, TryStreamExt as _};
 use kube::api::{Api, ListParams, WatchEvent, WatchParams};
 use refit_api::{Plan, PlanCondition};
 use tokio::task::AbortHandle;
-use tokio::time::Instant;
 
 use super::context::{TestContext, find_condition};
 use super::wait;
@@ -20,7 +19,7 @@ pub struct History {
 
 #[derive(Default)]
 struct Record {
-    states: Vec<(Instant, Plan)>,
+    states: Vec<Plan>,
     /// Why a version may be missing.
     gap: Option<String>,
 }
@@ -35,7 +34,7 @@ impl History {
             .items
             .into_iter()
             .filter(|it| it.metadata.name.as_deref() == Some(plan));
-        let states = known.map(|it| (Instant::now(), it)).collect();
+        let states = known.collect();
         let record = Arc::new(Mutex::new(Record { states, gap: None }));
         let from = list.metadata.resource_version.unwrap_or_default();
         let task = tokio::spawn(keep(plans, plan.to_owned(), from, record.clone())).abort_handle();
@@ -57,42 +56,8 @@ impl History {
         .await
     }
 
-    /// When a state first satisfied `good`.
-    pub fn since(&self, good: impl Fn(&Plan) -> bool) -> Option<Instant> {
-        self.seen()
-            .into_iter()
-            .find(|(_, plan)| good(plan))
-            .map(|(at, _)| at)
-    }
-
     /// All states so far.
     pub fn states(&self) -> Vec<Plan> {
-        self.seen().into_iter().map(|(_, plan)| plan).collect()
-    }
-
-    /// Time from the last change of the spec to the first status of that generation. Both are seen through a watch, as
-    /// late as the controller sees the first.
-    pub fn answered_within(&self) -> Duration {
-        let seen = self.seen();
-        let generation = seen.last().and_then(|(_, plan)| plan.metadata.generation);
-        let about = |plan: &Plan| plan.metadata.generation == generation;
-        let observed = |plan: &Plan| {
-            plan.status
-                .as_ref()
-                .is_some_and(|it| it.observed_generation == generation)
-        };
-        let asked = seen
-            .iter()
-            .find(|(_, plan)| about(plan))
-            .expect("the Plan was seen");
-        let answer = seen
-            .iter()
-            .find(|(_, plan)| about(plan) && observed(plan))
-            .expect("it has a status by now");
-        answer.0.duration_since(asked.0)
-    }
-
-    fn seen(&self) -> Vec<(Instant, Plan)> {
         let record = lock(&self.record);
         assert_eq!(record.gap, None, "the record has a gap");
         record.states.clone()
@@ -139,7 +104,7 @@ async fn keep(plans: Api<Plan>, name: String, mut from: String, record: Arc<Mute
             match event {
                 WatchEvent::Added(plan) | WatchEvent::Modified(plan) => {
                     from = plan.metadata.resource_version.clone().unwrap_or_default();
-                    lock(&record).states.push((Instant::now(), plan));
+                    lock(&record).states.push(plan);
                 }
                 WatchEvent::Error(status) => {
                     lock(&record).gap = Some(status.message);

@@ -68,31 +68,6 @@ pub async fn try_eventually<T>(
     }
 }
 
-/// Polls for a time, and fails the test if the result is ever `Err`.
-pub async fn always(what: &str, during: Duration, mut ask: impl AsyncFnMut() -> Result<(), String>) {
-    let started = Instant::now();
-    while started.elapsed() < during {
-        if let Err(seen) = ask().await {
-            panic!(
-                "for {} s {what}, but after {:.3} s: {seen}",
-                during.as_secs_f64(),
-                started.elapsed().as_secs_f64()
-            );
-        }
-        tokio::time::sleep(POLL).await;
-    }
-}
-
-/// Measures until a result is below `limit`, and fails the test if none of five is: a program that waits is late each
-/// time, and a busy machine is not.
-pub async fn measures_below(what: &str, limit: Duration, mut measure: impl AsyncFnMut() -> Duration) {
-    let mut took = Vec::new();
-    while took.iter().all(|took| *took >= limit) {
-        assert!(took.len() < 5, "{what}: not once below {limit:?}, but {took:?}");
-        took.push(measure().await);
-    }
-}
-
 /// Watches an object until it satisfies `good`. Fails the test after `limit`, with the object. A broken watch is repeated,
 /// because the API server may be down for a while.
 pub async fn object<K>(api: Api<K>, name: &str, what: &str, limit: Duration, good: impl Fn(&K) -> bool) -> K

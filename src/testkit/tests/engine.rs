@@ -5,6 +5,7 @@ mod adoption;
 mod cancel;
 mod channel;
 mod checks;
+mod deadlines;
 mod depends;
 mod fail;
 mod failure;

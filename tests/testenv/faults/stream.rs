@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use http_body_util::{BodyExt as _, StreamBody};
-use hyper::body::{Bytes, Frame, Incoming};
+use hyper::body::{Bytes, Frame};
 use serde_json::json;
 use tokio::sync::{broadcast, mpsc};
 use tokio::time::Instant;
@@ -23,7 +23,7 @@ pub(super) enum WatchEnd {
 
 /// The body of a watch. Each event is delayed by `late`, until the watch is ended.
 pub(super) fn watch(
-    events: Incoming,
+    events: impl http_body::Body<Data = Bytes, Error: Into<anyhow::Error> + Send> + Send + Unpin + 'static,
     late: Duration,
     resource: String,
     watch_ends: broadcast::Receiver<EndWatches>,
@@ -39,7 +39,7 @@ pub(super) fn watch(
                 () = due.closed() => break,
                 frame = events.frame() => {
                     let Some(frame) = frame else { break };
-                    let data = frame.map(|frame| frame.into_data().unwrap_or_default()).map_err(anyhow::Error::from);
+                    let data = frame.map(|frame| frame.into_data().unwrap_or_default()).map_err(Into::into);
                     let data = data.map(|data| whole_lines(&mut begun, &data)).transpose();
                     if let Some(data) = data && due.send((Instant::now() + late, data)).is_err() {
                         break;
@@ -103,7 +103,24 @@ impl WatchEnd {
 
 #[cfg(test)]
 mod tests {
-    use super::whole_lines;
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_delays_of_events_overlap() {
+        let late = Duration::from_secs(2);
+        // One each second.
+        let events = futures::stream::unfold(0, |number| async move {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            let event: anyhow::Result<_> = Ok(Frame::data(Bytes::from(format!("{number}\n"))));
+            (number < 10).then_some((event, number + 1))
+        });
+        let (_ends, ended) = broadcast::channel(1);
+        let started = Instant::now();
+        let delayed = watch(StreamBody::new(Box::pin(events)), late, "plans".to_owned(), ended);
+        let all = delayed.collect().await.unwrap().to_bytes();
+        assert_eq!(all, "0\n1\n2\n3\n4\n5\n6\n7\n8\n9\n");
+        assert_eq!(started.elapsed(), Duration::from_secs(10) + late);
+    }
 
     #[test]
     fn an_event_in_pieces_continues_as_one() {

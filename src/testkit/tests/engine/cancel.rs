@@ -10,7 +10,7 @@ use refit_fixtures::{plan, plan_with};
 use refit_rehearse::Kind;
 
 /// A Plan whose drain of node `a` waits for a budget, and whose Jobs may retry once.
-fn draining() -> Scenario {
+pub(super) fn draining() -> Scenario {
     let mut scenario = Scenario::new(&Setup {
         backoff_limit: 2,
         ..Setup::default()

@@ -380,6 +380,23 @@ fn a_request_that_keeps_failing_is_repeated_less_and_less_often_and_reported() {
     scenario.assert_over();
 }
 
+/// On a real control plane the Job controller may write a Job just before refit does, which then reads it and writes again.
+#[test]
+fn a_job_takes_one_request_to_make_and_one_to_record_and_is_not_read() {
+    let mut scenario = Scenario::with(&["a"], plan("p"));
+    scenario.roll_out();
+    scenario.assert_over();
+    let requests = [
+        "GET /jobs?",
+        "GET /jobs/",
+        "POST /jobs",
+        "PATCH /jobs/",
+        "DELETE /jobs/",
+    ];
+    let counts = requests.map(|of| scenario.requests(of));
+    assert_eq!(counts, [1, 0, 1, 1, 0], "of {requests:?}");
+}
+
 #[test]
 fn pods_that_may_not_be_watched_are_listed_while_there_is_work() {
     let mut scenario = Scenario::without_controller(&Setup::default());

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use tokio::runtime::{EnterGuard, Runtime};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::task::LocalSet;
 use tokio::time::{sleep, timeout};
 
@@ -98,6 +98,7 @@ pub(super) struct Scenario {
     pub(super) invariants: Invariants,
     pub(super) channels: Arc<Mutex<Channels>>,
     process: Arc<Mutex<Arc<Process>>>,
+    shutdown: Arc<Shutdown>,
     /// How far the controller's clock was set.
     clock_step: Arc<Mutex<SignedDuration>>,
     /// Whether a controller should run.
@@ -114,7 +115,15 @@ struct ControllerReplica {
     settings: Settings,
     channels: Arc<Mutex<Channels>>,
     process: Arc<Mutex<Arc<Process>>>,
+    shutdown: Arc<Shutdown>,
     clock_step: Arc<Mutex<SignedDuration>>,
+}
+
+/// SIGTERM, and the end of the process that got it.
+#[derive(Default)]
+struct Shutdown {
+    asked: Notify,
+    done: Notify,
 }
 
 impl ControllerReplica {
@@ -153,11 +162,18 @@ impl ControllerReplica {
                 channels: Some(ChannelClient::with_answers(answer).with_checks(checks)),
                 listener: None,
             };
-            let runs = run_with(dependencies, self.settings.clone(), pending());
+            let runs = run_with(
+                dependencies,
+                self.settings.clone(),
+                self.shutdown.asked.notified(),
+            );
             tokio::select! {
                 biased;
                 () = process.died() => self.cluster.with(|state| state.trace_line("the controller dies")),
-                ended = Box::pin(runs) => panic!("the controller has ended: {ended:?}"),
+                ended = Box::pin(runs) => match ended {
+                    Ok(()) => self.shutdown.done.notify_one(),
+                    Err(error) => panic!("the controller has ended: {error:?}"),
+                },
             }
             sleep(Duration::from_millis(500)).await;
         }
@@ -247,10 +263,11 @@ impl Scenario {
             settings: settings(setup),
             channels: Arc::default(),
             process: Arc::new(Mutex::new(Process::new())),
+            shutdown: Arc::default(),
             clock_step: Arc::default(),
         };
         let (channels, process) = (Arc::clone(&control.channels), Arc::clone(&control.process));
-        let clock_step = Arc::clone(&control.clock_step);
+        let (shutdown, clock_step) = (Arc::clone(&control.shutdown), Arc::clone(&control.clock_step));
         tasks.spawn_local(control.run(wish));
         let working = cluster.clone();
         tasks.spawn_local(async move { working.run_while(pending::<()>()).await });
@@ -263,6 +280,7 @@ impl Scenario {
             invariants: Invariants::with_min_ready(MIN_READY),
             channels,
             process,
+            shutdown,
             clock_step,
             wanted,
             events: Vec::new(),
@@ -373,6 +391,20 @@ impl Scenario {
         self.wanted.send_replace(false);
         self.process.lock().unwrap().kill();
         self.pass(Duration::from_secs(1));
+    }
+
+    /// Terminates the controller, and returns how long that took.
+    pub(super) fn terminate(&mut self) -> SignedDuration {
+        let began = self.now();
+        self.wanted.send_replace(false);
+        self.shutdown.asked.notify_one();
+        let ends = timeout(PATIENCE, self.shutdown.done.notified());
+        let ended = self.tasks.block_on(self.runtime, ends);
+        self.judge();
+        if ended.is_err() {
+            self.panic("the controller does not end");
+        }
+        self.now().duration_since(began)
     }
 
     /// Keeps the controller from being restarted after its next death until [`start`](Self::start).
