@@ -192,7 +192,6 @@ async fn a_definition_that_another_manager_owns_is_left_alone() {
     }
 }
 
-/// That Plans are read again at once is measured in virtual time (`src/testkit/tests/engine/deadlines.rs`).
 #[tokio::test]
 async fn a_definition_that_is_taken_away_and_comes_back_is_used_again() {
     let never = |nodes: NodeSet| nodes.steer("upgrade.run-delay", "never");

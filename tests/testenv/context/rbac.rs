@@ -20,7 +20,8 @@ pub(super) async fn wait_until_in_force(client: &Client, objects: &[Value]) {
                 && object["metadata"]["name"] == binding["roleRef"]["name"]
                 && (object["kind"] == "ClusterRole" || object["metadata"]["namespace"] == namespace.as_str())
         });
-        let Some(rule) = bound.map(|role| &role["rules"][0]) else {
+        let rule = bound.map(|role| &role["rules"][0]);
+        let Some(rule) = rule.filter(|rule| rule.is_object()) else {
             continue;
         };
         for subject in binding["subjects"].as_array().into_iter().flatten() {

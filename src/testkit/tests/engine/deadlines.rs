@@ -122,21 +122,3 @@ fn a_drain_whose_pod_is_deleted_ends_at_once() {
     let took = scenario.now().duration_since(deleted);
     assert!(took < secs(5), "{took:#}");
 }
-
-/// Its watch is not waited for, whose pauses grow while it is refused.
-#[test]
-fn plans_are_read_again_within_eight_seconds_when_their_definition_is_back() {
-    for seconds in [600, 605, 610, 615, 620, 625] {
-        let mut scenario = Scenario::with(&["a"], plan_with("p", |spec| spec.suspend = Some(true)));
-        for verb in ["list", "watch"] {
-            scenario.fault_always(Rule::on(verb, "plans").answer(404));
-        }
-        scenario.serve_definition_of_suc(true);
-        scenario.pass_secs(seconds);
-        scenario.edit("p", |spec| spec.suspend = None);
-        scenario.mend();
-        scenario.serve_definition_of_suc(false);
-        scenario.pass_secs(8);
-        assert_eq!(scenario.slots("p"), ["a"], "after {seconds} s");
-    }
-}

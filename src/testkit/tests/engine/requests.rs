@@ -394,7 +394,7 @@ fn a_job_takes_one_request_to_make_and_one_to_record_and_is_not_read() {
         "DELETE /jobs/",
     ];
     let counts = requests.map(|of| scenario.requests(of));
-    assert_eq!(counts, [1, 0, 1, 1, 0], "of {requests:?}");
+    assert_eq!(counts, [2, 0, 1, 1, 0], "a list, a watch, and {requests:?}");
 }
 
 #[test]
