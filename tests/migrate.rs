@@ -93,7 +93,7 @@ fn every_rule_is_in_the_table_of_the_document() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
     let rule = regex::Regex::new(r#"(?s)Severity::\w+,\s*"([a-z-]+)""#).unwrap();
     let mut rules = std::collections::BTreeSet::from(["missing-permission".to_owned()]);
-    for (_, code) in crate::layering::sources("migrate") {
+    for (_, code) in crate::layering::sources("offline/migrate") {
         rules.extend(rule.captures_iter(&code).map(|found| found[1].to_owned()));
     }
     let text = std::fs::read_to_string(root.join("docs/migrate.md")).unwrap();
