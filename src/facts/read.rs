@@ -135,11 +135,17 @@ impl<'de> Deserialize<'de> for LenientTime {
 const MAX_TIME: usize = 48;
 
 /// A time that only informs: absent if it cannot be read.
+///
+/// # Errors
+/// Fails if the input is no JSON.
 pub fn lenient_time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Timestamp>, D::Error> {
     Ok(text_of(deserializer)?.and_then(|text| text.parse().ok()))
 }
 
 /// A time whose presence has a meaning, such as that of a deletion: the last one if it cannot be read.
+///
+/// # Errors
+/// Fails if the input is no JSON.
 pub fn present_time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Timestamp>, D::Error> {
     Ok(text_of(deserializer)?.map(|text| text.parse().unwrap_or(Timestamp::MAX)))
 }
