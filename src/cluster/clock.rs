@@ -41,6 +41,7 @@ impl Clock {
     }
 
     /// As [`Clock::new`], but the time of day is set by `step`.
+    #[must_use]
     pub fn stepped(self, step: impl Fn() -> SignedDuration + Send + Sync + 'static) -> Self {
         let wall = self.wall;
         Self {
