@@ -25,6 +25,9 @@ pub struct DeleteOptions {
 
 impl State {
     /// Deletes an object. Returns its last version, and whether it is gone.
+    ///
+    /// # Errors
+    /// Fails as the API server does, with its status.
     pub fn delete(
         &mut self,
         kind: Kind,

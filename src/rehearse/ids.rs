@@ -12,7 +12,7 @@ impl Ids {
         Self(seed)
     }
 
-    pub fn next(&mut self) -> u64 {
+    pub fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut bits = self.0;
         bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -22,7 +22,7 @@ impl Ids {
 
     /// A UUID, version 4.
     pub fn uuid(&mut self) -> String {
-        let (a, b) = (self.next(), self.next());
+        let (a, b) = (self.number(), self.number());
         let (variant, last) = (0x8000 | (b >> 48 & 0x3fff), b & 0xffff_ffff_ffff);
         format!(
             "{:08x}-{:04x}-4{:03x}-{variant:04x}-{last:012x}",
@@ -34,7 +34,7 @@ impl Ids {
 
     /// A suffix as `generateName` adds it.
     pub fn suffix(&mut self) -> String {
-        let mut bits = self.next();
+        let mut bits = self.number();
         let count = LETTERS.len() as u64;
         (0..5)
             .filter_map(|_| {

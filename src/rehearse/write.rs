@@ -46,6 +46,10 @@ pub fn merge(target: &mut Value, patch: &Value) {
 }
 
 impl State {
+    /// Creates an object, with the defaults of the API server.
+    ///
+    /// # Errors
+    /// Fails as the API server does, with its status.
     pub fn create(
         &mut self,
         kind: Kind,
@@ -137,6 +141,9 @@ impl State {
     }
 
     /// Writes a part of an object. `make` computes the new value from the old one.
+    ///
+    /// # Errors
+    /// Fails as the API server does, with its status.
     pub fn update(
         &mut self,
         kind: Kind,

@@ -12,7 +12,7 @@ impl Rng {
 
     /// A number below `sides`.
     pub(super) fn below(&mut self, sides: u64) -> u64 {
-        self.0.next() % sides
+        self.0.number() % sides
     }
 
     /// True with this probability.
