@@ -279,7 +279,7 @@ pub(super) fn seeded_random(seed: u64, what: &[&str]) -> u64 {
     let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     });
-    Ids::new(seed ^ hash).next()
+    Ids::new(seed ^ hash).number()
 }
 
 #[cfg(test)]
