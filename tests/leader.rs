@@ -310,7 +310,7 @@ async fn a_leader_that_cannot_renew_ends_before_another_replica_leads() {
     // Longer than its Lease.
     let shape = Shape {
         concurrency: 1,
-        run: Duration::from_millis(5000),
+        run: Duration::from_secs(5),
         ..SHAPE
     };
     let rollout = RollOut::prepare(TestContext::new().await, shape).await;
