@@ -99,7 +99,8 @@ fn is_harmless(metadata: &Metadata<'_>) -> bool {
                 .strip_prefix(name)
                 .is_some_and(|rest| rest.starts_with("::"))
     };
-    let limit = if within("refit") {
+    // refit's own crates, such as `refit_controller`.
+    let limit = if within("refit") || target.starts_with("refit_") {
         Level::TRACE
     } else if within("kube_client::client") || within("kube_runtime::watcher") {
         Level::ERROR
@@ -143,8 +144,8 @@ mod tests {
     }
 
     fn all_levels() {
-        tracing::info!(target: "refit::controller", "refit info");
-        tracing::debug!(target: "refit::controller", "refit debug");
+        tracing::info!(target: "refit_controller::engine", "refit info");
+        tracing::debug!(target: "refit_controller::engine", "refit debug");
         tracing::info!(target: "hyper_util::client", "hyper info");
         tracing::debug!(target: "hyper_util::client", "hyper debug");
         tracing::warn!(target: "kube_client::client", "{}, {:?}", r#"{"data":{"password":"s3cret"}}"#, "no");
