@@ -6,5 +6,3 @@
 #![forbid(unsafe_code)]
 
 pub mod cli;
-#[cfg(test)]
-mod generated;

@@ -12,9 +12,6 @@ pub mod crd;
 pub mod digest;
 pub mod drain;
 pub mod failure;
-#[cfg(test)]
-#[path = "../generated.rs"]
-mod generated;
 pub mod ids;
 pub mod image;
 pub mod ledger;

@@ -12,9 +12,6 @@ pub mod events;
 #[cfg(test)]
 mod fixture;
 mod front_end;
-#[cfg(test)]
-#[path = "../generated.rs"]
-mod generated;
 pub mod lanes;
 mod leader_tasks;
 pub mod lease;

@@ -4,9 +4,6 @@
 #![forbid(unsafe_code)]
 
 pub mod fault;
-#[cfg(test)]
-#[path = "../generated.rs"]
-mod generated;
 pub mod invariants;
 #[cfg(test)]
 mod tests;

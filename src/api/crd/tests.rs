@@ -7,8 +7,8 @@ mod reference;
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::generated::assert_committed;
 use crate::{PlanSpec, PlanStatus};
+use refit_fixtures::generated::assert_committed;
 use refit_fixtures::sample;
 
 /// One line for each schema from `path` down: its type and its other properties by name, without the description.

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use super::*;
-use crate::generated::{assert_committed, committed};
 use crate::open_enum::ClosedEnum as _;
 use crate::{NodePhase, NodeProgress, OpenEnum, PlanCondition};
+use refit_fixtures::generated::{assert_committed, committed};
 
 fn of_kind(kind: Kind) -> impl Iterator<Item = Reason> {
     Reason::ALL

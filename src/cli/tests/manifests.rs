@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::generated::{assert_committed, committed};
+use refit_fixtures::generated::{assert_committed, committed};
 
 /// The files that `deploy/kustomization.yaml` lists, without the definition of the Plan.
 fn resources() -> Vec<String> {

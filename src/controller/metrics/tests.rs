@@ -8,11 +8,11 @@ use super::tracker::Tracker;
 use super::*;
 
 use crate::fixture::cluster;
-use crate::generated::{assert_committed, committed};
 use refit_api::{
     BlackoutSpec, NodePhase, OpenEnum, PlanCondition, PlanSpec, Reason, TimeWindowSpec, WindowSpec,
 };
 use refit_facts::{NodeFacts, PlanName};
+use refit_fixtures::generated::{assert_committed, committed};
 use refit_fixtures::{labels, morning, node, plan_with};
 use refit_rollout::{ClusterState, GlobalLimits, Observation, Report, Slot, decide};
 

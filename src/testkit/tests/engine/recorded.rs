@@ -1,9 +1,9 @@
 //! What `refit status`, `refit explain` and `refit report` print of whole roll-outs.
 
 use super::scenario::Scenario;
-use crate::generated::{assert_committed, committed};
 use refit_api::{DrainSpec, names};
 use refit_facts::PodStage;
+use refit_fixtures::generated::{assert_committed, committed};
 use refit_fixtures::{plan, plan_with};
 use refit_view::report::Report;
 use refit_view::{PlanOverview, explain_node, explain_plan, table};
