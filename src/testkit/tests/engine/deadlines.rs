@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use jiff::SignedDuration;
 
+use super::super::definition;
 use super::cancel::draining;
 use super::scenario::{NAMESPACE, Scenario, Setup};
 use crate::fault::Rule;
-use refit_api::PlanSpec;
+use refit_api::{PlanSpec, crd};
 use refit_facts::PodStage;
 use refit_fixtures::plan_with;
 use refit_rehearse::Kind;
@@ -121,4 +122,25 @@ fn a_drain_whose_pod_is_deleted_ends_at_once() {
     scenario.until("the pod is gone", is_gone);
     let took = scenario.now().duration_since(deleted);
     assert!(took < secs(5), "{took:#}");
+}
+
+/// As after `kubectl delete crd`, and as while a GitOps tool replaces it. The watch of Plans by itself would try again within half
+/// a minute.
+#[test]
+fn plans_are_read_again_within_eight_seconds_of_the_return_of_their_definition() {
+    for seconds in [600, 605, 610, 615, 620, 625] {
+        let mut scenario = Scenario::with(&["a"], plan_with("p", |spec| spec.suspend = Some(true)));
+        scenario.pass_secs(10);
+        for verb in ["list", "watch"] {
+            scenario.fault_always(Rule::on(verb, "plans").answer(404));
+        }
+        scenario.cluster.delete(Kind::Definition, "", crd::NAME).unwrap();
+        scenario.fault_injector.cut_watches("plans");
+        scenario.pass_secs(seconds);
+        scenario.mend();
+        scenario.cluster.put(definition::without_descriptions()).unwrap();
+        scenario.edit("p", |spec| spec.suspend = None);
+        scenario.pass_secs(8);
+        assert_eq!(scenario.slots("p"), ["a"], "after {seconds} s");
+    }
 }
