@@ -10,7 +10,7 @@ use tokio::sync::{Notify, mpsc};
 
 use refit_api::ForeignReason;
 use refit_cluster::kube::watch::{Selection, Watch, WatchEvent};
-use refit_facts::objects::Watched;
+use refit_facts::Watched;
 
 /// Objects per page of a list.
 const PAGE: u32 = 100;

@@ -8,6 +8,7 @@ pub mod objects;
 mod pod;
 pub mod read;
 pub mod record;
+mod watched;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
@@ -23,6 +24,7 @@ use refit_job::name::RunId;
 pub use pod::{PodFacts, PodStage, RebootPod, SentinelResult};
 pub use record::{Phase, Reboot, Record};
 pub use refit_api::ids::{BootId, Hash, JobName, JobUid, NodeName, NodeUid, PlanName, PlanUid, PodUid, Text};
+pub use watched::Watched;
 
 /// Labels, sorted by key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

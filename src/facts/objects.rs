@@ -8,31 +8,19 @@ use jiff::Timestamp;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
 use kube::Resource;
-use serde::de::{DeserializeOwned, IgnoredAny};
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::read::{LenientTime, Unreadable, lenient_time, present_time};
 use crate::record::Record;
+use crate::watched::Watched;
 use crate::{BootId, JobFacts, JobOutcome, Labels, NodeFacts, PlanFacts, Taint, Text};
 use refit_api::text::{MAX_CONDITION_MESSAGE, MAX_MESSAGE, MAX_NAME, shorten};
 use refit_api::{Ledger, NodeDrain, Plan, PlanSpec, PlanStatus, RebootRequest, names};
 
 pub use pod::SlimPod;
-
-/// An object of a kind that is watched.
-pub trait Watched: Resource<DynamicType = ()> + DeserializeOwned + Send + 'static {
-    /// What was ignored of an object that was read, as a sentence.
-    fn ignored_time(&self) -> Option<String> {
-        None
-    }
-
-    /// The object with what can be read of it, for kinds that have a way to report the rest.
-    fn salvage(_: &RawValue, _: &Unreadable) -> Option<Self> {
-        None
-    }
-}
 
 /// Metadata without `managedFields`, which are half of it.
 fn slim_meta<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {

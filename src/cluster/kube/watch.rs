@@ -19,7 +19,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::brief;
-use refit_facts::objects::Watched;
+use refit_facts::Watched;
 use refit_facts::read::{Identity, Unreadable, read};
 
 /// Requested duration of a watch, and how much longer it may take to end before its connection counts as dead.

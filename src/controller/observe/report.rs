@@ -12,7 +12,7 @@ use crate::outbox::Outbox;
 use refit_api::Reason;
 use refit_api::text::{MAX_MESSAGE, MAX_NAME, shorten};
 use refit_cluster::clock::Clock;
-use refit_facts::objects::Watched;
+use refit_facts::Watched;
 use refit_facts::read::Unreadable;
 
 /// Objects whose last reported version is remembered.

@@ -5,8 +5,8 @@ use kube::Resource;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::objects::Watched;
 use crate::read::Unreadable;
+use crate::watched::Watched;
 use refit_api::open_enum::{OpenEnum, closed_enum};
 
 /// The API group of an object.

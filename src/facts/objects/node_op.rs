@@ -7,7 +7,7 @@ use kube::Resource;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::objects::Watched;
+use crate::watched::Watched;
 use refit_api::open_enum::{OpenEnum, closed_enum};
 use refit_api::{PlanSpec, PlanStatus, names};
 

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use super::{Intern, SlimCondition, SlimPodSpec, ignored_time, owner, slim_meta};
-use crate::objects::Watched;
+use crate::watched::Watched;
 use crate::{BootId, PodFacts, PodStage, RebootPod, SentinelResult};
 use refit_api::text::{MAX_MESSAGE, MAX_NAME, shorten};
 use refit_api::{RebootFault, SentinelReport, names, sentinel};

@@ -15,10 +15,11 @@ use refit_api::selector::Selector;
 use refit_api::text::{MAX_MESSAGE, shorten};
 use refit_cluster::kube::brief;
 use refit_cluster::kube::served::is_unknown;
+use refit_facts::Watched;
 use refit_facts::objects::maintenance::{
     KubevirtMaintenance, Maintenance, MaintenanceGroup, MedikMaintenance,
 };
-use refit_facts::objects::{Intern, RawPlan, SlimJob, SlimNode, SlimPod, Watched, maintenance};
+use refit_facts::objects::{Intern, RawPlan, SlimJob, SlimNode, SlimPod, maintenance};
 use refit_facts::read::read;
 use refit_formats::convert::op_plan::ANNOTATION_OWNER;
 

@@ -1,0 +1,20 @@
+//! What a watch needs to know of an object.
+
+use kube::Resource;
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+
+use crate::read::Unreadable;
+
+/// An object of a kind that is watched.
+pub trait Watched: Resource<DynamicType = ()> + DeserializeOwned + Send + 'static {
+    /// What was ignored of an object that was read, as a sentence.
+    fn ignored_time(&self) -> Option<String> {
+        None
+    }
+
+    /// The object with what can be read of it, for kinds that have a way to report the rest.
+    fn salvage(_: &RawValue, _: &Unreadable) -> Option<Self> {
+        None
+    }
+}
