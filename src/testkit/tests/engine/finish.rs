@@ -259,11 +259,14 @@ fn a_node_that_a_user_had_cordoned_stays_cordoned() {
             spec.reboot = Some(reboot(RebootWhen::Always));
         }),
     ] {
+        let cordons = spec.spec.cordon == Some(true);
         let mut scenario = Scenario::empty();
         scenario.add_nodes(&["a"]);
         scenario.cordon("a", true);
         scenario.apply(spec);
-        scenario.settle();
+        scenario.comes_to("a", PodStage::Upgrade);
+        let before = scenario.node("a").ledger.as_ref().map(|ledger| ledger.before);
+        assert_eq!(before, cordons.then_some(true), "what it was is in its ledger");
         scenario.roll_out();
         scenario.assert_over();
         assert!(scenario.is_cordoned("a"));
