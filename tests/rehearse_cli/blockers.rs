@@ -127,23 +127,23 @@ fn cases() -> Vec<Case> {
         ),
         waits(
             "WindowClosed",
-            "  windows: [{days: [sat], startTime: '22:00', endTime: '23:30', timeZone: UTC}]\n",
-            "spec.windows is closed and opens at 2026-01-10T22:00:00Z",
+            "  windows: [{days: [mon], startTime: '22:00', endTime: '23:30', timeZone: UTC}]\n",
+            "spec.windows is closed and opens at 2026-01-05T22:00:00Z",
         ),
         waits(
             "Blackout",
-            "  blackouts: [{start: 2026-01-01, end: 2026-01-11, reason: sale, timeZone: UTC}]\n",
-            "lasts until 2026-01-12T00:00:00Z: sale",
+            "  blackouts: [{start: 2026-01-01, end: 2026-01-05, reason: sale, timeZone: UTC}]\n",
+            "lasts until 2026-01-06T00:00:00Z: sale",
         ),
         of_files(
             waits(
                 "Blackout",
                 "",
-                "a blackout of ConfigMap refit lasts until 2026-01-12T00:00:00Z: sale",
+                "a blackout of ConfigMap refit lasts until 2026-01-06T00:00:00Z: sale",
             ),
             plan("p", "")
                 + &limits(
-                    "{blackouts: '[{start: 2026-01-01, end: 2026-01-11, reason: sale, timeZone: UTC}]'}",
+                    "{blackouts: '[{start: 2026-01-01, end: 2026-01-05, reason: sale, timeZone: UTC}]'}",
                 ),
         ),
         stalls(

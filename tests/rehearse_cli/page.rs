@@ -65,7 +65,7 @@ fn a_page_that_cannot_be_written_is_an_error_that_names_the_file() {
 
 #[test]
 fn a_comparison_names_what_a_change_does() {
-    let window = "  window: {days: [mon], startTime: '09:00', endTime: '09:10', timeZone: UTC}";
+    let window = "  window: {days: [mon, tue], startTime: '09:00', endTime: '09:10', timeZone: UTC}";
     let files = [
         ("old.yaml", plan("agents", "")),
         ("new.yaml", plan("agents", window)),
@@ -98,7 +98,7 @@ fn a_comparison_names_what_a_change_does() {
 /// `REFIT_UPDATE=1` writes it again.
 #[test]
 fn the_recorded_comparison_is_what_the_command_prints() {
-    let window = "  window: {days: [mon], startTime: '09:00', endTime: '09:10', timeZone: UTC}";
+    let window = "  window: {days: [mon, tue], startTime: '09:00', endTime: '09:10', timeZone: UTC}";
     let folder = Workdir::new([
         ("old.yaml", plan("agents", "").as_str()),
         ("new.yaml", &plan("agents", window)),
