@@ -44,9 +44,6 @@ const RUNNING: &str = "v1.36.3+k3s1";
 const SERVERS: [&str; 1] = ["server-1"];
 const AGENTS: [&str; 4] = ["agent-1", "agent-2", "agent-3", "agent-4"];
 
-/// With this argument the demo runs as refit itself, because cargo does not build refit's binary for an example.
-const CONTROLLER: &str = "controller";
-
 /// Duration of each container, so that its step can be seen.
 const STEP_MILLIS: u32 = 1500;
 /// Interval at which the nodes are shown.
@@ -64,16 +61,9 @@ struct Args {
     patience: u64,
 }
 
-fn main() -> ExitCode {
-    if std::env::args().nth(1).as_deref() == Some(CONTROLLER) {
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        return refit::cli::run(std::env::args_os());
-    }
-    run(&Args::parse())
-}
-
 #[tokio::main]
-async fn run(args: &Args) -> ExitCode {
+async fn main() -> ExitCode {
+    let args = &Args::parse();
     let outcome = tokio::select! {
         outcome = demo(args) => outcome,
         _ = tokio::signal::ctrl_c() => {
@@ -102,11 +92,7 @@ async fn demo(args: &Args) -> Result<()> {
     let ctx = TestContext::sole(test_env).await;
     let (upgraded, mut restarts) = mpsc::unbounded_channel();
     let kubelets = ctx.run(nodes(upgraded)).await;
-    let controller = ctx
-        .controller()
-        .program(std::env::current_exe()?)
-        .arg(CONTROLLER)
-        .start();
+    let controller = ctx.controller().start();
     let channel = ChannelServer::start().await;
     let plans = apply_example(&ctx, &channel).await?;
     introduce(&ctx, &controller).await;

@@ -390,9 +390,8 @@ impl Controller {
     }
 }
 
-/// refit's binary: the one that `REFIT_TEST_BINARY` names, or the one which cargo builds for tests. An example has to
-/// name a program of its own.
+/// refit's binary: the one that `REFIT_TEST_BINARY` names, or the one which cargo builds for tests.
 pub fn binary() -> PathBuf {
-    let built = || option_env!("CARGO_BIN_EXE_refit").unwrap_or("refit").into();
+    let built = || env!("CARGO_BIN_EXE_refit").into();
     std::env::var_os("REFIT_TEST_BINARY").map_or_else(built, PathBuf::from)
 }
