@@ -5,24 +5,22 @@ use std::borrow::Cow;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 
-use super::plan::PlanSpec;
 use super::reboot::one_of;
 
 /// Which of the Plan's containers get a token of its service account.
-#[derive(Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ApiAccess {
+    /// Both, as under system-upgrade-controller.
+    All,
     /// `prepare`, which reads the API in the images of K3s and RKE2.
-    #[default]
     PrepareOnly,
     /// Neither.
     None,
-    /// Both, as under system-upgrade-controller.
-    All,
 }
 
 impl ApiAccess {
     /// All values, in the order of the documentation.
-    pub const ALL: [Self; 3] = [Self::PrepareOnly, Self::None, Self::All];
+    pub const ALL: [Self; 3] = [Self::All, Self::PrepareOnly, Self::None];
 
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -42,12 +40,5 @@ impl JsonSchema for ApiAccess {
     }
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         one_of(&Self::ALL.map(Self::as_str))
-    }
-}
-
-impl PlanSpec {
-    /// `spec.apiAccess`, or its default.
-    pub fn api_access(&self) -> ApiAccess {
-        self.api_access.unwrap_or_default()
     }
 }

@@ -275,7 +275,8 @@ pub struct PlanSpec {
     /// Which of `prepare` and `upgrade` get a token of `serviceAccountName` for the API server. `PrepareOnly`: `prepare`,
     /// which reads the API in the images `k3s-upgrade` and `rke2-upgrade`. `None`: neither. `All`: both, as under
     /// system-upgrade-controller. `preflight` and `verify` never get one; refit's own `cordon` and `drain` always do.
-    /// Defaults to `PrepareOnly`.
+    /// Defaults to `All`, and for `serviceAccountName: system-upgrade` to the variable `REFIT_JOB_API_ACCESS` of the controller,
+    /// which refit's manifests set to `PrepareOnly`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-in-job" = true))]
     pub api_access: Option<ApiAccess>,

@@ -21,6 +21,7 @@ use super::server::{BindAddress, Serving};
 use crate::telemetry::LogFormat;
 use environment::{Environment, integer};
 use flags::{go_duration, log_format, metrics_address, threads};
+use refit_api::ApiAccess;
 use refit_base::go::{GoDuration, parse_bool};
 use refit_base::proxy::{ProxyEnv, ProxyError};
 use refit_channel::hosts::{CHANNEL_HOST, HostPattern, Hosts, hosts};
@@ -208,7 +209,12 @@ impl Settings {
             ca_files: ca_files(&env, flags.ca_file),
             channel_hosts: channel_hosts(&env, &flags.channel_host)?,
             polling_interval: polling_interval(&env),
-            jobs: jobs(&env, &name, image.as_deref()),
+            jobs: JobSettings {
+                own_account_api_access: env
+                    .flag(None, "REFIT_JOB_API_ACCESS", api_access)?
+                    .unwrap_or(ApiAccess::All),
+                ..jobs(&env, &name, image.as_deref())
+            },
             image,
             serving,
             enable: enabled(&env, flags.enable)?,
@@ -439,6 +445,19 @@ fn jobs(env: &Environment<'_>, name: &str, image: Option<&str>) -> JobSettings {
             .unwrap_or_else(|| defaults.pod_replacement_policy.clone()),
         ..defaults
     }
+}
+
+/// Parses a value of `spec.apiAccess`.
+fn api_access(value: &str) -> Result<ApiAccess, String> {
+    ApiAccess::ALL
+        .into_iter()
+        .find(|access| access.as_str() == value)
+        .ok_or_else(|| {
+            format!(
+                "must be one of {}",
+                ApiAccess::ALL.map(ApiAccess::as_str).join(", ")
+            )
+        })
 }
 
 /// Parses a bool; the error quotes the value.

@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 
 use super::digest::go_spec;
 use refit_api::crd::{DRAIN_FIELDS_NOT_IN_JOB, FIELDS_IN_JOB, OWN_FIELDS};
-use refit_api::{ApiAccess, HostAccess, PlanSpec, RebootWhen};
+use refit_api::{HostAccess, PlanSpec, RebootWhen};
 
 /// Digest of what a Plan says about the pods of its Jobs, at a version: 32 hex digits. It is the same for all nodes, so
 /// compute it once per change of the Plan.
@@ -25,11 +25,8 @@ pub fn inputs(spec: &PlanSpec, latest_version: &str) -> String {
         .filter_map(|field| spec.remove_entry(field))
         .collect();
     // The default written out is the same as none, so that to write it into a Plan replaces no Job.
-    if !uses_api_access(of) {
+    if of.host_access() == HostAccess::Full {
         parts.remove("hostAccess");
-    }
-    if of.api_access() == ApiAccess::default() {
-        parts.remove("apiAccess");
     }
     match used_reboot(of) {
         Some(reboot) => parts.insert("reboot".to_owned(), reboot),
@@ -50,11 +47,6 @@ pub fn inputs(spec: &PlanSpec, latest_version: &str) -> String {
     let mut parts = Value::Object(parts);
     parts.sort_all_objects(); // independent of the order that serde_json keeps
     hex::encode(&Sha256::digest(parts.to_string())[..16])
-}
-
-/// Whether the Plan changes the access that system-upgrade-controller gives.
-fn uses_api_access(spec: &PlanSpec) -> bool {
-    spec.host_access() != HostAccess::Full
 }
 
 /// The parts of `spec.reboot` that are in the Job: how the sentinel decides, and which files it looks for. The timeout

@@ -24,7 +24,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelecto
 
 use super::JobSettings;
 use super::name::RunId;
-use refit_api::{HostAccess, PlanSpec, names};
+use refit_api::{ApiAccess, HostAccess, PlanSpec, names};
 use refit_base::go::GoDuration;
 
 pub use check::{Findings, JobError, Remark, check};
@@ -239,7 +239,7 @@ fn pod(plan: &PlanInput<'_>, node: &NodeInput<'_>, settings: &JobSettings) -> Re
     let upgrade = upgrade.map(|upgrade| containers::upgrade(upgrade, plan, node, settings));
     // Kubernetes runs init containers in order and the main container last. So with `reboot` the sentinel is the main
     // container: it runs only if everything before it succeeded.
-    let main = match upgrade {
+    let mut main = match upgrade {
         Some(upgrade) if !spec.may_reboot() => upgrade,
         upgrade => {
             init_containers.extend(upgrade);
@@ -253,7 +253,20 @@ fn pod(plan: &PlanInput<'_>, node: &NodeInput<'_>, settings: &JobSettings) -> Re
         .chain([&main])
         .any(|one| one.image.as_ref() == Some(&settings.own_image));
     let mut volumes = volumes::of_pod(spec)?;
-    if init_containers.iter().chain([&main]).any(volumes::has_token) {
+    let with = |is: fn(&Container) -> bool| {
+        init_containers
+            .iter()
+            .chain([&main])
+            .filter(|one| is(one))
+            .count()
+    };
+    let is_every = with(volumes::has_token_path) == init_containers.len() + 1;
+    // As under system-upgrade-controller, without which a pod would differ from its.
+    let automount = settings.api_access(spec) == ApiAccess::All && is_every;
+    if automount {
+        let all = init_containers.iter_mut().chain([&mut main]);
+        all.for_each(volumes::unmount_token);
+    } else if with(volumes::has_token) > 0 {
         volumes.push(volumes::token());
     }
     if prepull::applies(spec, node) {
@@ -269,6 +282,8 @@ fn pod(plan: &PlanInput<'_>, node: &NodeInput<'_>, settings: &JobSettings) -> Re
             },
         ),
         init_containers: Some(init_containers).filter(|all| !all.is_empty()),
+        // What the API server does unless it is told not to.
+        automount_service_account_token: (!automount).then_some(false),
         ..on_node(plan, node, main, volumes)
     })
 }
@@ -279,8 +294,7 @@ fn on_node(plan: &PlanInput<'_>, node: &NodeInput<'_>, main: Container, volumes:
     let namespaces = (spec.host_access() == HostAccess::Full).then_some(true);
     PodSpec {
         affinity: Some(affinity(plan, node)),
-        // Otherwise the API server would mount a token into every container. Most images do not need it, and `upgrade`
-        // runs as root on the host.
+        // Otherwise the API server would mount a token into every container.
         automount_service_account_token: Some(false),
         containers: vec![main],
         // On the network of the host, `ClusterFirst` means the resolver of the node, which knows no Services (S33).

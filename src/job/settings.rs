@@ -1,5 +1,7 @@
 //! Settings of Jobs from the controller's environment (S3). The controller reads the environment.
 
+use refit_api::{ApiAccess, PlanSpec, names};
+
 /// Settings that all Jobs share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobSettings {
@@ -27,6 +29,8 @@ pub struct JobSettings {
     pub pod_replacement_policy: String,
     /// `ALLOW_USER_DEFINED_SECURITY_CONTEXT`: whether Plans may set security contexts.
     pub allow_user_defined_security_context: bool,
+    /// `REFIT_JOB_API_ACCESS`: [`JobSettings::api_access`] of Plans with refit's own account for work on nodes.
+    pub own_account_api_access: ApiAccess,
 }
 
 impl JobSettings {
@@ -45,7 +49,21 @@ impl JobSettings {
             ttl_seconds_after_finish: 900,
             pod_replacement_policy: "TerminatingOrFailed".into(),
             allow_user_defined_security_context: true,
+            own_account_api_access: ApiAccess::All,
         }
+    }
+
+    /// Which containers of the Plan's pods get a token: what the Plan says. Otherwise all, as under
+    /// system-upgrade-controller: who chose an account for a Plan may have chosen it for what `upgrade` does with it. Only the
+    /// account that refit's manifests contain has another default.
+    pub fn api_access(&self, spec: &PlanSpec) -> ApiAccess {
+        let is_own = spec.service_account_name.as_deref() == Some(names::JOB_SERVICE_ACCOUNT);
+        let default = if is_own {
+            self.own_account_api_access
+        } else {
+            ApiAccess::All
+        };
+        spec.api_access.unwrap_or(default)
     }
 }
 
@@ -69,6 +87,7 @@ mod tests {
             ttl_seconds_after_finish: 900,
             pod_replacement_policy: "TerminatingOrFailed",
             allow_user_defined_security_context: true,
+            own_account_api_access: All,
         }
         "#);
     }

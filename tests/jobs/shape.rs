@@ -1,8 +1,9 @@
 //! The Job as the API server keeps it: system-upgrade-controller's (S30–S39), as far as refit does not differ on purpose.
 
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{Container, PodSpec};
+use k8s_openapi::api::core::v1::{Container, Node, Pod, PodSpec};
 use kube::ResourceExt as _;
+use kube::api::Api;
 use refit_api::{Plan, SentinelReport};
 use refit_job::name::job_name;
 use serde_json::{Value, json};
@@ -12,6 +13,7 @@ use crate::scenario::Backend;
 use crate::testenv::context::cluster::create;
 use crate::testenv::kubelet::NodeSet;
 use crate::testenv::wait::{self, SOON};
+use crate::testenv::{kubeconfig, manifest};
 
 scenarios! {
     both {
@@ -32,6 +34,7 @@ scenarios! {
         the_job_of_a_plan_that_says_everything,
         the_job_of_a_plan_that_may_reboot_its_node,
         a_job_is_made_once_and_gets_its_ttl_when_its_result_is_recorded,
+        the_upgrade_of_a_plan_that_rancher_writes_reads_its_node_with_its_own_account,
     }
 }
 
@@ -174,6 +177,63 @@ async fn the_job_of_a_plan_that_may_reboot_its_node() {
     for container in ["probe", "upgrade", "sentinel"] {
         assert_eq!(harness.kubelet.runs(&node, container).await, 1, "{container}");
     }
+}
+
+/// With the variable of refit's own manifests, which is for their account alone.
+async fn the_upgrade_of_a_plan_that_rancher_writes_reads_its_node_with_its_own_account() {
+    let harness = Harness::held(["one"]).await;
+    let (ctx, account) = (&harness.ctx, "system-agent-upgrader");
+    let own = format!("{}-agent", ctx.id);
+    let objects = json!([
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": account, "namespace": ctx.namespace()}},
+        {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": own},
+         "rules": [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["get"]}]},
+        {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": own},
+         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": own},
+         "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": ctx.namespace()}]},
+    ]);
+    for object in objects.as_array().unwrap() {
+        manifest::apply(&ctx.client, object).await.unwrap();
+    }
+    let _controller = ctx
+        .controller()
+        .env("REFIT_JOB_API_ACCESS", "PrepareOnly")
+        .start();
+    let upgrade = json!({"image": "example.com/rancher/system-agent", "envFrom": [{"secretRef": {"name": "of-the-agent", "optional": true}}]});
+    harness
+        .plan_with(
+            "agent",
+            json!({"serviceAccountName": account, "upgrade": upgrade}),
+        )
+        .await;
+    let of_refit = json!({"serviceAccountName": "system-upgrade"});
+    harness.plan_with("of-refit", of_refit).await;
+
+    let pod_of = async |plan: &str| {
+        harness.upgrading(plan, "one").await;
+        let mut pods = ctx.pods_with(&format!("upgrade.cattle.io/plan={plan}")).await;
+        pods.pop().unwrap()
+    };
+    let token_mount = |pod: &Pod| {
+        let container = &pod.spec.as_ref().unwrap().containers[0];
+        let mut mounts = container.volume_mounts.iter().flatten();
+        let mount = mounts.find(|mount| mount.mount_path == "/var/run/secrets/kubernetes.io/serviceaccount");
+        mount.map(|mount| mount.name.clone())
+    };
+    let pod = pod_of("agent").await;
+    // The API server's own volume, as under system-upgrade-controller.
+    let mount = token_mount(&pod).expect("no token is mounted");
+    assert!(mount.starts_with("kube-api-access-"), "{mount}");
+    let token = ctx.token_of(account, &pod).await;
+    let path = ctx.write_kubeconfig("agent", &token);
+    let client = kubeconfig::client(&path, "agent").await.unwrap();
+    let node = harness.node("one");
+    assert_eq!(
+        Api::<Node>::all(client).get(&node).await.unwrap().name_any(),
+        node
+    );
+
+    assert_eq!(token_mount(&pod_of("of-refit").await), None);
 }
 
 async fn a_job_has_the_deadline_of_its_plan(on: Backend) {

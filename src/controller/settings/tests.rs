@@ -83,6 +83,7 @@ fn the_defaults_are_system_upgrade_controllers() {
                 ttl_seconds_after_finish: 900,
                 pod_replacement_policy: "TerminatingOrFailed".into(),
                 allow_user_defined_security_context: true,
+                own_account_api_access: ApiAccess::All,
             },
             serving: Some(Serving {
                 address: BindAddress::DEFAULT,
@@ -264,6 +265,7 @@ fn a_variable_goes_before_the_default() {
         ("REFIT_CA_FILE", "/c:/d:"),
         ("REFIT_LOG_FORMAT", "json"),
         ("REFIT_IMAGE", "registry.example/refit:v9"),
+        ("REFIT_JOB_API_ACCESS", "PrepareOnly"),
         ("POD_UID", "uid"),
         ("HTTPS_PROXY", "proxy:3128"),
         ("CATTLE_ELECTION_LEASE_DURATION", "3s"),
@@ -277,6 +279,7 @@ fn a_variable_goes_before_the_default() {
     assert_eq!(settings.log_format, LogFormat::Json);
     assert_eq!(settings.image.as_deref(), Some("registry.example/refit:v9"));
     assert_eq!(settings.jobs.own_image, "registry.example/refit:v9");
+    assert_eq!(settings.jobs.own_account_api_access, ApiAccess::PrepareOnly);
     assert_eq!(settings.identity, "pod-1_uid");
     assert_ne!(settings.proxies, ProxyEnv::default());
     assert_eq!(
@@ -298,6 +301,8 @@ fn a_flags_variable_that_cannot_be_read_is_an_error() {
         ("SYSTEM_UPGRADE_CONTROLLER_DEBUG", "yes", bool),
         ("SYSTEM_UPGRADE_CONTROLLER_LEADER_ELECT", "yes", bool),
         ("REFIT_MANAGE_CRD", "yes", bool),
+        // Not logged and replaced by a default, which would give more than was meant.
+        ("REFIT_JOB_API_ACCESS", "none", "one of All, PrepareOnly, None"),
         ("SYSTEM_UPGRADE_CONTROLLER_THREADS", "", threads),
         ("SYSTEM_UPGRADE_CONTROLLER_THREADS", "x", threads),
         ("SYSTEM_UPGRADE_CONTROLLER_THREADS", "2.5", threads),

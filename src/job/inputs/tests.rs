@@ -96,6 +96,7 @@ fn an_edit_of_what_is_in_the_job_changes_the_digest() {
         "{upgrade: {image: x}, hostAccess: None}",
         "{upgrade: {image: x}, apiAccess: All}",
         "{upgrade: {image: x}, apiAccess: None}",
+        "{upgrade: {image: x}, apiAccess: PrepareOnly}",
         "{upgrade: {image: x}, reboot: {when: Always}}",
         "{upgrade: {image: x}, reboot: {when: Always, command: [reboot]}}",
         "{upgrade: {image: x}, reboot: {when: Always, command: [reboot, -f]}}",
@@ -117,7 +118,7 @@ fn an_edit_of_anything_else_changes_nothing() {
             "{upgrade: {image: x}, drain: {force: false, waitForDetach: false, avoidPendingNodes: true}, cordon: false, exclusive: false, serviceAccountName: '',
               concurrency: 5, maxConcurrent: 25%, suspend: true, nodeSelector: {}, channel: 'https://example.com',
               version: v2, window: {days: [mo]}, postCompleteDelay: 30s, postCompleteLabels: {a: b}, secrets: [],
-              hostAccess: Full, apiAccess: PrepareOnly, settle: {minReady: 1m}, reboot: {when: Never, command: [reboot], timeout: 1h}}",
+              hostAccess: Full, settle: {minReady: 1m}, reboot: {when: Never, command: [reboot], timeout: 1h}}",
         ),
         (
             "{upgrade: {image: x}, reboot: {when: Always}}",

@@ -5,8 +5,8 @@
 //! access to the host, Secrets or volumes, and without privileges. On Windows they are kubectl, as with
 //! system-upgrade-controller. `probe` and `sentinel` run as root with the host's files.
 //!
-//! A token of the service account is mounted where it is used, and not by the API server into every container: `cordon`
-//! and `drain`, and what `spec.apiAccess` says.
+//! A token of the service account is mounted where it is used: `cordon` and `drain`, and what `spec.apiAccess` says. If that is
+//! every container, the API server mounts it, as under system-upgrade-controller.
 
 use k8s_openapi::api::core::v1::{
     Capabilities, Container, EnvVar, EnvVarSource, ObjectFieldSelector, SELinuxOptions, SeccompProfile,
@@ -75,7 +75,7 @@ pub(super) fn init(
         };
         let mut container = of_user(PREPARE, prepare, plan, settings, context);
         // The images of K3s and RKE2 ask the API server in `prepare` for the progress of other Plans (S68).
-        if spec.api_access() != ApiAccess::None {
+        if settings.api_access(spec) != ApiAccess::None {
             volumes::mount_token(&mut container);
         }
         containers.push(container);
@@ -130,7 +130,7 @@ pub(super) fn upgrade(
         }),
     };
     let mut container = of_user(UPGRADE, upgrade, plan, settings, context);
-    if plan.spec.api_access() == ApiAccess::All {
+    if settings.api_access(plan.spec) == ApiAccess::All {
         volumes::mount_token(&mut container);
     }
     container

@@ -110,6 +110,22 @@ pub(super) fn mount_token(container: &mut Container) {
     }
 }
 
+/// Whether the API server would mount nothing more, because the container has a token, or a volume of the Plan at its place.
+pub(super) fn has_token_path(container: &Container) -> bool {
+    let mut mounts = container.volume_mounts.iter().flatten();
+    mounts.any(|mount| mount.mount_path == TOKEN_DIR)
+}
+
+/// Takes back what [`mount_token`] did, for the API server to do it.
+pub(super) fn unmount_token(container: &mut Container) {
+    if let Some(mounts) = &mut container.volume_mounts {
+        mounts.retain(|mount| mount.name != TOKEN);
+    }
+    if container.volume_mounts.as_ref().is_some_and(Vec::is_empty) {
+        container.volume_mounts = None;
+    }
+}
+
 /// Whether a container mounts the token of the service account, and so reaches the API server.
 pub(super) fn has_token(container: &Container) -> bool {
     container

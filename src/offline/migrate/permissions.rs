@@ -355,21 +355,37 @@ fn rules<'a>(
     found.into_iter()
 }
 
+/// Whether a role is bound to the account itself, and not only to a group to which every service account belongs.
+pub(super) fn has_role(cluster: &Cluster, account: &str) -> bool {
+    let of_cluster = cluster
+        .cluster_role_bindings
+        .iter()
+        .map(|binding| &binding.subjects);
+    let of_namespaces = cluster.role_bindings.iter().map(|binding| &binding.subjects);
+    of_cluster
+        .chain(of_namespaces)
+        .flat_map(|subjects| subjects.iter().flatten())
+        .any(|subject| is_account(subject, account, &cluster.namespace))
+}
+
+fn is_account(subject: &Subject, account: &str, namespace: &str) -> bool {
+    match subject.kind.as_str() {
+        "ServiceAccount" => subject.name == account && subject.namespace.as_deref() == Some(namespace),
+        "User" => subject.name == format!("system:serviceaccount:{namespace}:{account}"),
+        _ => false,
+    }
+}
+
 /// Whether one of the subjects is the account, or a group to which every service account belongs.
 fn binds(subjects: Option<&[Subject]>, account: &str, namespace: &str) -> bool {
-    subjects
-        .unwrap_or_default()
-        .iter()
-        .any(|subject| match subject.kind.as_str() {
-            "ServiceAccount" => subject.name == account && subject.namespace.as_deref() == Some(namespace),
-            "User" => subject.name == format!("system:serviceaccount:{namespace}:{account}"),
-            "Group" => {
-                subject.name == "system:serviceaccounts"
-                    || subject.name == "system:authenticated"
-                    || subject.name == format!("system:serviceaccounts:{namespace}")
-            }
-            _ => false,
-        })
+    let has_it = |subject: &Subject| {
+        let name = subject.name.as_str();
+        let is_group = name == "system:serviceaccounts"
+            || name == "system:authenticated"
+            || name == format!("system:serviceaccounts:{namespace}");
+        is_account(subject, account, namespace) || (subject.kind == "Group" && is_group)
+    };
+    subjects.unwrap_or_default().iter().any(has_it)
 }
 
 /// Whether a rule grants a permission, as the authorizer of Kubernetes decides.

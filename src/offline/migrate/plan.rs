@@ -7,14 +7,16 @@ use k8s_openapi::api::core::v1::Node;
 use url::Url;
 
 use super::controller::is_control_plane;
+use super::permissions;
 use super::{Cluster, Finding, Severity, count, names, window};
 use refit_api::names::{
-    ANNOTATION_CORDON, LABEL_CONTROLLER, LABEL_HOSTNAME, LABEL_NODE, LABEL_PLAN, LABEL_PLAN_PREFIX,
-    LABEL_VALUE_DISABLED,
+    ANNOTATION_CORDON, JOB_SERVICE_ACCOUNT, LABEL_CONTROLLER, LABEL_HOSTNAME, LABEL_NODE, LABEL_PLAN,
+    LABEL_PLAN_PREFIX, LABEL_VALUE_DISABLED,
 };
 use refit_api::validate::validate;
 use refit_api::{ConditionType, DrainTimeout, Plan, PlanCondition, Reason};
 use refit_base::go::parse_bool;
+use refit_base::version::is_upgrade_image;
 use refit_channel::hosts::{CHANNEL_HOST, Hosts, is_loopback};
 use refit_job::digest;
 
@@ -37,6 +39,7 @@ pub(super) fn check(cluster: &Cluster, now: Timestamp) -> Vec<Finding> {
         plan.check_channel(cluster, &mut found);
         plan.check_drain_timeout(&mut found);
         plan.check_containers(cluster, &mut found);
+        plan.check_token(cluster, &mut found);
         plan.check_nodes(&mut found);
         plan.check_quorum(cluster, &mut found);
     }
@@ -226,6 +229,34 @@ impl<'a> PlanOverview<'a> {
                     .remedy("expect the Plan to run"),
             );
         }
+    }
+
+    /// Whether `upgrade` may use the token of its account, which refit's own manifests withhold from it for their account.
+    fn check_token(&self, cluster: &Cluster, found: &mut Vec<Finding>) {
+        let spec = &self.plan.spec;
+        let account = spec.service_account_name.as_deref().unwrap_or("default");
+        // The images of K3s and RKE2 use it only in `prepare`.
+        let Some(upgrade) = spec.upgrade_container().filter(|it| !is_upgrade_image(&it.image)) else {
+            return;
+        };
+        if spec.api_access.is_some() || !permissions::has_role(cluster, account) {
+            return;
+        }
+        let may = format!(
+            "{} may use the token of ServiceAccount {account}, to which a role is bound",
+            upgrade.image
+        );
+        found.push(if account == JOB_SERVICE_ACCOUNT {
+            let change = format!(
+                "{may}: system-upgrade-controller gives it to upgrade; refit does not with REFIT_JOB_API_ACCESS=PrepareOnly, as in its manifests"
+            );
+            Finding::new(Severity::Change, "token", &self.title, change)
+                .remedy("set spec.apiAccess: All if the image calls the API server, or unset the variable")
+        } else {
+            let change = format!("{may}: refit gives it to upgrade, too, as system-upgrade-controller does");
+            Finding::new(Severity::Note, "token", &self.title, change)
+                .remedy("if the image does not call the API server, set spec.apiAccess: PrepareOnly")
+        });
     }
 
     fn check_nodes(&self, found: &mut Vec<Finding>) {

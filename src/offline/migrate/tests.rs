@@ -51,7 +51,7 @@ fn plan(name: &str, changes: &Value) -> Plan {
         "metadata": { "name": name, "namespace": "system-upgrade" },
         "spec": {
             "concurrency": 1, "version": "v1.34.1", "nodeSelector": {}, "serviceAccountName": "system-upgrade",
-            "upgrade": { "image": "example.com/upgrade" },
+            "upgrade": { "image": "rancher/k3s-upgrade" },
         },
         "status": { "latestVersion": "v1.34.1", "latestHash": "new" },
     });
@@ -387,6 +387,41 @@ fn plans_that_share_nodes_and_plans_that_endanger_etcd_are_reported() {
     };
     finds(&servers(2), "quorum");
     finds_not(&servers(1), "quorum");
+}
+
+#[test]
+fn a_plan_whose_payload_may_use_its_token_is_reported_unless_it_says_what_it_needs() {
+    let account = |account: &str, more: &Value| {
+        let mut changes = json!({ "spec": {
+            "serviceAccountName": account, "upgrade": { "image": "registry.example.com/rancher/system-agent" },
+        } });
+        merge(&mut changes, &json!({ "spec": more }));
+        let mut cluster = with_plan(&changes);
+        cluster.cluster_role_bindings.push(read(json!({
+            "metadata": { "name": "agent" },
+            "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "agent" },
+            "subjects": [{ "kind": "ServiceAccount", "name": "agent", "namespace": "system-upgrade" }],
+        })));
+        cluster
+    };
+    let own = finds(&account("system-upgrade", &json!({})), "token");
+    assert_eq!(own.severity, Severity::Change);
+    assert!(
+        own.change.contains("rancher/system-agent") && own.remedy.contains("apiAccess: All"),
+        "{own:?}"
+    );
+    let other = finds(&account("agent", &json!({})), "token");
+    assert_eq!(other.severity, Severity::Note);
+    assert!(other.change.contains("ServiceAccount agent"), "{other:?}");
+    finds_not(&account("without-a-role", &json!({})), "token");
+    finds_not(&account("agent", &json!({ "apiAccess": "All" })), "token");
+    finds_not(
+        &account(
+            "agent",
+            &json!({ "upgrade": { "image": "mirror.example.com/rke2-upgrade" } }),
+        ),
+        "token",
+    );
 }
 
 #[test]

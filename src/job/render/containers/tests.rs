@@ -158,52 +158,98 @@ fn a_windows_node_needs_the_windows_kubectl_image() {
     assert!(render(NodeInput { os: None, ..LINUX }).is_ok());
 }
 
-/// Containers of the pod that have a token of the service account, and whether the API server adds none.
-fn with_token(yaml: &str, node: NodeInput<'_>) -> (Vec<String>, bool) {
-    let pod = pod_for(yaml, node, &settings());
+/// Which containers get a token of the service account: those that mount it, or all, because the API server mounts it.
+fn with_token(yaml: &str, node: NodeInput<'_>, settings: &JobSettings) -> Vec<String> {
+    let pod = pod_for(yaml, node, settings);
     let containers = pod.init_containers.iter().flatten().chain(&pod.containers);
-    let names: Vec<String> = containers
-        .filter(|one| volumes::has_token(one))
-        .map(|one| one.name.clone())
-        .collect();
+    let (named, mounts): (Vec<String>, Vec<bool>) = containers
+        .map(|one| (one.name.clone(), volumes::has_token(one)))
+        .unzip();
     let volume = pod
         .volumes
         .iter()
         .flatten()
         .any(|volume| volume.projected.is_some());
-    assert_eq!(volume, !names.is_empty(), "{yaml}");
-    (names, pod.automount_service_account_token == Some(false))
+    assert_eq!(volume, mounts.contains(&true), "{yaml}");
+    if pod.automount_service_account_token.is_none() {
+        assert!(!volume, "{yaml}");
+        return named;
+    }
+    assert_eq!(pod.automount_service_account_token, Some(false), "{yaml}");
+    let mounting = named.into_iter().zip(mounts);
+    mounting
+        .filter_map(|(name, mounts)| mounts.then_some(name))
+        .collect()
+}
+
+/// The settings of refit's manifests.
+fn of_manifests() -> JobSettings {
+    JobSettings {
+        own_account_api_access: ApiAccess::PrepareOnly,
+        ..settings()
+    }
+}
+
+#[test]
+fn every_container_of_a_plan_has_a_token_unless_its_plan_or_the_setting_for_refits_own_account_says_otherwise()
+ {
+    let own = "serviceAccountName: system-upgrade";
+    let other = "serviceAccountName: harvester";
+    let plan = "upgrade: {image: x}, prepare: {image: y}, drain: {}";
+    let [all, prepare, none] = [
+        &["prepare", "drain", "upgrade"][..],
+        &["prepare", "drain"],
+        &["drain"],
+    ];
+    for (settings, account, access, expected) in [
+        (settings(), own, "", all),
+        (settings(), other, "", all),
+        (settings(), "", "", all),
+        (of_manifests(), own, "", prepare),
+        (of_manifests(), other, "", all),
+        (of_manifests(), "", "", all),
+        // The Plan wins.
+        (settings(), other, "apiAccess: PrepareOnly", prepare),
+        (settings(), own, "apiAccess: None", none),
+        (of_manifests(), own, "apiAccess: All", all),
+        (of_manifests(), own, "apiAccess: None", none),
+        (of_manifests(), other, "apiAccess: None", none),
+    ] {
+        let fields = [plan, account, access];
+        let fields: Vec<&str> = fields.into_iter().filter(|field| !field.is_empty()).collect();
+        let yaml = format!("{{{}}}", fields.join(", "));
+        assert_eq!(with_token(&yaml, LINUX, &settings), expected, "{yaml}");
+    }
 }
 
 #[test]
 fn a_token_is_mounted_where_it_is_used_and_nowhere_else() {
-    let all =
-        "upgrade: {image: x}, prepare: {image: y}, drain: {}, reboot: {when: Always}, serviceAccountName: s";
-    for (access, names) in [
-        ("", &["prepare", "drain"][..]),
-        (", apiAccess: PrepareOnly", &["prepare", "drain"]),
-        (", apiAccess: None", &["drain"]),
-        (", apiAccess: All", &["prepare", "drain", "upgrade"]),
-    ] {
-        let found = with_token(&format!("{{{all}{access}}}"), LINUX);
-        assert_eq!(
-            found,
-            (names.iter().map(ToString::to_string).collect(), true),
-            "{access}"
-        );
-    }
     for (yaml, names) in [
-        ("{upgrade: {image: x}}", &[][..]),
-        ("{upgrade: {image: x}, cordon: true}", &["cordon"]),
-        ("{upgrade: {image: x}, prepare: {image: y}}", &["prepare"]),
-        ("{upgrade: {image: x}, reboot: {when: Always}}", &[]),
+        ("{upgrade: {image: x}, apiAccess: PrepareOnly}", &[][..]),
+        (
+            "{upgrade: {image: x}, cordon: true, apiAccess: PrepareOnly}",
+            &["cordon"],
+        ),
+        (
+            "{upgrade: {image: x}, prepare: {image: y}, apiAccess: PrepareOnly}",
+            &["prepare"],
+        ),
+        // The containers of refit's own fields need none, so the API server must not mount it.
+        ("{upgrade: {image: x}, reboot: {when: Always}}", &["upgrade"]),
+        (
+            "{upgrade: {image: x}, drain: {}, reboot: {when: Always}}",
+            &["drain", "upgrade"],
+        ),
+        ("{upgrade: {image: x}, preflight: {image: y}}", &["upgrade"]),
+        (
+            "{drain: {}, trigger: RebootNeeded, reboot: {when: Always}}",
+            &["drain"],
+        ),
     ] {
-        assert_eq!(with_token(yaml, LINUX).0, names, "{yaml}");
+        assert_eq!(with_token(yaml, LINUX, &settings()), names, "{yaml}");
     }
-    assert_eq!(
-        with_token("{upgrade: {image: x}, drain: {}}", WINDOWS).0,
-        ["drain"]
-    );
+    let windows = "{upgrade: {image: x}, drain: {}, apiAccess: None}";
+    assert_eq!(with_token(windows, WINDOWS, &settings()), ["drain"]);
 }
 
 /// The API server's own mount gives way to that of the pod, too.
@@ -211,7 +257,20 @@ fn a_token_is_mounted_where_it_is_used_and_nowhere_else() {
 fn a_volume_of_the_plan_at_the_place_of_the_token_is_kept() {
     let yaml = "{upgrade: {image: x}, prepare: {image: y, volumes: [{name: mine, source: /mine, \
                 destination: /var/run/secrets/kubernetes.io/serviceaccount}]}}";
-    assert_eq!(with_token(yaml, LINUX).0, [""; 0]);
+    for access in ["apiAccess: PrepareOnly", "apiAccess: All"] {
+        let yaml = yaml.replacen('{', &format!("{{{access}, "), 1);
+        let pod = pod_for(&yaml, LINUX, &settings());
+        let mounts = container(&pod, "prepare")
+            .volume_mounts
+            .as_deref()
+            .unwrap_or_default();
+        let there: Vec<_> = mounts
+            .iter()
+            .filter(|mount| mount.mount_path.ends_with("serviceaccount"))
+            .map(|mount| mount.name.as_str())
+            .collect();
+        assert_eq!(there, ["mine"], "{access}");
+    }
 }
 
 #[test]
@@ -304,8 +363,7 @@ fn verify_is_a_job_of_its_own_with_the_access_of_preflight() {
 /// A volume that no pod has makes the API server refuse the Job on every node.
 #[test]
 fn the_volumes_that_only_preflight_has_are_in_its_pod() {
-    let yaml =
-        "{upgrade: {image: x}, preflight: {image: z, volumes: [{name: a, source: /a, destination: /a}]}}";
+    let yaml = "{upgrade: {image: x}, apiAccess: None, preflight: {image: z, volumes: [{name: a, source: /a, destination: /a}]}}";
     let pod = linux_pod(yaml);
     let volumes: Vec<_> = pod
         .volumes

@@ -119,13 +119,6 @@ fn with_our_differences(mut theirs: Job, ours: &Job, node: &str) -> Job {
         match_expressions: None,
     }];
     let our_pod = ours.spec.as_ref().unwrap().template.spec.as_ref().unwrap();
-    pod.automount_service_account_token = Some(false);
-    let has_token = our_pod.init_containers.iter().flatten().any(volumes::has_token);
-    pod.volumes
-        .get_or_insert_default()
-        .extend(has_token.then(volumes::token));
-    let inits = pod.init_containers.iter_mut().flatten();
-    inits.for_each(volumes::mount_token);
     let inits = pod.init_containers.iter_mut().flatten();
     for one in inits.chain(&mut pod.containers) {
         one.termination_message_policy = Some("FallbackToLogsOnError".to_owned());
