@@ -125,7 +125,8 @@ fn objects_that_unmodified_plans_and_manifests_name_exist() {
     let config = kind("ConfigMap").next().unwrap();
     assert_eq!(config["metadata"]["name"], "default-controller-env");
     for name in config["data"].as_object().unwrap().keys() {
-        assert!(name.starts_with("SYSTEM_UPGRADE_"), "{name}");
+        let is_known = name.starts_with("SYSTEM_UPGRADE_") || name == "REFIT_JOB_API_ACCESS";
+        assert!(is_known, "{name}");
     }
     let deployment = kind("Deployment").next().unwrap();
     let label = "/spec/template/metadata/labels/upgrade.cattle.io~1controller";

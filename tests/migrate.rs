@@ -20,7 +20,7 @@ fn plan(spec: &str) -> String {
         "apiVersion: upgrade.cattle.io/v1
 kind: Plan
 metadata: {{name: agents, namespace: system-upgrade}}
-spec: {{version: v1.34.1, nodeSelector: {{}}, serviceAccountName: system-upgrade, upgrade: {{image: i}}, {spec}}}
+spec: {{version: v1.34.1, nodeSelector: {{}}, serviceAccountName: system-upgrade, upgrade: {{image: rancher/k3s-upgrade}}, {spec}}}
 "
     )
 }

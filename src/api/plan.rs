@@ -23,6 +23,7 @@ use serde::{Deserialize, Serialize};
 use super::access::ApiAccess;
 use super::check::CheckSpec;
 use super::failure::FailureSpec;
+use super::installs::Installs;
 use super::names;
 use super::node_info::{NodeInfoSpec, SkipWhenSpec};
 use super::node_limit::NodeLimit;
@@ -280,6 +281,12 @@ pub struct PlanSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-in-job" = true))]
     pub api_access: Option<ApiAccess>,
+    /// What the version is of. `Kubernetes`: it is the one that the kubelets of the nodes report after the upgrade, so that a
+    /// node whose kubelet is newer does not start, and one that is not of the control plane starts only when the control
+    /// plane has the version. `Other`: refit does not compare it. Defaults to `Kubernetes` if the image of `upgrade` is known
+    /// to install it (`k3s-upgrade`, `rke2-upgrade`, their installers, images named after kubeadm), otherwise to `Other`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub installs: Option<Installs>,
 }
 
 impl PlanSpec {

@@ -23,7 +23,8 @@ pub struct VersionPolicySpec {
     #[schemars(length(max = 1024))]
     pub range: Option<String>,
     /// If true, the channel may move the Plan to an older version, or to one that cannot be compared with its own, but
-    /// never to another distribution. Defaults to false.
+    /// never to another distribution; and nodes start although their kubelet is newer than the version, pinned or not.
+    /// Defaults to false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allow_downgrade: Option<bool>,
     /// Maximum number of minor versions between a node's kubelet and the Plan's version when the node starts. With 1, a
@@ -106,6 +107,14 @@ impl PlanSpec {
     pub fn pins_digests(&self) -> bool {
         let policy = self.version_policy.as_ref();
         policy.and_then(|policy| policy.pin_digest).unwrap_or_default()
+    }
+
+    /// Whether a node may get an older version than it has.
+    pub fn allows_downgrade(&self) -> bool {
+        let policy = self.version_policy.as_ref();
+        policy
+            .and_then(|policy| policy.allow_downgrade)
+            .unwrap_or_default()
     }
 
     /// Maximum number of minor versions between a node and the Plan when the node starts.

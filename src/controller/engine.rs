@@ -73,6 +73,8 @@ pub struct Engine {
 pub struct Wanted {
     /// Whether to list pods, if they cannot be watched.
     pub pods: watch::Sender<bool>,
+    /// Whether the version of the API server is of interest.
+    pub api_server: watch::Sender<bool>,
     /// The Secrets that Plans have in their hash.
     pub secrets: watch::Sender<Arc<BTreeSet<Text>>>,
 }
@@ -390,6 +392,11 @@ impl Engine {
         // while a Job runs.
         self.wanted.pods.send_if_modified(|wanted| {
             let change = *wanted != self.cluster.has_work_on_nodes();
+            *wanted ^= change;
+            change
+        });
+        self.wanted.api_server.send_if_modified(|wanted| {
+            let change = *wanted != decision.waits_for_api_server();
             *wanted ^= change;
             change
         });

@@ -75,6 +75,7 @@ pub(super) struct LeaderTasks {
     node_ops: Option<NodeOps>,
     may_watch_pods: bool,
     pods_wanted: watch::Receiver<bool>,
+    api_server_wanted: watch::Receiver<bool>,
     secrets_wanted: watch::Receiver<Arc<BTreeSet<Text>>>,
     relist_plans: watch::Receiver<()>,
     degraded: watch::Receiver<bool>,
@@ -180,9 +181,11 @@ impl LeaderTasks {
         let ttl = i64::from(jobs.ttl_seconds_after_finish);
         let (observations, inbox) = mpsc::channel(QUEUE);
         let (pods_tx, pods_wanted) = watch::channel(false);
+        let (api_server_tx, api_server_wanted) = watch::channel(false);
         let (secrets_tx, secrets_wanted) = watch::channel(Arc::default());
         let wanted = Wanted {
             pods: pods_tx,
+            api_server: api_server_tx,
             secrets: secrets_tx,
         };
         let (listed_tx, listed) = watch::channel(BTreeSet::new());
@@ -253,6 +256,7 @@ impl LeaderTasks {
             node_ops,
             may_watch_pods,
             pods_wanted,
+            api_server_wanted,
             secrets_wanted,
             relist_plans,
             degraded,
@@ -273,6 +277,7 @@ impl LeaderTasks {
             node_ops,
             may_watch_pods,
             pods_wanted,
+            api_server_wanted,
             secrets_wanted,
             relist_plans,
             degraded,
@@ -293,6 +298,7 @@ impl LeaderTasks {
                 watches.spawn(front_end.run());
             }
             watches.spawn(watching.clone().limits());
+            watches.spawn(watching.clone().api_server(api_server_wanted.clone()));
             watches.spawn(watching.clone().pods(*may_watch_pods, pods_wanted.clone()));
             watches.spawn(watching.clone().jobs());
             let (mut nodes, mut refused) = (listed.clone(), degraded.clone());

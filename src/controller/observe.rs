@@ -4,6 +4,7 @@
 //! and Node in that order, or the Job last. So a kind that is listed later is never older than what was concluded from
 //! it: a Job that is missing did not exist when its Node was read, or its result is on that Node.
 
+mod api_server;
 mod limits;
 mod report;
 mod secrets;

@@ -20,6 +20,7 @@ use super::run::is_kubelet_version;
 use distribution::Roles;
 use labels::{NodeRole, Profile, profiles};
 use refit_api::names::{LABEL_HOSTNAME, LABEL_OS};
+use refit_api::selector::Selector;
 use refit_base::version::Version;
 
 /// Kubelet version before the upgrade, unless the Plans start from an older one.
@@ -49,6 +50,8 @@ pub struct PlanSelector<'a> {
     /// The version that the Plan will resolve to.
     pub version: Option<&'a str>,
     pub channel: Option<&'a str>,
+    /// Whether the version is that of a kubelet.
+    pub installs_kubernetes: bool,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -72,7 +75,8 @@ pub fn generate(count: usize, plans: &[PlanSelector<'_>], kubelet: Option<&str>)
     } else {
         0
     };
-    let kubelet = kubelet.map_or_else(|| older_kubelet(plans, &roles), str::to_owned);
+    let given = kubelet;
+    let kubelet = given.map_or_else(|| older_kubelet(plans, &roles), str::to_owned);
     let role_of = |index: usize| match index {
         index if index < control => (NodeRole::Control, index),
         index if index < control + etcd => (NodeRole::Etcd, index - control),
@@ -114,8 +118,21 @@ pub fn generate(count: usize, plans: &[PlanSelector<'_>], kubelet: Option<&str>)
         }
     }
     assumed.extend(describe_labels(&nodes, plans));
+    let ahead = given
+        .is_none()
+        .then(|| upgraded_control_plane(&nodes, plans))
+        .flatten();
+    if let Some(version) = &ahead {
+        assumed.push(format!(
+            "the control plane, which no Plan upgrades, runs {version} already (--kubelet gives all nodes one version)"
+        ));
+    }
+    let kubelet_of = |node: &Draft| {
+        let is_control = node.role == NodeRole::Control;
+        ahead.as_deref().filter(|_| is_control).unwrap_or(&kubelet)
+    };
     Generated {
-        nodes: nodes.iter().map(|node| node.object(&kubelet)).collect(),
+        nodes: nodes.iter().map(|node| node.object(kubelet_of(node))).collect(),
         assumed,
     }
 }
@@ -138,6 +155,30 @@ fn older_kubelet(plans: &[PlanSelector<'_>], roles: &Roles) -> String {
         _ => KUBELET.to_owned(),
     };
     version + roles.build()
+}
+
+/// The version that the control plane must have for the Plans to start, if none of them upgrades it.
+fn upgraded_control_plane(nodes: &[Draft], plans: &[PlanSelector<'_>]) -> Option<String> {
+    let installing = || plans.iter().filter(|plan| plan.installs_kubernetes);
+    let selects = |plan: &PlanSelector<'_>| {
+        let selector = Selector::new(plan.selector).ok();
+        let mut control = nodes.iter().filter(|node| node.role == NodeRole::Control);
+        selector.is_some_and(|selector| control.any(|node| selector.matches(&node.labels)))
+    };
+    if installing().any(selects) {
+        return None;
+    }
+    let versions = installing().filter_map(|plan| plan.version);
+    let versions = versions.filter(|version| is_kubelet_version(version));
+    let versions = versions.filter_map(|version| version.parse::<Version>().ok());
+    let newest = versions.max_by(Version::compare_numbers)?;
+    // A kubelet reports the version as it was released; in the tag of an image, `-` takes the place of `+`.
+    Some(match newest.builder() {
+        Some(_) => newest
+            .text()
+            .replacen('-', "+", usize::from(!newest.text().contains('+'))),
+        None => newest.text().to_owned(),
+    })
 }
 
 /// Why a Plan cannot select any node, whatever its labels.

@@ -25,6 +25,8 @@ use super::resources::{Kind, Verb};
 use super::state::State;
 use super::status_error::StatusError;
 use crate::json::{Value, json};
+use refit_api::names::ControlPlaneRole;
+use refit_base::version::Version;
 use route::ApiRequest;
 use watch_body::WatchBody;
 
@@ -155,8 +157,10 @@ impl Reply {
 
 impl State {
     fn serve(&mut self, request: &ApiRequest, body: &Bytes) -> Result<Reply, StatusError> {
-        let ApiRequest::Object(request) = request else {
-            return review(body);
+        let request = match request {
+            ApiRequest::Object(request) => request,
+            ApiRequest::Review => return review(body),
+            ApiRequest::Version => return Ok(self.serve_version()),
         };
         if body.len() > MAX_REQUEST_BYTES {
             return Err(StatusError::entity_too_large(MAX_REQUEST_BYTES));
@@ -171,6 +175,26 @@ impl State {
             Verb::Delete => self.serve_delete(request, body),
             Verb::Evict => self.serve_eviction(request, body),
         }
+    }
+}
+
+impl State {
+    /// API servers run on the control-plane nodes, and any of them may answer, so this is the oldest one's version. Without such
+    /// nodes it is empty.
+    fn serve_version(&self) -> Reply {
+        let is_control_plane = |node: &&Value| {
+            let labels = &node["metadata"]["labels"];
+            let mut names = ControlPlaneRole::ControlPlane.labels().iter();
+            names.any(|name| labels[*name].as_str().is_some_and(|value| value != "false"))
+        };
+        let nodes = self.all(Kind::Node);
+        let versions = nodes
+            .filter(is_control_plane)
+            .filter_map(|node| node["status"]["nodeInfo"]["kubeletVersion"].as_str())
+            .filter_map(|version| version.parse::<Version>().ok());
+        let oldest = versions.reduce(|oldest, other| if other < oldest { other } else { oldest });
+        let text = oldest.as_ref().map_or("", Version::text);
+        Reply::json(200, &json!({ "gitVersion": text }))
     }
 }
 

@@ -200,6 +200,10 @@ pub enum Blocker {
     DependencyUnknown {
         plans: Vec<PlanName>,
     },
+    /// A Plan in `dependsOn` selects no node.
+    DependencySelectsNothing {
+        plan: PlanName,
+    },
     /// Plans wait for each other.
     DependencyCycle {
         /// Its members, in the order in which they wait.
@@ -210,6 +214,18 @@ pub enum Blocker {
         image: String,
         /// Empty while the request is in flight.
         why: String,
+    },
+    /// The kubelet's version is newer than the Plan's.
+    NodeIsNewer {
+        kubelet: Text,
+        version: Text,
+    },
+    /// The control plane must have the version before other nodes.
+    ControlPlaneOlder {
+        /// The node that has not; without one, the API server.
+        node: Option<NodeName>,
+        has: Text,
+        version: Text,
     },
     /// The kubelet's version is too far from the Plan's version, or cannot be compared with it.
     MinorSkip {
@@ -265,6 +281,7 @@ impl Blocker {
                 | Self::VersionOutOfRange { .. }
                 | Self::DependencyNotComplete { .. }
                 | Self::DependencyUnknown { .. }
+                | Self::DependencySelectsNothing { .. }
                 | Self::DependencyCycle { .. }
                 | Self::FailureBudget { .. }
                 | Self::Frozen { .. }
@@ -360,9 +377,12 @@ impl Blocker {
             Self::VersionOutOfRange { .. } => Reason::VersionOutOfRange,
             Self::DependencyNotComplete { .. } => Reason::DependencyNotComplete,
             Self::DependencyUnknown { .. } => Reason::DependencyUnknown,
+            Self::DependencySelectsNothing { .. } => Reason::DependencySelectsNothing,
             Self::DependencyCycle { .. } => Reason::DependencyCycle,
             Self::DigestUnknown { why, .. } if why.is_empty() => Reason::DigestPending,
             Self::DigestUnknown { .. } => Reason::DigestUnknown,
+            Self::NodeIsNewer { .. } => Reason::NodeIsNewer,
+            Self::ControlPlaneOlder { .. } => Reason::ControlPlaneOlder,
             Self::MinorSkip { .. } => Reason::MinorSkip,
             Self::AtVersion { .. } => Reason::AtVersion,
             Self::PodBlocks { .. } => Reason::PodBlocks,

@@ -57,6 +57,14 @@ pub struct Report {
 }
 
 impl Decision {
+    /// Whether nodes wait until the API server has another version.
+    pub fn waits_for_api_server(&self) -> bool {
+        let nodes = self.reports.values().flat_map(|report| report.nodes.values());
+        let is_api_server =
+            |blocker: &Blocker| matches!(blocker, Blocker::ControlPlaneOlder { node: None, .. });
+        nodes.into_iter().any(is_api_server)
+    }
+
     pub(super) fn requeue(&mut self, at: Timestamp) {
         self.requeue_at = Some(self.requeue_at.map_or(at, |known| known.min(at)));
     }

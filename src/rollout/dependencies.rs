@@ -22,7 +22,11 @@ pub(super) fn blocker(cluster: &ClusterState, plan: &PlanState) -> Option<Blocke
         return Some(Blocker::DependencyUnknown { plans });
     }
     let mut waits = known.into_iter().filter_map(|name| {
-        let why = wait(plan, existing(cluster, name)?)?;
+        let other = existing(cluster, name)?;
+        if other.targets.is_empty() {
+            return Some(Blocker::DependencySelectsNothing { plan: name.into() });
+        }
+        let why = wait(plan, other)?;
         Some(Blocker::DependencyNotComplete {
             plan: name.into(),
             why,

@@ -78,6 +78,8 @@ pub enum Observation {
     PermissionsGranted,
     /// The image that the controller runs from, and the names of its pull secrets.
     OwnImage(String, Vec<String>),
+    /// The version of the API server.
+    ApiServer(Text),
 }
 
 impl Observation {

@@ -18,19 +18,20 @@ use super::targets::{Reach, TargetState};
 use super::wave::WaveProgress;
 use super::{dependencies, failure, fields, on_request};
 use refit_api::names;
-use refit_base::version::Version;
-use refit_facts::{NodeFacts, NodeName, PlanName, Text};
+use refit_facts::{NodeName, PlanName};
 
 mod cluster_limits;
 mod group;
 mod locks;
 mod quorum;
 mod schedule;
+mod versions;
 
 use group::CurrentGroup;
 pub(super) use locks::DisruptionLocks;
 use locks::is_disturbed;
 pub(super) use schedule::Openings;
+use versions::VersionLimits;
 
 /// The states of the nodes that each Plan has started.
 pub(super) type NodeStates = BTreeMap<PlanName, BTreeMap<NodeName, NodeState>>;
@@ -104,42 +105,6 @@ fn digest_blocker(cluster: &ClusterState, plan: &PlanState) -> Option<Blocker> {
         image: image.clone(),
         why: why.unwrap_or_default(),
     })
-}
-
-/// The limit of `maxMinorSkip` between a node's kubelet and the Plan's version.
-struct MinorSkips<'a> {
-    version: &'a Text,
-    parsed: Option<Version>,
-    limit: u64,
-    /// Results by kubelet version: many nodes share few versions.
-    known: BTreeMap<&'a str, Option<Blocker>>,
-}
-
-impl<'a> MinorSkips<'a> {
-    fn of(plan: &'a PlanState) -> Option<Self> {
-        let limit = plan.spec().max_minor_skip()?;
-        let version = &plan.resolved.as_ref()?.version;
-        Some(Self {
-            version,
-            parsed: version.parse().ok(),
-            limit,
-            known: BTreeMap::new(),
-        })
-    }
-
-    fn blocker(&mut self, node: &'a NodeFacts) -> Option<Blocker> {
-        let (version, parsed, limit) = (self.version, self.parsed.as_ref(), self.limit);
-        let check = || {
-            let skip = parsed.and_then(|version| version.minors_from(&node.kubelet.parse().ok()?));
-            skip.is_none_or(|skip| skip > limit).then(|| Blocker::MinorSkip {
-                kubelet: node.kubelet.clone(),
-                version: version.clone(),
-                skip,
-                limit,
-            })
-        };
-        self.known.entry(&node.kubelet).or_insert_with(check).clone()
-    }
 }
 
 /// How many more nodes of a Plan may become unavailable.
@@ -233,7 +198,7 @@ pub(super) fn start(
     }
     let reach = wave.as_ref().map_or(Reach::ALL, WaveProgress::reach);
     let mut left = wave.as_ref().map_or(i64::MAX, WaveProgress::room);
-    let mut skips = MinorSkips::of(plan);
+    let mut versions = VersionLimits::of(cluster, plan);
     // Failed nodes count as well, unless `spec.failure` frees their slots: each of them keeps its slot until someone has
     // looked at it (S61).
     let mut free = free_slots(plan, nodes);
@@ -302,8 +267,8 @@ pub(super) fn start(
         let Some(node) = cluster.nodes.get(name) else {
             continue;
         };
-        let skip = || skips.as_mut().and_then(|skips| skips.blocker(node));
-        if let Some(blocker) = node_blocker(cluster, plan, locks, name).or_else(skip) {
+        let version = || versions.as_mut().and_then(|limits| limits.blocker(node));
+        if let Some(blocker) = node_blocker(cluster, plan, locks, name).or_else(version) {
             report.nodes.insert(name.clone(), blocker);
             continue;
         }

@@ -136,6 +136,8 @@ pub struct ClusterState {
     pub(super) unavailable: BTreeSet<NodeName>,
     /// Nodes with each role of the control plane.
     pub(super) control_plane: BTreeMap<ControlPlaneRole, BTreeSet<NodeName>>,
+    /// The version of the API server, once it is known.
+    pub(super) api_server_version: Option<Text>,
     /// Nodes of the control plane that were deleted a short time ago: their machines may still be members of etcd, and
     /// may register again.
     departed: BTreeMap<ControlPlaneRole, BTreeSet<NodeName>>,
@@ -256,6 +258,7 @@ impl ClusterState {
             notified: Unstored::new(),
             unavailable: BTreeSet::new(),
             control_plane: BTreeMap::new(),
+            api_server_version: None,
             departed: BTreeMap::new(),
             reboot_pods: BTreeSet::new(),
             unstarted_slots: BTreeSet::new(),

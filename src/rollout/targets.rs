@@ -123,6 +123,11 @@ impl Targets {
         i64::try_from(self.states.len() - self.skipped.len()).unwrap_or(i64::MAX) - self.disabled
     }
 
+    /// Whether no node is selected.
+    pub(super) fn is_empty(&self) -> bool {
+        self.states.is_empty()
+    }
+
     /// Nodes that the annotation `refit.rs/skip` excludes at this version.
     pub(super) fn skipped(&self) -> &BTreeSet<NodeName> {
         &self.skipped

@@ -9,3 +9,4 @@ mod secrets;
 mod speed;
 mod state;
 mod unreadable;
+mod versions;

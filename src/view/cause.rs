@@ -52,10 +52,13 @@ impl Cause {
             R::MaxUnavailable => Self::Unavailable,
             R::WaveInProgress | R::WaveSoaking | R::WaveNotApproved => Self::Wave,
             R::CheckFailing | R::CheckPending => Self::Checks,
-            R::EarlierNodes | R::ControlPlaneQuorum => Self::NamedNodes,
+            R::EarlierNodes | R::ControlPlaneQuorum | R::ControlPlaneOlder => Self::NamedNodes,
             R::FailureBudget | R::JobFailed => Self::FailedNodes,
             R::Frozen | R::ClusterLimit => Self::Limits,
-            R::DependencyNotComplete | R::DependencyUnknown | R::DependencyCycle => Self::Plans,
+            R::DependencyNotComplete
+            | R::DependencyUnknown
+            | R::DependencySelectsNothing
+            | R::DependencyCycle => Self::Plans,
             R::NodeNotReady
             | R::NodeLost
             | R::NotReadyAfterReboot

@@ -133,7 +133,7 @@ pub(super) fn remedy(
         | Reason::NameTaken => vec![pods(), explain()],
         Reason::JobRefused | Reason::PodRefused | Reason::StatusRefused => vec![events()],
         Reason::NodeRefused | Reason::ObjectUnreadable => vec![manifest()],
-        Reason::MinorSkip => vec![on("kubectl get node NODE -o wide"), edit()],
+        Reason::MinorSkip | Reason::NodeIsNewer => vec![on("kubectl get node NODE -o wide"), edit()],
         Reason::NotReady => vec![Some(format!("kubectl get plan {at} -o yaml"))],
         Reason::OwnImageUnknown | Reason::SettingMissing => vec![
             Some(format!(

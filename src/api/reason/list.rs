@@ -128,7 +128,7 @@ reasons! {
             => "wait; if it persists, look for finalizers on that pod, and check its node"
         ChannelWithdrawn Warning [Node Complete PlanEvent]
             "the last version that the channel gave is older than the Plan's; nodes that have started finish"
-            => "wait for the channel to recover; to downgrade, set `version` or `versionPolicy.allowDowngrade`"
+            => "wait for the channel to recover; to downgrade, set `versionPolicy.allowDowngrade`"
         VersionOutOfRange Warning [Node Complete PlanEvent]
             "the Plan's version is not in `versionPolicy.range`"
             => "wait for a version in the range, or widen the range"
@@ -138,9 +138,18 @@ reasons! {
         DependencyUnknown Warning [Node Complete PlanEvent]
             "a Plan in `dependsOn` does not exist in the namespace"
             => "create it, or correct the name"
+        DependencySelectsNothing Warning [Node Complete PlanEvent]
+            "a Plan in `dependsOn` selects no node, so nothing shows that what it does is done: often a label that the nodes do not have"
+            => "correct its `nodeSelector` (`kubectl get nodes --show-labels`), or remove the entry"
         DependencyCycle Warning [Node Complete PlanEvent]
             "Plans wait for each other by `dependsOn`, so that none of them starts a node. The message names all members"
             => "remove one of the entries"
+        NodeIsNewer Warning [Node Complete PlanEvent]
+            "the Plan installs Kubernetes, and the node's kubelet is newer than the Plan's version; other nodes continue"
+            => "set a newer version; or, to downgrade, `versionPolicy.allowDowngrade`. [More](versions.md#what-nodes-say)"
+        ControlPlaneOlder Warning [Node Complete PlanEvent]
+            "the Plan installs Kubernetes, and a control-plane node, or the API server, is older than the Plan's version. Nodes of the              control plane continue; the message names node and version"
+            => "upgrade the control plane first: see the Plan that selects that node, or add one. [More](versions.md#what-nodes-say)"
         MinorSkip Warning [Node Complete PlanEvent]
             "the kubelet's version differs from the Plan's by more than `versionPolicy.maxMinorSkip`, or cannot be compared with it; \
              other nodes continue"

@@ -9,18 +9,24 @@ const INSTALLERS: [&str; 2] = ["upgrade", "installer"];
 /// with a version of another distribution does not exist.
 pub fn distribution_of(image: &str) -> Option<&'static str> {
     let name = name_of(image);
-    let has = |word: &str| {
-        name.split(|c: char| !c.is_ascii_alphanumeric())
-            .any(|part| part.eq_ignore_ascii_case(word))
-    };
+    let has = |word: &str| words(name).any(|part| part.eq_ignore_ascii_case(word));
     let known = DISTRIBUTIONS.into_iter().find(|distribution| has(distribution));
     known.filter(|_| INSTALLERS.into_iter().any(has))
+}
+
+/// Whether the image installs Kubernetes, so that kubelets report the version, as far as its name says.
+pub fn installs_kubernetes(image: &str) -> bool {
+    distribution_of(image).is_some() || words(name_of(image)).any(|word| word.eq_ignore_ascii_case("kubeadm"))
 }
 
 /// Whether it is the image of k3s-io/k3s-upgrade or rancher/rke2-upgrade, perhaps from a mirror.
 pub fn is_upgrade_image(image: &str) -> bool {
     let distribution = name_of(image).strip_suffix("-upgrade");
     distribution.is_some_and(|name| DISTRIBUTIONS.contains(&name))
+}
+
+fn words(name: &str) -> impl Iterator<Item = &str> {
+    name.split(|c: char| !c.is_ascii_alphanumeric())
 }
 
 /// The last part of the path, without tag and digest.

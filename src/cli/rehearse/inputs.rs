@@ -368,6 +368,7 @@ pub(super) fn initial_cluster(
                     .unwrap_or_default(),
                 version: version.as_deref(),
                 channel: spec.channel.as_deref(),
+                installs_kubernetes: spec.installs_kubernetes(),
             }
         })
         .collect();

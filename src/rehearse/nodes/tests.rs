@@ -324,7 +324,7 @@ fn talos_sets_one_role_and_its_version_is_not_that_of_kubernetes() {
         selector: Some(&selector),
         image: "ghcr.io/siderolabs/installer",
         version: Some("v1.9.0"),
-        channel: None,
+        ..PlanSelector::default()
     };
     assert_eq!(
         generate(12, &[plan], None).assumed,
@@ -334,4 +334,39 @@ fn talos_sets_one_role_and_its_version_is_not_that_of_kubernetes() {
         ]
     );
     assert!(generate(1, &[], None).assumed[0].contains(" in 1 zone, "));
+}
+
+#[test]
+fn a_control_plane_that_no_plan_upgrades_has_the_version_that_the_others_wait_for() {
+    let agents = selector(AGENTS);
+    let of = |selector, version| PlanSelector {
+        plan: "agents",
+        selector: Some(selector),
+        image: "rancher/k3s-upgrade",
+        version: Some(version),
+        installs_kubernetes: true,
+        ..PlanSelector::default()
+    };
+    let versions = |plans: &[PlanSelector<'_>], kubelet| {
+        let nodes = generate(7, plans, kubelet).nodes;
+        [0, 6].map(|index: usize| {
+            nodes[index]["status"]["nodeInfo"]["kubeletVersion"]
+                .as_str()
+                .unwrap()
+                .to_owned()
+        })
+    };
+    assert_eq!(
+        versions(&[of(&agents, "v1.34.1-k3s1")], None),
+        ["v1.34.1+k3s1", "v1.33.5+k3s1"]
+    );
+    assert_eq!(
+        versions(&[of(&agents, "v1.34.1+k3s1")], Some("v1.34.0+k3s1")),
+        ["v1.34.0+k3s1"; 2]
+    );
+    let all = selector("{}");
+    assert_eq!(
+        versions(&[of(&agents, "v1.34.1+k3s1"), of(&all, "v1.34.1+k3s1")], None),
+        ["v1.33.5+k3s1"; 2]
+    );
 }

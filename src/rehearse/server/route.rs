@@ -13,6 +13,7 @@ use crate::store::Key;
 pub(super) enum ApiRequest {
     Object(Object),
     Review,
+    Version,
 }
 
 /// A request for one or several objects.
@@ -90,6 +91,7 @@ impl ApiRequest {
             .filter(|part| !part.is_empty())
             .collect();
         let (group, version, rest) = match path.as_slice() {
+            ["version"] if parts.method == "GET" => return Ok(Self::Version),
             ["api", version, rest @ ..] => ("", *version, rest),
             ["apis", group, version, rest @ ..] => (*group, *version, rest),
             _ => return Err(StatusError::unsupported(&what())),

@@ -249,6 +249,10 @@ impl fmt::Display for Blocker {
                     plans.join(", ")
                 )
             }
+            Self::DependencySelectsNothing { plan } => write!(
+                f,
+                "spec.dependsOn: Plan {plan} selects no node, so it is not complete: correct its nodeSelector, or remove the entry"
+            ),
             Self::DependencyCycle { plans } => {
                 f.write_str("spec.dependsOn is a cycle: ")?;
                 for plan in plans {
@@ -261,6 +265,20 @@ impl fmt::Display for Blocker {
             }
             Self::DigestUnknown { image, why } => {
                 write!(f, "the registry returned no digest of {image}: {why}")
+            }
+            Self::NodeIsNewer { kubelet, version } => write!(
+                f,
+                "the node's kubelet has {kubelet}, which is newer than {version}; spec.versionPolicy.allowDowngrade lets it through"
+            ),
+            Self::ControlPlaneOlder { node, has, version } => {
+                match node {
+                    Some(node) => write!(f, "control-plane node {node} has {has}")?,
+                    None => write!(f, "the API server has {has}")?,
+                }
+                write!(
+                    f,
+                    ", which is older than {version}: a node of the control plane gets a version before the others"
+                )
             }
             Self::MinorSkip {
                 kubelet,

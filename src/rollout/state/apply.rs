@@ -122,6 +122,10 @@ impl ClusterState {
                 true
             }
             Observation::PermissionsGranted => self.permissions.take().is_some(),
+            Observation::ApiServer(version) => {
+                self.api_server_version = Some(version);
+                true
+            }
             Observation::OwnImage(image, pull_secrets) => {
                 self.defaults.job.own_image = image;
                 self.defaults.job.own_image_pull_secrets = pull_secrets;

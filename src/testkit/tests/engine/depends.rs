@@ -7,7 +7,7 @@ use refit_api::{DependencySpec, Plan, PlanSpec};
 use refit_facts::PodStage;
 use refit_fixtures::plan_with;
 use refit_rehearse::Kind;
-use refit_rehearse::json::Value;
+use refit_rehearse::json::{Value, json};
 
 fn on(names: &[&str]) -> Vec<DependencySpec> {
     let dependency = |name: &&str| DependencySpec {
@@ -143,7 +143,13 @@ fn a_plan_that_does_not_exist_is_named_until_it_is_created() {
     assert_eq!(scenario.complete("p"), says("DependencyUnknown", text));
     scenario.apply(plan_for("other", "nobody", |_| {}));
     scenario.settle();
-    assert_eq!(scenario.slots("p").len(), 1, "a Plan without nodes is complete");
+    let nothing = "spec.dependsOn: Plan later selects no node, so it is not complete: correct its nodeSelector, or remove the entry";
+    assert_eq!(scenario.complete("p"), says("DependencySelectsNothing", nothing));
+    scenario.label("a", "role", Some("nobody"));
+    scenario.settle();
+    while scenario.slots("p").is_empty() {
+        scenario.succeed("a");
+    }
     scenario.delete(Kind::Plan, "other");
     let node = scenario.slots("p").remove(0);
     scenario.succeed(&node);
@@ -225,10 +231,12 @@ fn agents_of_a_distribution_wait_for_servers_that_are_not_older() {
         }
     };
     let mut scenario = Scenario::empty();
+    let kubelet = |version: &str| json!({ "status": { "nodeInfo": { "kubeletVersion": version } } });
     for (name, role) in [("s1", "server"), ("a1", "agent")] {
-        scenario.add_nodes(&[name]);
+        scenario.add_node(name, &kubelet("v1.33.1+k3s1"));
         scenario.label(name, "role", Some(role));
     }
+    scenario.label("s1", "node-role.kubernetes.io/control-plane", Some("true"));
     scenario.apply(plan_for("servers", "server", k3s("v1.33.4+k3s1")));
     scenario.settle();
     scenario.succeed("s1");
@@ -242,6 +250,25 @@ fn agents_of_a_distribution_wait_for_servers_that_are_not_older() {
     scenario.edit("servers", k3s("v1.34.1+k3s1"));
     scenario.settle();
     assert_eq!(scenario.slots("servers"), ["s1"]);
+    scenario.succeed("s1");
+    // Its Plan says that it is done, and the node itself that it is not.
+    let why = "Node a1: control-plane node s1 has v1.33.1+k3s1, which is older than v1.34.1-k3s1: a node of the control plane gets a version before the others";
+    assert_eq!(scenario.complete("servers").0, "True");
+    assert_eq!(scenario.complete("agents"), says("ControlPlaneOlder", why));
+    scenario.edit("agents", |spec| spec.depends_on = None);
+    scenario.settle();
+    assert_eq!(
+        scenario.complete("agents"),
+        says("ControlPlaneOlder", why),
+        "without dependsOn, too"
+    );
+    scenario
+        .cluster
+        .patch_status(Kind::Node, "", "s1", &kubelet("v1.34.1+k3s1"))
+        .unwrap();
+    // The API server was asked for its version before.
+    scenario.pass_secs(61);
+    assert_eq!(scenario.slots("agents"), ["a1"]);
     scenario.roll_out();
     assert_complete(&scenario);
 }
