@@ -79,6 +79,35 @@ pub struct Wanted {
     pub secrets: watch::Sender<Arc<BTreeSet<Text>>>,
 }
 
+/// What the watches know of [`Wanted`].
+pub struct Wishes {
+    pub pods: watch::Receiver<bool>,
+    pub api_server: watch::Receiver<bool>,
+    pub secrets: watch::Receiver<Arc<BTreeSet<Text>>>,
+}
+
+impl Wanted {
+    /// Nothing is wanted yet.
+    pub fn none() -> (Self, Wishes) {
+        let (pods, pods_wanted) = watch::channel(false);
+        let (api_server, api_server_wanted) = watch::channel(false);
+        let (secrets, secrets_wanted) = watch::channel(Arc::default());
+        let wishes = Wishes {
+            pods: pods_wanted,
+            api_server: api_server_wanted,
+            secrets: secrets_wanted,
+        };
+        (
+            Self {
+                pods,
+                api_server,
+                secrets,
+            },
+            wishes,
+        )
+    }
+}
+
 /// The note about Plans on the Lease.
 struct KeptNote {
     note: PlansNote,

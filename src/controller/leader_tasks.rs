@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 
 use super::act::{self, Actor};
 use super::crd::Registered;
-use super::engine::{Engine, Wanted};
+use super::engine::{Engine, Wanted, Wishes};
 use super::events::Source;
 use super::lease::{PlansNote, Progress};
 use super::maintenance::FrontEnd;
@@ -26,7 +26,6 @@ use refit_api::Reason;
 use refit_channel::ChannelClient;
 use refit_cluster::clock::Clock;
 use refit_cluster::kube::{Leadership, brief};
-use refit_facts::Text;
 use refit_facts::objects::Intern;
 use refit_formats::notify::Context;
 use refit_job::JobSettings;
@@ -74,9 +73,7 @@ pub(super) struct LeaderTasks {
     maintenance: Option<FrontEnd>,
     node_ops: Option<NodeOps>,
     may_watch_pods: bool,
-    pods_wanted: watch::Receiver<bool>,
-    api_server_wanted: watch::Receiver<bool>,
-    secrets_wanted: watch::Receiver<Arc<BTreeSet<Text>>>,
+    wishes: Wishes,
     relist_plans: watch::Receiver<()>,
     degraded: watch::Receiver<bool>,
 }
@@ -180,14 +177,7 @@ impl LeaderTasks {
         let intern = Intern::default();
         let ttl = i64::from(jobs.ttl_seconds_after_finish);
         let (observations, inbox) = mpsc::channel(QUEUE);
-        let (pods_tx, pods_wanted) = watch::channel(false);
-        let (api_server_tx, api_server_wanted) = watch::channel(false);
-        let (secrets_tx, secrets_wanted) = watch::channel(Arc::default());
-        let wanted = Wanted {
-            pods: pods_tx,
-            api_server: api_server_tx,
-            secrets: secrets_tx,
-        };
+        let (wanted, wishes) = Wanted::none();
         let (listed_tx, listed) = watch::channel(BTreeSet::new());
         let (relist_tx, relist_plans) = watch::channel(());
         let (degraded_tx, degraded) = watch::channel(false);
@@ -255,9 +245,7 @@ impl LeaderTasks {
             maintenance,
             node_ops,
             may_watch_pods,
-            pods_wanted,
-            api_server_wanted,
-            secrets_wanted,
+            wishes,
             relist_plans,
             degraded,
         })
@@ -276,9 +264,7 @@ impl LeaderTasks {
             maintenance,
             node_ops,
             may_watch_pods,
-            pods_wanted,
-            api_server_wanted,
-            secrets_wanted,
+            wishes,
             relist_plans,
             degraded,
             ..
@@ -290,7 +276,7 @@ impl LeaderTasks {
             let watching = observer.clone();
             let (defined_tx, mut defined) = watch::channel(false);
             watches.spawn(watching.clone().schema(defined_tx));
-            watches.spawn(watching.clone().secrets(secrets_wanted.clone()));
+            watches.spawn(watching.clone().secrets(wishes.secrets.clone()));
             if let Some(front_end) = maintenance.take() {
                 watches.spawn(front_end.run());
             }
@@ -298,8 +284,8 @@ impl LeaderTasks {
                 watches.spawn(front_end.run());
             }
             watches.spawn(watching.clone().limits());
-            watches.spawn(watching.clone().api_server(api_server_wanted.clone()));
-            watches.spawn(watching.clone().pods(*may_watch_pods, pods_wanted.clone()));
+            watches.spawn(watching.clone().api_server(wishes.api_server.clone()));
+            watches.spawn(watching.clone().pods(*may_watch_pods, wishes.pods.clone()));
             watches.spawn(watching.clone().jobs());
             let (mut nodes, mut refused) = (listed.clone(), degraded.clone());
             let (plans, again) = (watching.clone(), relist_plans.clone());
