@@ -264,7 +264,7 @@ fn agents_of_a_distribution_wait_for_servers_that_are_not_older() {
     );
     scenario
         .cluster
-        .patch_status(Kind::Node, "", "s1", &kubelet("v1.34.1+k3s1"))
+        .patch_status(Kind::Node, "", "s1", kubelet("v1.34.1+k3s1"))
         .unwrap();
     // The API server was asked for its version before.
     scenario.pass_secs(61);
