@@ -44,7 +44,7 @@ async fn ranchers_chart_needs_another_image_and_no_other_change() {
 
     let spec = json!({
         "concurrency": 1,
-        "version": "v1.31.0+k3s1",
+        "version": "v1.37.0+k3s1",
         "tolerations": [{ "operator": "Exists" }],
         "nodeSelector": { "matchExpressions": [
             { "key": "node-role.kubernetes.io/master", "operator": "In", "values": ["true"] },
@@ -61,7 +61,7 @@ async fn ranchers_chart_needs_another_image_and_no_other_change() {
     assert_eq!(crate::harness::applying(&plan), [harness.node("master")]);
     assert_eq!(
         plan.status.as_ref().unwrap().latest_version.as_deref(),
-        Some("v1.31.0-k3s1")
+        Some("v1.37.0-k3s1")
     );
     let complete = find_condition(&plan, "Complete").unwrap();
     assert_eq!(
@@ -88,7 +88,7 @@ async fn ranchers_chart_needs_another_image_and_no_other_change() {
     );
     assert_eq!(
         pod.containers[0].image.as_deref(),
-        Some("rancher/k3s-upgrade:v1.31.0-k3s1")
+        Some("rancher/k3s-upgrade:v1.37.0-k3s1")
     );
     assert_eq!(
         pod.containers[0].image_pull_policy.as_deref(),

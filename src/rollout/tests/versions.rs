@@ -12,13 +12,10 @@ const K3S: &str = "rancher/k3s-upgrade";
 fn with_kubelet(name: &str, kubelet: &str) -> NodeFacts {
     let mut node = node(name, &format!("uid-{name}"));
     node.kubelet = kubelet.into();
-    node.labels = match name.starts_with("server") {
-        true => labels([
-            ("kubernetes.io/hostname", name),
-            ("node-role.kubernetes.io/control-plane", "true"),
-        ]),
-        false => labels([("kubernetes.io/hostname", name)]),
-    };
+    if name.starts_with("server") {
+        let role = ("node-role.kubernetes.io/control-plane", "true");
+        node.labels = labels([("kubernetes.io/hostname", name), role]);
+    }
     node
 }
 
@@ -29,6 +26,16 @@ fn installs(image: &str, version: &str, change: impl FnOnce(&mut PlanSpec)) -> P
         spec.concurrency = Some(9);
         change(spec);
     })
+}
+
+fn keep(_: &mut PlanSpec) {}
+
+fn of_something_else(spec: &mut PlanSpec) {
+    spec.installs = Some(Installs::Other);
+}
+
+fn of_kubernetes(spec: &mut PlanSpec) {
+    spec.installs = Some(Installs::Kubernetes);
 }
 
 fn allow_downgrade(spec: &mut PlanSpec) {
@@ -62,33 +69,22 @@ fn outcome(cluster: &mut ClusterState) -> (Vec<String>, Vec<String>) {
 #[test]
 fn a_node_whose_kubelet_is_newer_starts_only_if_downgrades_are_allowed_and_the_plan_installs_kubernetes() {
     let newer = "agent NodeIsNewer: the node's kubelet has v1.34.1+k3s2, which is newer than ";
-    let keep = |_: &mut PlanSpec| {};
-    let says = |installs: Installs| move |spec: &mut PlanSpec| spec.installs = Some(installs);
-    let cases: [(&str, &str, Box<dyn Fn(&mut PlanSpec)>, bool); 13] = [
-        (K3S, "v1.34.1+k3s1", Box::new(keep), false),
-        (K3S, "v1.34.1-k3s1", Box::new(keep), false),
-        (K3S, "v1.33.9+k3s1", Box::new(keep), false),
-        (K3S, "v1.34.1-rc1+k3s2", Box::new(keep), false),
-        (
-            "mirror.example.com/rke2-upgrade",
-            "v1.33.4+rke2r1",
-            Box::new(keep),
-            false,
-        ),
-        ("example.com/upgrade-kubeadm:v9", "v1.33.4", Box::new(keep), false),
-        (K3S, "v1.34.1+k3s2", Box::new(keep), true),
-        (K3S, "v1.34.2+k3s1", Box::new(keep), true),
+    type Change = fn(&mut PlanSpec);
+    let cases: [(&str, &str, Change, bool); 13] = [
+        (K3S, "v1.34.1+k3s1", keep, false),
+        (K3S, "v1.34.1-k3s1", keep, false),
+        (K3S, "v1.33.9+k3s1", keep, false),
+        (K3S, "v1.34.1-rc1+k3s2", keep, false),
+        ("mirror.example.com/rke2-upgrade", "v1.33.4+rke2r1", keep, false),
+        ("example.com/upgrade-kubeadm:v9", "v1.33.4", keep, false),
+        (K3S, "v1.34.1+k3s2", keep, true),
+        (K3S, "v1.34.2+k3s1", keep, true),
         // What cannot be compared is no evidence.
-        (K3S, "edge", Box::new(keep), true),
-        (K3S, "v1.33.9+k3s1", Box::new(allow_downgrade), true),
-        (K3S, "v1.33.9+k3s1", Box::new(says(Installs::Other)), true),
-        ("example.com/os", "v1.33.9", Box::new(keep), true),
-        (
-            "example.com/os",
-            "v1.33.9",
-            Box::new(says(Installs::Kubernetes)),
-            false,
-        ),
+        (K3S, "edge", keep, true),
+        (K3S, "v1.33.9+k3s1", allow_downgrade, true),
+        (K3S, "v1.33.9+k3s1", of_something_else, true),
+        ("example.com/os", "v1.33.9", keep, true),
+        ("example.com/os", "v1.33.9", of_kubernetes, false),
     ];
     for (image, version, change, starts) in cases {
         let plan = installs(image, version, change);
