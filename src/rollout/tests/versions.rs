@@ -8,6 +8,8 @@ use refit_fixtures::{labels, morning, node, plan_with};
 
 const K3S: &str = "rancher/k3s-upgrade";
 
+type Change = fn(&mut PlanSpec);
+
 /// A node with this kubelet; a server if it is named so.
 fn with_kubelet(name: &str, kubelet: &str) -> NodeFacts {
     let mut node = node(name, &format!("uid-{name}"));
@@ -69,7 +71,6 @@ fn outcome(cluster: &mut ClusterState) -> (Vec<String>, Vec<String>) {
 #[test]
 fn a_node_whose_kubelet_is_newer_starts_only_if_downgrades_are_allowed_and_the_plan_installs_kubernetes() {
     let newer = "agent NodeIsNewer: the node's kubelet has v1.34.1+k3s2, which is newer than ";
-    type Change = fn(&mut PlanSpec);
     let cases: [(&str, &str, Change, bool); 13] = [
         (K3S, "v1.34.1+k3s1", keep, false),
         (K3S, "v1.34.1-k3s1", keep, false),
