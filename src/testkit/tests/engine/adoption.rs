@@ -93,11 +93,15 @@ fn nodes_that_are_done_are_done_and_nothing_is_said_again() {
         (scenario.requests("POST /jobs"), scenario.requests("DELETE /jobs")),
         (0, 0)
     );
-    let complete = &scenario.status("p").conditions[0];
-    assert_eq!(
-        (complete.status.as_str(), complete.last_update_time.as_deref()),
-        ("True", Some("2025-12-31T00:00:00Z"))
-    );
+    for condition in &scenario.status("p").conditions {
+        assert_eq!(
+            (condition.status.as_str(), condition.last_update_time.as_deref()),
+            ("True", Some("2025-12-31T00:00:00Z")),
+            "since when it has said so"
+        );
+    }
+    assert_eq!(scenario.hash("p"), hash);
+    assert_eq!(scenario.status("p").progress.as_deref(), Some("2/2"));
     assert!(scenario.events().is_empty(), "{:?}", scenario.events());
     let job = scenario.job_for("a");
     assert!(job.recorded);
@@ -111,6 +115,9 @@ fn nodes_that_are_done_are_done_and_nothing_is_said_again() {
     scenario.roll_out();
     let again = scenario.job_for("a");
     assert!(again.name == job.name && again.uid != job.uid);
+    scenario.add_nodes(&["late"]);
+    scenario.roll_out();
+    assert!(scenario.is_done("late", "p") && scenario.jobs_for("b").is_empty());
 }
 
 #[test]
@@ -175,6 +182,12 @@ fn a_failed_job_is_recorded_and_not_run_again_before_someone_says_so() {
     assert_eq!(scenario.complete("p").1, "JobFailed");
     assert_eq!(scenario.record("a", "p").job, name.as_str().into());
     assert!(scenario.job_for("a").recorded);
+    scenario.restart();
+    assert_eq!(
+        scenario.phase("p", "a"),
+        ("Failed".to_owned(), "BackoffLimitExceeded".to_owned())
+    );
+    assert_eq!(scenario.events_of("JobFailed").len(), 1);
     scenario.delete(Kind::Job, &name);
     scenario.restart();
     scenario.pass_secs(60);
@@ -184,6 +197,8 @@ fn a_failed_job_is_recorded_and_not_run_again_before_someone_says_so() {
     });
     scenario.settle();
     assert_eq!(scenario.job_for("a").attempt, 2);
+    scenario.roll_out();
+    assert!(scenario.is_done("a", "p") && scenario.events_of("JobFailed").len() == 1);
 }
 
 #[test]

@@ -24,35 +24,39 @@ fn cordoned() -> Scenario {
 
 #[test]
 fn one_patch_labels_a_node_as_done_and_uncordons_it_before_anything_else() {
-    let mut scenario = Scenario::with(
-        &["a"],
-        plan_with("p", |spec| {
-            let pairs = [
-                ("example.com/at", "$(LATEST_VERSION)-x"),
-                ("example.com/x", "static"),
-            ];
-            spec.post_complete_labels = Some(pairs.map(|(k, v)| (k.to_owned(), v.to_owned())).into());
-        }),
-    );
-    let hash = scenario.hash("p");
-    scenario.comes_to("a", PodStage::Upgrade);
-    scenario.edit("p", |spec| spec.version = Some("v2".to_owned()));
-    scenario.settle();
-    // The next node waits only for this patch: the event and the annotation on the Job follow it.
-    scenario.fault(Rule::on("patch", "nodes").named("a").kill(Moment::After));
-    scenario.stop_at_death();
-    scenario.succeed("a");
-    assert_eq!(scenario.requests("PATCH /nodes/a"), 1);
-    let node = scenario.node("a");
-    assert_eq!(scenario.done_label("a", "p"), Some(hash), "it is that of its Job");
-    assert_eq!(node.labels.get("example.com/at"), Some("v1-x"));
-    assert_eq!(node.labels.get("example.com/x"), Some("static"));
-    assert!(!node.unschedulable && node.ledger.is_none() && node.records.is_empty());
-    assert!(scenario.events_of("JobComplete").is_empty() && !scenario.job_for("a").recorded);
-    scenario.start();
-    scenario.roll_out();
-    scenario.assert_over();
-    assert_eq!(scenario.events_of("JobComplete").len(), 2);
+    for drains in [false, true] {
+        let mut scenario = Scenario::with(
+            &["a"],
+            plan_with("p", |spec| {
+                let pairs = [
+                    ("example.com/at", "$(LATEST_VERSION)-x"),
+                    ("example.com/x", "static"),
+                ];
+                spec.post_complete_labels = Some(pairs.map(|(k, v)| (k.to_owned(), v.to_owned())).into());
+                spec.drain = drains.then(DrainSpec::default);
+            }),
+        );
+        let hash = scenario.hash("p");
+        scenario.comes_to("a", PodStage::Upgrade);
+        assert!(scenario.is_cordoned("a") && scenario.node("a").ledger.is_some());
+        scenario.edit("p", |spec| spec.version = Some("v2".to_owned()));
+        scenario.settle();
+        // The next node waits only for this patch: the event and the annotation on the Job follow it.
+        scenario.fault(Rule::on("patch", "nodes").named("a").kill(Moment::After));
+        scenario.stop_at_death();
+        scenario.succeed("a");
+        assert_eq!(scenario.requests("PATCH /nodes/a"), 1);
+        let node = scenario.node("a");
+        assert_eq!(scenario.done_label("a", "p"), Some(hash), "it is that of its Job");
+        assert_eq!(node.labels.get("example.com/at"), Some("v1-x"));
+        assert_eq!(node.labels.get("example.com/x"), Some("static"));
+        assert!(!node.unschedulable && node.ledger.is_none() && node.records.is_empty());
+        assert!(scenario.events_of("JobComplete").is_empty() && !scenario.job_for("a").recorded);
+        scenario.start();
+        scenario.roll_out();
+        scenario.assert_over();
+        assert_eq!(scenario.events_of("JobComplete").len(), 2);
+    }
 }
 
 #[test]

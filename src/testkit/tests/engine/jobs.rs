@@ -180,6 +180,103 @@ fn a_machine_created_again_under_the_same_name_gets_a_job_of_its_own() {
 }
 
 #[test]
+fn a_label_that_arrives_when_another_machine_has_the_name_is_not_set() {
+    let mut scenario = Scenario::with(&["a"], plan("p"));
+    scenario.comes_to("a", PodStage::Upgrade);
+    scenario.fault(
+        Rule::on("patch", "nodes")
+            .named("a")
+            .delay(Duration::from_secs(5)),
+    );
+    scenario.succeed_unseen("a");
+    scenario.pass_secs(1);
+    scenario.delete(Kind::Node, "a");
+    scenario.add_nodes(&["a"]);
+    scenario.pass_secs(6);
+    assert_eq!(scenario.done_label("a", "p"), None);
+    scenario.roll_out();
+    scenario.assert_over();
+    assert_eq!(scenario.invariants.upgrades, 2);
+}
+
+#[test]
+fn two_nodes_whose_short_names_are_the_same_get_a_job_each() {
+    let mut scenario = Scenario::with(&["a.x", "a.y"], plan_with("p", |spec| spec.concurrency = Some(2)));
+    let hash = scenario.hash("p");
+    let common = job_name("p", "a.x", &hash);
+    assert_eq!(common, job_name("p", "a.y", &hash), "that is why they collide");
+    let names = ["a.x", "a.y"].map(|node| scenario.job_for(node).name);
+    let with_common = names.iter().filter(|name| ***name == *common).count();
+    assert!(names[0] != names[1] && with_common == 1, "{names:?}");
+    scenario.roll_out();
+    scenario.assert_over();
+    assert_eq!(scenario.invariants.upgrades, 2);
+    let mut said = scenario.events_of("JobComplete");
+    said.sort_unstable();
+    assert_eq!(said, ["Job completed on Node a.x", "Job completed on Node a.y"]);
+}
+
+#[test]
+fn nodes_with_each_others_hostname_are_distinguished() {
+    let mut scenario = Scenario::empty();
+    for (node, hostname) in [("a", "b"), ("b", "a")] {
+        let labels = json!({ "labels": { "kubernetes.io/hostname": hostname } });
+        scenario.add_node(node, &json!({ "metadata": labels }));
+    }
+    scenario.apply(plan("p"));
+    scenario.settle();
+    for _ in 0..2 {
+        let node = scenario.slots("p").remove(0);
+        let other = if node == "a" { "b" } else { "a" };
+        assert_eq!(scenario.status("p").applying, Some(vec![other.to_owned()]));
+        scenario.succeed(&node);
+        assert!(scenario.is_done(&node, "p"));
+    }
+    scenario.assert_over();
+    assert_eq!(scenario.invariants.upgrades, 2);
+}
+
+#[test]
+fn jobs_of_others_are_left_alone_and_those_of_refit_that_belong_to_no_plan_go() {
+    let mut scenario = Scenario::empty();
+    scenario.add_nodes(&["a"]);
+    let of = |controller: Option<&str>, plan: Option<&str>| {
+        json!({
+            "upgrade.cattle.io/controller": controller, "upgrade.cattle.io/plan": plan, "upgrade.cattle.io/node": "a",
+            "upgrade.cattle.io/version": "v0", "plan.upgrade.cattle.io/p": "f00d",
+        })
+    };
+    for (name, labels) in [
+        ("of-another", of(Some("another-controller"), Some("p"))),
+        ("of-nobody", of(None, Some("p"))),
+        ("of-no-plan", of(Some("system-upgrade-controller"), None)),
+        ("orphan", of(Some("system-upgrade-controller"), Some("gone"))),
+    ] {
+        let mut job = foreign(name);
+        refit_rehearse::write::merge(&mut job, &json!({ "metadata": { "labels": labels } }));
+        scenario.cluster.put(job).unwrap();
+    }
+    scenario.apply(plan("p"));
+    scenario.roll_out();
+    scenario.assert_over();
+    assert_eq!(scenario.invariants.upgrades, 1);
+    // The end of the Plan is the end of its own Jobs only.
+    scenario.delete(Kind::Plan, "p");
+    scenario.rest();
+    let left = scenario.cluster.with(|state| {
+        let jobs = state
+            .all(Kind::Job)
+            .map(|job| job["metadata"]["name"].as_str().unwrap().to_owned());
+        jobs.collect::<Vec<_>>()
+    });
+    assert_eq!(left, ["of-another", "of-nobody"]);
+    for method in ["GET", "PATCH", "DELETE"] {
+        assert_eq!(scenario.requests(&format!("{method} /jobs/of-another")), 0);
+        assert_eq!(scenario.requests(&format!("{method} /jobs/of-nobody")), 0);
+    }
+}
+
+#[test]
 fn jobs_go_with_their_node_or_their_plan() {
     for kind in [Kind::Node, Kind::Plan] {
         let mut scenario = Scenario::with(&["a"], plan("p"));
@@ -254,6 +351,25 @@ fn the_result_of_an_earlier_time_is_never_taken_for_a_new_one() {
         ),
         (3, 3)
     );
+}
+
+#[test]
+fn another_service_account_runs_the_plan_again_and_what_is_not_in_the_hash_does_not() {
+    let mut scenario = Scenario::with(&["a"], plan("p"));
+    scenario.roll_out();
+    let first = scenario.hash("p");
+    scenario.edit("p", |spec| spec.service_account_name = Some("other".to_owned()));
+    scenario.roll_out();
+    scenario.assert_over();
+    let second = scenario.hash("p");
+    assert!(second != first && scenario.invariants.upgrades == 2);
+    scenario.edit("p", |spec| {
+        spec.concurrency = Some(2);
+        spec.upgrade.get_or_insert_default().args = Some(vec!["other".to_owned()]);
+    });
+    scenario.roll_out();
+    scenario.assert_over();
+    assert_eq!((scenario.hash("p"), scenario.invariants.upgrades), (second, 2));
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::scenario::{Scenario, Setup};
 use crate::fault::{Effect, Moment, Rule};
+use crate::invariants::CONTROLLER;
 use refit_api::{Plan, SecretSpec};
 use refit_facts::PodStage;
 use refit_fixtures::{plan, plan_with};
@@ -395,6 +396,41 @@ fn a_job_takes_one_request_to_make_and_one_to_record_and_is_not_read() {
     ];
     let counts = requests.map(|of| scenario.requests(of));
     assert_eq!(counts, [2, 0, 1, 1, 0], "a list, a watch, and {requests:?}");
+}
+
+#[test]
+fn a_reboot_takes_nine_requests_per_node_at_most_and_reads_no_object() {
+    const NODES: usize = 10;
+    let names: Vec<String> = (0..NODES).map(|number| format!("n{number}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut scenario = Scenario::empty();
+    scenario.add_nodes(&names);
+    scenario.settle();
+    let before = scenario.cluster.with(|state| state.trace().len());
+    scenario.apply(plan_with("p", |spec| {
+        spec.concurrency = Some(i64::try_from(NODES).unwrap());
+        spec.reboot = Some(refit_fixtures::reboot(refit_api::RebootWhen::Always));
+    }));
+    scenario.roll_out();
+    scenario.assert_over();
+    assert_eq!(scenario.invariants.reboots, 10);
+    let aside = ["/events", "/selfsubjectaccessreviews", "/leases"];
+    let asked: Vec<String> = scenario.cluster.with(|state| {
+        let lines = state.trace()[before..]
+            .iter()
+            .filter(|line| line.contains(&format!(" {CONTROLLER} ")));
+        lines
+            .filter(|line| !aside.iter().any(|part| line.contains(part)))
+            .cloned()
+            .collect()
+    });
+    let reads: Vec<_> = asked
+        .iter()
+        .filter(|line| line.contains(" GET ") && !line.contains('?'))
+        .collect();
+    assert!(reads.is_empty(), "{reads:?}");
+    let writes = asked.iter().filter(|line| !line.contains(" GET ")).count();
+    assert!(writes <= 9 * NODES, "{writes}: {asked:#?}");
 }
 
 #[test]

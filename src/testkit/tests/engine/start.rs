@@ -5,7 +5,7 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::scenario::{Scenario, Setup};
 use crate::fault::Rule;
-use refit_api::{DrainSpec, PlanSpec, TimeWindowSpec, names};
+use refit_api::{DrainSpec, PlanSpec, RebootWhen, TimeWindowSpec, names};
 use refit_facts::PodStage;
 use refit_fixtures::{plan, plan_with};
 use refit_rehearse::Kind;
@@ -37,6 +37,9 @@ fn no_more_nodes_are_begun_with_than_concurrency_allows_and_who_has_a_slot_keeps
     assert_eq!(scenario.slots("p"), slots);
     scenario.succeed(&slots[0]);
     assert_eq!(scenario.slots("p"), slots[1..]);
+    scenario.edit("p", |spec| spec.concurrency = Some(100));
+    scenario.settle();
+    assert_eq!(scenario.slots("p").len(), 3);
     scenario.roll_out();
     scenario.assert_over();
 }
@@ -47,6 +50,7 @@ fn without_concurrency_no_node_starts_and_a_plan_with_no_node_left_is_complete()
         let scenario = Scenario::with(&["a"], plan_with("p", |spec| spec.concurrency = concurrency));
         let text = "spec.concurrency is 0 or absent, so no node starts; set it, or spec.maxConcurrent";
         assert_eq!(scenario.complete("p"), says("False", "ConcurrencyZero", text));
+        assert_eq!(scenario.phase("p", "a").1, "ConcurrencyZero");
         assert!(scenario.invariants.jobs.is_empty());
     }
     let mut scenario = Scenario::with(&["a"], plan("p"));
@@ -456,25 +460,80 @@ fn a_node_that_leaves_the_selector_leaves_its_slot_when_nothing_runs() {
 }
 
 #[test]
-fn a_windows_node_needs_a_kubectl_image() {
-    let mut scenario = Scenario::new(&Setup {
-        kubectl_image_windows: None,
-        ..Setup::default()
-    });
-    scenario.add_node(
-        "win",
-        &json!({ "metadata": { "labels": { "kubernetes.io/os": "windows" } } }),
-    );
-    scenario.add_nodes(&["zulu"]);
-    scenario.apply(plan_with("p", |spec| spec.concurrency = Some(2)));
+fn a_node_that_is_deselected_in_mid_run_finishes_and_keeps_its_slot_until_then() {
+    let mut scenario = Scenario::empty();
+    scenario.add_nodes(&["a", "b"]);
+    for node in ["a", "b"] {
+        scenario.label(node, "pool", Some("blue"));
+    }
+    scenario.apply(plan_with("p", |spec| {
+        let selector = spec.node_selector.get_or_insert_default();
+        selector.match_labels = Some([("pool".to_owned(), "blue".to_owned())].into());
+    }));
     scenario.settle();
-    let text = "Failed to create job for node win: SYSTEM_UPGRADE_JOB_KUBECTL_IMAGE_WINDOWS is required when targeting Windows nodes";
-    assert_eq!(scenario.complete("p"), says("False", "SyncJob", text));
-    assert_eq!(scenario.events_of("ValidationFailed"), [text]);
-    assert_eq!(scenario.phase("p", "win").1, "SettingMissing");
-    scenario.succeed("zulu");
-    assert!(scenario.is_done("zulu", "p"), "other nodes go on");
-    assert_eq!(scenario.complete("p").2, text);
+    let first = scenario.slots("p").remove(0);
+    scenario.comes_to(&first, PodStage::Upgrade);
+    scenario.label(&first, "pool", Some("green"));
+    scenario.settle();
+    let counts = scenario.status("p").nodes.unwrap();
+    assert_eq!((counts.selected, counts.applying), (1, 1));
+    assert_eq!(scenario.live_nodes("p"), [first.as_str()]);
+    scenario.succeed(&first);
+    assert!(scenario.is_done(&first, "p"));
+    scenario.roll_out();
+    scenario.assert_over();
+    assert_eq!(scenario.status("p").progress.as_deref(), Some("1/1"));
+}
+
+#[test]
+fn a_windows_node_that_gets_no_job_says_why_and_other_nodes_go_on() {
+    let no_image = "SYSTEM_UPGRADE_JOB_KUBECTL_IMAGE_WINDOWS is required when targeting Windows nodes";
+    let reboots = "the Job cannot be created: spec.reboot.when is Always, and a Windows node cannot be rebooted: leave such \
+                   nodes out with spec.nodeSelector";
+    for (kubectl_image_windows, reboot, reason, why, event, text) in [
+        (
+            None,
+            None,
+            "SettingMissing",
+            no_image,
+            "ValidationFailed",
+            "Failed to create job for node win",
+        ),
+        (
+            Some("example.com/kubectl"),
+            Some(RebootWhen::Always),
+            "JobRefused",
+            reboots,
+            "JobRefused",
+            "Node win",
+        ),
+    ] {
+        let mut scenario = Scenario::new(&Setup {
+            kubectl_image_windows,
+            ..Setup::default()
+        });
+        let windows = json!({ "metadata": { "labels": { "kubernetes.io/os": "windows" } } });
+        scenario.add_node("win", &windows);
+        scenario.add_nodes(&["zulu"]);
+        scenario.apply(plan_with("p", |spec| {
+            spec.concurrency = Some(2);
+            spec.reboot = reboot.map(refit_fixtures::reboot);
+        }));
+        scenario.settle();
+        let text = format!("{text}: {why}");
+        assert_eq!(scenario.complete("p"), says("False", "SyncJob", &text));
+        assert_eq!(scenario.events_of(event), [text.as_str()]);
+        let entry = scenario.entry("p", "win");
+        assert_eq!(
+            (entry.reason.as_deref(), entry.message.as_deref()),
+            (Some(reason), Some(why))
+        );
+        scenario.succeed("zulu");
+        scenario.pass_secs(60);
+        assert!(scenario.is_done("zulu", "p"), "other nodes go on");
+        assert!(scenario.jobs_for("win").is_empty());
+        assert_eq!(scenario.complete("p").2, text);
+    }
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! The status of a Plan, and its events.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+
 use super::scenario::{Scenario, Setup};
 use refit_api::{DrainSpec, Plan, PlanSpec, SecretSpec, TimeWindowSpec};
 use refit_facts::PodStage;
@@ -43,10 +45,68 @@ fn the_first_status_is_final_and_its_conditions_come_in_system_upgrade_controlle
         (status.latest_version.as_deref(), status.observed_generation),
         (Some("v1"), Some(1))
     );
+    assert_eq!(scenario.hash("p").len(), 56);
     assert_eq!(
         (&status.applying, status.progress.as_deref()),
         (&Some(vec!["a".to_owned()]), Some("0/1"))
     );
+}
+
+#[test]
+fn a_plan_that_selects_no_node_is_complete_and_says_why() {
+    let nowhere = LabelSelector {
+        match_labels: Some([("no".to_owned(), "such".to_owned())].into()),
+        ..LabelSelector::default()
+    };
+    for (selector, why) in [
+        (None, "spec.nodeSelector is absent, which selects no node"),
+        (Some(nowhere), "spec.nodeSelector matches no node"),
+        (Some(LabelSelector::default()), ""), // the label disables all nodes
+    ] {
+        // Slots do not matter if no node is selected (F7).
+        for slots in [Some(1), Some(0), None] {
+            let mut scenario = Scenario::empty();
+            scenario.add_nodes(&["a"]);
+            scenario.set_done_label("a", "p", why.is_empty().then_some("disabled"));
+            scenario.apply(plan_with("p", |spec| {
+                (spec.node_selector, spec.concurrency) = (selector.clone(), slots);
+            }));
+            scenario.settle();
+            assert_eq!(scenario.complete("p"), says("True", "Complete", why), "{slots:?}");
+            let stored = scenario.cluster.get(Kind::Plan, "system-upgrade", "p").unwrap();
+            assert!(
+                stored["status"].get("applying").is_none(),
+                "prepare containers count null as none (S68)"
+            );
+            assert_eq!(
+                scenario.requests("PATCH /plans/p/status"),
+                1,
+                "its first status is its last"
+            );
+        }
+    }
+}
+
+#[test]
+fn applying_has_hostnames_in_the_order_of_the_nodes_names() {
+    let mut scenario = Scenario::empty();
+    for (node, hostname) in [("a", "host-9"), ("b", "host-8"), ("c", "host-7"), ("d", "host-6")] {
+        let labels = json!({ "labels": { "kubernetes.io/hostname": hostname } });
+        scenario.add_node(node, &json!({ "metadata": labels }));
+    }
+    scenario.apply(plan_with("p", |spec| spec.concurrency = Some(3)));
+    scenario.settle();
+    let slots = scenario.slots("p");
+    assert!(slots.len() == 3 && slots.is_sorted(), "{slots:?}");
+    let hostnames = slots.iter().map(|node| scenario.node(node).hostname().to_owned());
+    let hostnames: Vec<_> = hostnames.collect();
+    assert_eq!(scenario.status("p").applying.as_ref(), Some(&hostnames));
+    let text = format!(
+        "Jobs synced for version v1 on Nodes {}. Hash: {}",
+        hostnames.join(","),
+        scenario.hash("p")
+    );
+    assert_eq!(scenario.events_of("SyncJob"), [text]);
 }
 
 #[test]
@@ -85,8 +145,9 @@ fn times_tell_when_a_condition_changed_and_when_its_status_did() {
     );
 }
 
+/// Its e2e suite polls once a second.
 #[test]
-fn errors_of_a_plan_have_the_words_of_system_upgrade_controller_until_they_are_fixed() {
+fn errors_of_a_plan_have_the_words_of_system_upgrade_controller_within_a_second_until_they_are_fixed() {
     type Mistake = (fn(&mut PlanSpec), &'static str);
     let mistakes: [Mistake; 4] = [
         (
@@ -137,12 +198,15 @@ fn errors_of_a_plan_have_the_words_of_system_upgrade_controller_until_they_are_f
         );
         assert!(scenario.invariants.jobs.is_empty());
         scenario.edit("p", |spec| *spec = plan("p").spec);
-        scenario.settle();
+        scenario.pass_secs(1);
         assert_eq!(
             scenario.condition("p", "Validated"),
             says("True", "PlanIsValid", "")
         );
         assert_eq!(scenario.jobs_for("a").len(), 1);
+        scenario.edit("p", mistake);
+        scenario.pass_secs(1);
+        assert_eq!(scenario.condition("p", "Validated"), says("False", "Error", text));
     }
 }
 
@@ -207,26 +271,30 @@ fn a_name_that_no_label_can_hold_is_refused() {
 }
 
 #[test]
-fn a_secret_that_has_to_be_read_again_changes_nothing_unless_it_has_changed() {
-    let secret = |value: &str, note: &str| {
-        json!({
-            "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "s", "namespace": "system-upgrade", "annotations": { "note": note } },
-            "data": { "key": value },
-        })
+fn a_changed_secret_changes_the_hash_within_a_second_and_runs_the_plan_again() {
+    let secret = |name: &str, value: &str, note: &str| {
+        let metadata =
+            json!({ "name": name, "namespace": "system-upgrade", "annotations": { "note": note } });
+        json!({ "apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": { "key": value } })
     };
     let mut scenario = Scenario::empty();
     scenario.add_nodes(&["a"]);
-    scenario.cluster.put(secret("eA==", "")).unwrap();
+    for name in ["s", "ignored"] {
+        scenario.cluster.put(secret(name, "eA==", "")).unwrap();
+    }
     scenario.apply(plan_with("p", |spec| {
-        spec.secrets = Some(vec![SecretSpec {
-            name: "s".to_owned(),
+        let named = |name: &str, ignored| SecretSpec {
+            name: name.to_owned(),
+            ignore_updates: ignored,
             ..SecretSpec::default()
-        }]);
+        };
+        spec.secrets = Some([named("s", None), named("ignored", Some(true))].into());
     }));
     scenario.settle();
     scenario.roll_out();
     let (hash, writes) = (scenario.hash("p"), scenario.requests("PATCH /plans/p"));
-    scenario.patch(Kind::Secret, "s", &secret("eA==", "its metadata only"));
+    scenario.patch(Kind::Secret, "s", &secret("s", "eA==", "its metadata only"));
+    scenario.patch(Kind::Secret, "ignored", &secret("ignored", "eQ==", ""));
     scenario.settle();
     scenario.fault_injector.cut_watches("secrets");
     scenario.settle();
@@ -236,10 +304,18 @@ fn a_secret_that_has_to_be_read_again_changes_nothing_unless_it_has_changed() {
         writes,
         "nor does a list or another controller"
     );
-    scenario.patch(Kind::Secret, "s", &secret("eQ==", ""));
-    scenario.settle();
-    assert_ne!(scenario.hash("p"), hash);
-    assert_eq!(scenario.slots("p"), ["a"]);
+    for (value, is_first, upgrades) in [("eQ==", false, 2), ("eA==", true, 3)] {
+        scenario.patch(Kind::Secret, "s", &secret("s", value, ""));
+        scenario.pass_secs(1);
+        assert_eq!(scenario.hash("p") == hash, is_first);
+        assert_eq!(scenario.slots("p"), ["a"]);
+        scenario.roll_out();
+        assert_eq!(scenario.invariants.upgrades, upgrades);
+        assert_eq!(
+            scenario.condition("p", "LatestResolved"),
+            says("True", "Version", "")
+        );
+    }
 }
 
 #[test]

@@ -134,6 +134,28 @@ fn a_job_that_was_lost_before_its_success_is_created_again_in_the_same_boot() {
 }
 
 #[test]
+fn a_sentinel_of_an_earlier_job_proves_nothing_about_a_lost_one() {
+    let mut scenario = Scenario::with(&["a"], rebooting(RebootWhen::IfRequired));
+    scenario.roll_out();
+    for version in ["v2", "v1"] {
+        // Returns to a version that ran before in this boot.
+        scenario.edit("p", |spec| spec.version = Some(version.to_owned()));
+        if version == "v2" {
+            scenario.roll_out();
+        }
+    }
+    scenario.comes_to("a", PodStage::Upgrade);
+    scenario.stop();
+    let job = scenario.live_job("a").name;
+    scenario.delete(Kind::Job, &job);
+    lose_pods(&mut scenario);
+    scenario.start();
+    scenario.roll_out();
+    scenario.assert_over();
+    assert_eq!((boots(&scenario, "a"), scenario.invariants.upgrades), (0, 4));
+}
+
+#[test]
 fn a_controller_that_dies_at_any_write_while_it_looks_for_evidence_leaves_no_node_stuck() {
     for write in 0..12 {
         let mut scenario = upgrading("ready");
