@@ -88,7 +88,6 @@ mod jobs {
     mod chart;
     mod identity;
     mod neighbours;
-    mod order;
     mod shape;
 }
 mod journals;
@@ -98,7 +97,6 @@ mod lifecycle {
     //! Upgrades of nodes from start to end, with interruptions.
 
     mod change;
-    mod cordon;
     mod failure;
     mod health;
     mod limit;

@@ -67,15 +67,6 @@ impl Harness {
         self.behave(node, &[("upgrade.run-delay", "0")]).await;
     }
 
-    /// Further nodes, with kubelets of their own.
-    pub(crate) async fn more<const N: usize>(
-        &self,
-        nodes: [&str; N],
-        change: impl FnOnce(NodeSet) -> NodeSet,
-    ) -> FakeKubelet {
-        kubelets(&self.ctx, nodes, change).await
-    }
-
     /// How pods behave on the node from now on.
     pub(crate) async fn behave(&self, node: &str, steering: &[(&str, &str)]) {
         self.kubelet.behaviour(&self.node(node), steering).await;
@@ -200,11 +191,6 @@ impl Harness {
                 .ok_or(format!("Jobs: {seen}"))
         })
         .await
-    }
-
-    /// Waits until the result of that Job is recorded.
-    pub(crate) async fn recorded(&self, job: &str) -> Job {
-        wait::object(self.ctx.jobs(), job, "is recorded", SOON, is_recorded).await
     }
 
     /// Deletes a Job with its pods, as a user does, and waits until it is gone.

@@ -74,14 +74,12 @@ mod jobs {
     pub(crate) mod adoption;
     mod identity;
     mod neighbours;
-    mod order;
     mod shape;
 }
 mod journals;
 mod layering;
 mod lifecycle {
     mod change;
-    mod cordon;
     mod failure;
     mod health;
 }
@@ -93,9 +91,6 @@ mod monitoring {
 mod node {
     mod folder;
 }
-mod node_marks;
-mod plan_hash;
-mod plan_status;
 mod reasons;
 mod reboot;
 mod rehearse;

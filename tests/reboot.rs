@@ -9,7 +9,7 @@ use kube::ResourceExt as _;
 use refit_api::names::{LABEL_ROLE, ROLE_REBOOT};
 use serde_json::{Value, json};
 
-use crate::harness::{Harness, has_condition, is_free, record};
+use crate::harness::{Harness, is_free, record};
 use crate::testenv::wait;
 
 /// Name of the Plan.
@@ -67,11 +67,5 @@ impl Harness {
         self.no_reboot_pods().await;
         let requests = self.ctx.controller_requests().await;
         assert!(requests.forbidden().is_empty(), "{:#?}", requests.forbidden());
-    }
-
-    /// Waits until the Job on the node is Complete, with no controller running.
-    async fn job_is_complete(&self, node: &str) {
-        self.job_until(PLAN, node, "is Complete", |job| has_condition(job, "Complete"))
-            .await;
     }
 }

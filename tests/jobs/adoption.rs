@@ -1,5 +1,4 @@
-//! The swap: what system-upgrade-controller leaves on a cluster is taken up as if refit had done it, and nothing runs
-//! twice.
+//! What system-upgrade-controller leaves on a cluster: a Plan with its status, and a Job.
 
 use k8s_openapi::api::batch::v1::Job;
 use kube::ResourceExt as _;
@@ -9,17 +8,8 @@ use refit_job::digest::plan_hash;
 use refit_job::name::job_name;
 use serde_json::{Value, json};
 
-use crate::harness::{Harness, has_condition, hash, label};
-use crate::scenario::Backend;
-use crate::testenv::context::cluster::{create, find_condition};
-use crate::testenv::wait::{self, SOON};
-
-scenarios! {
-    in_process {
-        nodes_that_system_upgrade_controller_has_done_stay_done,
-        a_failed_job_is_recorded_and_not_run_again_at_start_or_restart,
-    }
-}
+use crate::harness::{Harness, hash};
+use crate::testenv::context::cluster::create;
 
 /// Plans, and the Jobs that system-upgrade-controller itself made of them.
 const SUC_JOBS: &str = include_str!("../../src/job/render/suc_jobs.yaml");
@@ -103,109 +93,4 @@ pub(crate) async fn job_of_suc(harness: &Harness, plan: &Plan, node: &str, paral
         .unwrap()
         .retain(|_, value| !value.is_null());
     create(&harness.ctx.jobs(), job).await
-}
-
-/// Waits until a Job has that condition.
-async fn ended(harness: &Harness, job: &Job, condition: &str) -> Job {
-    let what = format!("is {condition}");
-    wait::object(harness.ctx.jobs(), &job.name_any(), &what, SOON, |job| {
-        has_condition(job, condition)
-    })
-    .await
-}
-
-/// Waits until the controller has seen the Plan and written its status.
-async fn taken_up(harness: &Harness) -> Plan {
-    harness
-        .ctx
-        .plan_until("k3os-latest", "is taken up", SOON, |plan| {
-            plan.status
-                .as_ref()
-                .is_some_and(|status| status.observed_generation.is_some())
-        })
-        .await
-}
-
-async fn nodes_that_system_upgrade_controller_has_done_stay_done(on: Backend) {
-    let harness = on.harness(["one", "two"]).await;
-    let plan = plan_of_suc(&harness, &[]).await;
-    for node in ["one", "two"] {
-        harness
-            .ctx
-            .label_node(&harness.node(node), &label("k3os-latest"), Some(&hash(&plan)))
-            .await;
-    }
-    let _controller = harness.ctx.controller().start();
-    let now = taken_up(&harness).await;
-
-    // Its values are taken over: the hash, and since when each condition has said what it says.
-    assert_eq!(hash(&now), hash(&plan));
-    for condition in ["Complete", "Validated", "LatestResolved"] {
-        let (then, now) = (
-            find_condition(&plan, condition).unwrap(),
-            find_condition(&now, condition).unwrap(),
-        );
-        assert_eq!(
-            (&now.status, &now.reason, &now.message),
-            (&then.status, &then.reason, &then.message)
-        );
-        assert_eq!(now.last_update_time.as_deref(), Some(THEN), "{condition}");
-    }
-    assert_eq!(now.status.as_ref().unwrap().progress.as_deref(), Some("2/2"));
-    // A node that comes later is done, and only that one.
-    let _late = harness.more(["late"], |set| set).await;
-    harness.done("k3os-latest", "late", &hash(&plan)).await;
-    harness.made_once_each([("late", &hash(&plan))]).await;
-}
-
-async fn a_failed_job_is_recorded_and_not_run_again_at_start_or_restart(on: Backend) {
-    let harness = on
-        .harness_with(["one"], |set| set.steer("upgrade.exit-code", "3"))
-        .await;
-    let plan = plan_of_suc(&harness, &["one"]).await;
-    let job = job_of_suc(&harness, &plan, "one", 1).await;
-    ended(&harness, &job, "Failed").await;
-
-    let mut controller = harness.ctx.controller().start();
-    for _ in 0..2 {
-        let failed = harness.phase("k3os-latest", "one", "Failed").await;
-        assert_eq!(failed.job.as_deref(), Some(&*job.name_any()));
-        assert_eq!(failed.reason.as_deref(), Some("BackoffLimitExceeded"));
-        let plan = harness
-            .ctx
-            .plan_condition("k3os-latest", "Complete", "False", SOON)
-            .await;
-        assert_eq!(
-            find_condition(&plan, "Complete").unwrap().reason.as_deref(),
-            Some("JobFailed")
-        );
-        harness.recorded(&job.name_any()).await;
-        controller.kill();
-        controller = controller.start_again();
-        controller.leading().await;
-        // It has decided at least once when it has answered to this.
-        let edited = harness.edit(
-            "k3os-latest",
-            json!({ "postCompleteLabels": { "round": controller.pid().to_string() } }),
-        );
-        let generation = edited.await.metadata.generation;
-        let seen = |plan: &Plan| {
-            plan.status
-                .as_ref()
-                .is_some_and(|status| status.observed_generation >= generation)
-        };
-        harness.ctx.plan_until("k3os-latest", "is seen", SOON, seen).await;
-    }
-    harness.made_once_each([]).await;
-    assert_eq!(harness.runs("one", "upgrade").await, 1);
-    assert_eq!(harness.event_lines("JobFailed").await.len(), 1);
-
-    // An edit of what runs is a reason to try again (S61).
-    harness.behave("one", &[("upgrade.exit-code", "0")]).await;
-    harness
-        .edit("k3os-latest", json!({ "upgrade": { "args": ["again"] } }))
-        .await;
-    let plan_hash = harness.complete("k3os-latest").await;
-    harness.made_once_each([("one", &plan_hash)]).await;
-    assert_eq!(harness.runs("one", "upgrade").await, 2);
 }

@@ -1,7 +1,6 @@
 //! Right node, right Job, right label: where names collide, lie, or belong to another object later.
 
 use kube::ResourceExt as _;
-use refit_job::name::job_name;
 use serde_json::json;
 
 use crate::harness::Harness;
@@ -11,10 +10,6 @@ scenarios! {
     both {
         a_node_name_of_253_characters_is_too_long_for_a_label_and_for_nothing_else,
         a_plan_name_of_63_characters_leaves_no_room_for_the_node_and_still_each_gets_its_job,
-    }
-    in_process {
-        two_nodes_whose_short_names_are_the_same_get_a_job_each,
-        nodes_with_each_others_hostname_are_distinguished,
     }
 }
 
@@ -32,69 +27,6 @@ async fn pods_ran_where_they_belong(harness: &Harness, plan: &str) {
             pod.name_any()
         );
     }
-}
-
-async fn two_nodes_whose_short_names_are_the_same_get_a_job_each(on: Backend) {
-    let harness = on.harness(["a.x", "a.y"]).await;
-    let _controller = harness.ctx.controller().start();
-    harness.plan_with("short", json!({ "concurrency": 2 })).await;
-    let plan_hash = harness.complete("short").await;
-    harness
-        .made_once_each([("a.x", &plan_hash), ("a.y", &plan_hash)])
-        .await;
-    pods_ran_where_they_belong(&harness, "short").await;
-    let made = harness.made().await;
-    let common = job_name("short", &harness.node("a.x"), &plan_hash);
-    assert_eq!(
-        common,
-        job_name("short", &harness.node("a.y"), &plan_hash),
-        "that is why they collide"
-    );
-    assert_eq!(made.iter().filter(|job| job.name == common).count(), 1);
-    for node in ["a.x", "a.y"] {
-        harness.done("short", node, &plan_hash).await;
-        assert_eq!(harness.runs(node, "upgrade").await, 1, "{node}");
-    }
-    harness
-        .expect_events(
-            "JobComplete",
-            ["a.x", "a.y"].map(|node| format!("Job completed on Node {}", harness.node(node))),
-        )
-        .await;
-}
-
-async fn nodes_with_each_others_hostname_are_distinguished(on: Backend) {
-    let harness = on
-        .harness_with(["one", "two"], |set| {
-            let names: Vec<_> = set.nodes.iter().rev().map(|node| node.name.clone()).collect();
-            set.each(move |index, node| node.hostname = Some(names[index].clone()))
-        })
-        .await;
-    let _controller = harness.ctx.controller().start();
-    harness.plan("swapped", json!({})).await;
-    let plan_hash = harness.complete("swapped").await;
-    harness
-        .made_once_each([("one", &plan_hash), ("two", &plan_hash)])
-        .await;
-    pods_ran_where_they_belong(&harness, "swapped").await;
-    // Each was announced by the other's name, which is its hostname.
-    let made = harness.made_for().await;
-    let announced: Vec<_> = harness.ctx.controller_requests().await.0;
-    let announced: Vec<_> = announced
-        .iter()
-        .filter(|request| request.resource == "plans/status")
-        .filter_map(|request| request.sent["status"]["applying"][0].as_str().map(str::to_owned))
-        .fold(Vec::new(), |mut all, name| {
-            if all.last() != Some(&name) {
-                all.push(name);
-            }
-            all
-        });
-    let swapped: Vec<_> = made
-        .iter()
-        .map(|node| harness.node(if node == "one" { "two" } else { "one" }))
-        .collect();
-    assert_eq!(announced, swapped);
 }
 
 async fn a_node_name_of_253_characters_is_too_long_for_a_label_and_for_nothing_else(on: Backend) {

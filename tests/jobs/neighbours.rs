@@ -1,10 +1,9 @@
-//! What is not ours: Jobs of others, and nodes of another controller.
+//! What is not ours: nodes of another controller, and the node of our own pod.
 
-use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Node, Pod};
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::harness::{Harness, hash, is_cordoned, is_free, is_recorded, ledger, plan, record};
+use crate::harness::{Harness, hash, is_cordoned, is_free, ledger, plan, record};
 use crate::scenario::Backend;
 use crate::testenv::context::TestContext;
 use crate::testenv::context::cluster::create;
@@ -16,31 +15,9 @@ scenarios! {
     both {
         two_controllers_in_two_namespaces_leave_each_others_nodes_alone,
     }
-    in_process {
-        jobs_of_another_controller_are_left_alone,
-        a_job_of_ours_that_belongs_to_no_plan_goes,
-    }
     real {
         the_node_of_the_controller_s_own_pod_is_upgraded_like_any_other,
     }
-}
-
-/// A Job that looks like one of ours, but for the label that says whose it is.
-fn lookalike(name: &str, controller: Option<&str>) -> Value {
-    let mut labels = json!({
-        "upgrade.cattle.io/plan": "plan",
-        "upgrade.cattle.io/node": "one",
-        "upgrade.cattle.io/version": "v0",
-        "plan.upgrade.cattle.io/plan": "f00d",
-    });
-    if let Some(controller) = controller {
-        labels["upgrade.cattle.io/controller"] = json!(controller);
-    }
-    let pod = json!({ "restartPolicy": "Never", "containers": [{ "name": "upgrade", "image": "i" }] });
-    json!({
-        "metadata": { "name": name, "labels": labels },
-        "spec": { "suspend": true, "template": { "spec": pod } },
-    })
 }
 
 /// Found on real nodes: the label by which a pod is spared by drains is the one that pods of Jobs carry.
@@ -65,45 +42,6 @@ async fn the_node_of_the_controller_s_own_pod_is_upgraded_like_any_other() {
         harness.made_once_each([("one", &hash)]).await;
         assert!(runs(&pods.get("controller").await.unwrap()));
     }
-}
-
-async fn jobs_of_another_controller_are_left_alone(on: Backend) {
-    let harness = on.harness(["one"]).await;
-    let others = [("of-another", Some("another-controller")), ("of-nobody", None)];
-    for (name, controller) in others {
-        let _: Job = create(&harness.ctx.jobs(), lookalike(name, controller)).await;
-    }
-    let _controller = harness.ctx.controller().start();
-    harness.plan("plan", json!({})).await;
-    let plan_hash = harness.complete("plan").await;
-    harness.made_once_each([("one", &plan_hash)]).await;
-
-    // The end of the Plan is the end of its own Jobs only.
-    harness.job_until("plan", "one", "is recorded", is_recorded).await;
-    harness.ctx.delete_plan("plan").await;
-    let own = harness.made().await.remove(0).name;
-    wait::gone(harness.ctx.jobs(), &own, SOON).await;
-    let requests = harness.ctx.controller_requests().await;
-    for (other, _) in others {
-        harness.ctx.jobs().get(other).await.unwrap();
-        assert!(requests.0.iter().all(|request| request.name != other), "{other}");
-    }
-}
-
-async fn a_job_of_ours_that_belongs_to_no_plan_goes(on: Backend) {
-    let harness = on.harness(["one"]).await;
-    let orphan = lookalike("orphan", Some(NAME));
-    let mut nameless = lookalike("nameless", Some(NAME));
-    nameless["metadata"]["labels"]
-        .as_object_mut()
-        .unwrap()
-        .remove("upgrade.cattle.io/plan");
-    for job in [orphan, nameless] {
-        let _: Job = create(&harness.ctx.jobs(), job).await;
-    }
-    let _controller = harness.ctx.controller().start();
-    wait::gone(harness.ctx.jobs(), "orphan", SOON).await;
-    wait::gone(harness.ctx.jobs(), "nameless", SOON).await;
 }
 
 async fn two_controllers_in_two_namespaces_leave_each_others_nodes_alone(on: Backend) {

@@ -4,7 +4,7 @@ use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Container, Node, Pod, PodSpec};
 use kube::ResourceExt as _;
 use kube::api::Api;
-use refit_api::{Plan, SentinelReport};
+use refit_api::SentinelReport;
 use refit_job::name::job_name;
 use serde_json::{Value, json};
 
@@ -19,16 +19,6 @@ scenarios! {
     both {
         a_windows_node_gets_host_processes_and_the_kubectl_image,
         a_finished_job_goes_when_its_ttl_is_over_and_its_node_stays_done,
-    }
-    in_process {
-        cordon_and_drain_are_init_containers_with_kubectls_arguments,
-        a_job_has_the_deadline_of_its_plan,
-        without_a_maximum_zero_means_no_deadline,
-        images_get_the_version_as_their_tag_unless_they_have_one,
-        a_windows_node_that_would_have_to_reboot_gets_no_job_and_says_why,
-        a_plan_may_not_choose_a_security_context_where_that_is_forbidden,
-        a_plans_own_security_context_is_taken_as_it_is,
-        another_service_account_is_another_hash_and_runs_the_plan_again,
     }
     real {
         the_job_of_a_plan_that_says_everything,
@@ -236,162 +226,6 @@ async fn the_upgrade_of_a_plan_that_rancher_writes_reads_its_node_with_its_own_a
     assert_eq!(token_mount(&pod_of("of-refit").await), None);
 }
 
-async fn a_job_has_the_deadline_of_its_plan(on: Backend) {
-    let harness = on
-        .harness_with(["one"], |set| set.steer("run-delay", "never"))
-        .await;
-    let _controller = harness
-        .ctx
-        .controller()
-        .env("SYSTEM_UPGRADE_JOB_ACTIVE_DEADLINE_SECONDS", "700")
-        .env("SYSTEM_UPGRADE_JOB_ACTIVE_DEADLINE_SECONDS_MAX", "800")
-        .start();
-    // Beyond the maximum, no limit, and a limit of its own (S12).
-    let cases = [
-        ("absent", json!(null), 700),
-        ("negative", json!(-1), 700),
-        ("none", json!(0), 800),
-        ("own", json!(750), 750),
-        ("too-long", json!(801), 800),
-    ];
-    for (name, seconds, _) in &cases {
-        harness
-            .plan_with(name, json!({ "jobActiveDeadlineSecs": seconds }))
-            .await;
-    }
-    for (name, _, expected) in cases {
-        let deadline = job(&harness, name).await.spec.unwrap().active_deadline_seconds;
-        assert_eq!(deadline, Some(expected), "{name}");
-    }
-}
-
-async fn without_a_maximum_zero_means_no_deadline(on: Backend) {
-    let harness = on
-        .harness_with(["one"], |set| set.steer("run-delay", "never"))
-        .await;
-    let _controller = harness.ctx.controller().start();
-    harness
-        .plan_with("none", json!({ "jobActiveDeadlineSecs": 0 }))
-        .await;
-    assert_eq!(
-        job(&harness, "none").await.spec.unwrap().active_deadline_seconds,
-        None
-    );
-}
-
-async fn cordon_and_drain_are_init_containers_with_kubectls_arguments(on: Backend) {
-    let harness = on
-        .harness_with(["one"], |set| {
-            set.steer("init-delay", "never")
-                .task_runner(crate::testenv::kubelet::NoTasks)
-        })
-        .await;
-    let controller = harness.ctx.controller();
-    let controller = controller.env("REFIT_IMAGE", "example.com/refit:v9").start();
-    let drain = format!(
-        "drain|{}|--pod-selector|!upgrade.cattle.io/controller",
-        harness.node("one")
-    );
-    let selector = json!({ "matchExpressions": [
-        { "key": "component", "operator": "NotIn", "values": ["sonobuoy"] },
-    ] });
-    // Arguments, in one text.
-    let cases = [
-        (
-            "cordon",
-            json!({ "cordon": true }),
-            format!("cordon|{}", harness.node("one")),
-        ),
-        (
-            "drain",
-            json!({ "drain": {} }),
-            format!("{drain}|--ignore-daemonsets|--delete-emptydir-data"),
-        ),
-        // With both it is the drain, which cordons.
-        (
-            "both",
-            json!({ "cordon": true, "drain": { "force": true } }),
-            format!("{drain}|--ignore-daemonsets|--delete-emptydir-data|--force"),
-        ),
-        (
-            "all",
-            json!({ "drain": {
-                "timeout": "5m", "gracePeriod": 20, "deleteLocalData": true, "ignoreDaemonSets": false, "force": true,
-                "disableEviction": true, "skipWaitForDeleteTimeout": 60, "podSelector": selector,
-            } }),
-            drain.replace('!', "component notin (sonobuoy),!")
-                + "|--delete-emptydir-data|--force|--timeout|5m|--grace-period|20|--disable-eviction=true\
-                   |--skip-wait-for-delete-timeout|60",
-        ),
-        // Nanoseconds, more of them than 32 bits hold (W4).
-        (
-            "a-minute",
-            json!({ "drain": { "timeout": 60_000_000_000_i64, "deleteEmptydirData": false } }),
-            format!("{drain}|--ignore-daemonsets|--timeout|1m0s"),
-        ),
-        (
-            "sixty",
-            json!({ "drain": { "timeout": 60, "deleteEmptydirData": false } }),
-            format!("{drain}|--ignore-daemonsets|--timeout|60ns"),
-        ),
-        (
-            "longest",
-            json!({ "drain": { "timeout": i64::MAX, "deleteEmptydirData": false } }),
-            format!("{drain}|--ignore-daemonsets|--timeout|2562047h47m16.854775807s"),
-        ),
-    ];
-    for (name, spec, expected) in cases {
-        // One after the other: on a node there is one such Plan at a time.
-        harness.plan_with(name, spec).await;
-        let job = job(&harness, name).await;
-        let init = pod(&job).init_containers.as_deref().unwrap();
-        assert_eq!(init.len(), 1, "{name}");
-        assert!(expected.starts_with(&format!("{}|", init[0].name)), "{name}");
-        assert_eq!(init[0].args.as_deref().unwrap().join("|"), expected, "{name}");
-        assert_eq!(init[0].image.as_deref(), Some("example.com/refit:v9"), "{name}");
-        assert_eq!(init[0].command, None, "{name}: the entrypoint is refit");
-        harness.ctx.delete_plan(name).await;
-        wait::gone(harness.ctx.plans(), name, SOON).await;
-    }
-    assert!(controller.is_running());
-}
-
-async fn images_get_the_version_as_their_tag_unless_they_have_one(on: Backend) {
-    let harness = on
-        .harness_with(["one"], |set| set.steer("run-delay", "never"))
-        .await;
-    let _controller = harness.ctx.controller().start();
-    let digest = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
-    let with_digest = format!("example.com/upgrade@{digest}");
-    let cases = [
-        ("bare", "test/image", "test/image:v1.2.3-k3s1"),
-        ("library", "docker.io/library/alpine", "alpine:v1.2.3-k3s1"),
-        (
-            "port",
-            "img.example.com:5000/test/image",
-            "img.example.com:5000/test/image:v1.2.3-k3s1",
-        ),
-        ("tag", "alpine:3.18", "alpine:3.18"),
-        ("digest", &with_digest, &with_digest),
-    ];
-    for (name, image, _) in cases {
-        let upgrade = json!({ "image": image });
-        harness
-            .plan_with(
-                name,
-                json!({ "version": "v1.2.3+k3s1", "prepare": upgrade, "upgrade": upgrade }),
-            )
-            .await;
-    }
-    for (name, _, expected) in cases {
-        let job = job(&harness, name).await;
-        for part in ["prepare", "upgrade"] {
-            assert_eq!(container(&job, part).image.as_deref(), Some(expected), "{name}");
-        }
-        assert_eq!(job.labels()["upgrade.cattle.io/version"], "v1.2.3-k3s1");
-    }
-}
-
 async fn a_windows_node_gets_host_processes_and_the_kubectl_image(on: Backend) {
     let windows = |set: NodeSet| {
         set.steer("run-delay", "never")
@@ -430,34 +264,6 @@ async fn a_windows_node_gets_host_processes_and_the_kubectl_image(on: Backend) {
     assert_eq!(cordon.args.as_deref().unwrap(), ["cordon", &harness.node("one")]);
     // kubectl keeps no ledger, so the Job remembers what the node was.
     assert_eq!(job.annotations()["refit.rs/unschedulable-before"], "false");
-}
-
-async fn a_windows_node_that_would_have_to_reboot_gets_no_job_and_says_why(on: Backend) {
-    let one_is_windows = |set: NodeSet| {
-        set.steer("upgrade.run-delay", "never").each(|index, node| {
-            if index == 1 {
-                "windows".clone_into(&mut node.os);
-            }
-        })
-    };
-    let harness = on.harness_with(["linux", "windows"], one_is_windows).await;
-    let setup = harness.ctx.controller();
-    let _controller = setup
-        .env(
-            "SYSTEM_UPGRADE_JOB_KUBECTL_IMAGE_WINDOWS",
-            "example.com/kubectl:windows",
-        )
-        .start();
-    let spec = json!({ "concurrency": 2, "reboot": { "when": "Always" } });
-    harness.plan_with("mixed", spec).await;
-    let waits = harness.held_up("mixed", "windows", "JobRefused").await;
-    assert_eq!(
-        waits.message.unwrap(),
-        "the Job cannot be created: spec.reboot.when is Always, and a Windows node cannot be rebooted: leave such nodes out with \
-         spec.nodeSelector"
-    );
-    harness.job("mixed", "linux").await;
-    assert_eq!(harness.made_for().await, ["linux"]);
 }
 
 async fn a_job_is_made_once_and_gets_its_ttl_when_its_result_is_recorded() {
@@ -534,82 +340,4 @@ async fn a_finished_job_goes_when_its_ttl_is_over_and_its_node_stays_done(on: Ba
     harness.edit("gone", json!({ "concurrency": 2 })).await;
     harness.complete("gone").await;
     harness.made_once_each([("one", &plan_hash)]).await;
-}
-
-async fn a_plan_may_not_choose_a_security_context_where_that_is_forbidden(on: Backend) {
-    let harness = on
-        .harness_with(["one"], |set| set.steer("run-delay", "never"))
-        .await;
-    let _controller = harness
-        .ctx
-        .controller()
-        .env("ALLOW_USER_DEFINED_SECURITY_CONTEXT", "false")
-        .env("SYSTEM_UPGRADE_JOB_PRIVILEGED", "false")
-        .start();
-    let own = json!({ "image": "i:1", "securityContext": { "privileged": true } });
-    harness
-        .plan_with("forbidden", json!({ "prepare": own, "upgrade": own }))
-        .await;
-    let job = job(&harness, "forbidden").await;
-    assert_eq!(container(&job, "prepare").security_context, None);
-    let upgrade = serde_json::to_value(&container(&job, "upgrade").security_context).unwrap();
-    assert_eq!(
-        upgrade,
-        json!({ "privileged": false, "capabilities": { "add": ["CAP_SYS_BOOT"] } })
-    );
-}
-
-async fn a_plans_own_security_context_is_taken_as_it_is(on: Backend) {
-    let harness = on
-        .harness_with(["one"], |set| set.steer("run-delay", "never"))
-        .await;
-    let _controller = harness.ctx.controller().start();
-    let of =
-        |user: i64| json!({ "runAsUser": user, "capabilities": { "drop": ["ALL"] }, "privileged": false });
-    let container_with = |user: i64| json!({ "image": "i:1", "securityContext": of(user) });
-    let spec = json!({ "prepare": container_with(1), "upgrade": container_with(2) });
-    harness.plan_with("own", spec).await;
-    harness
-        .plan_with("none", json!({ "prepare": { "image": "i:1" } }))
-        .await;
-    let own = job(&harness, "own").await;
-    for (name, user) in [("prepare", 1), ("upgrade", 2)] {
-        let context = serde_json::to_value(&container(&own, name).security_context).unwrap();
-        assert_eq!(context, of(user), "{name}");
-    }
-    let none = job(&harness, "none").await;
-    assert_eq!(container(&none, "prepare").security_context, None);
-    let upgrade = serde_json::to_value(&container(&none, "upgrade").security_context).unwrap();
-    assert_eq!(
-        upgrade,
-        json!({ "privileged": true, "capabilities": { "add": ["CAP_SYS_BOOT"] } })
-    );
-}
-
-async fn another_service_account_is_another_hash_and_runs_the_plan_again(on: Backend) {
-    let harness = on.harness(["one"]).await;
-    let _controller = harness.ctx.controller().start();
-    harness
-        .plan_with("account", json!({ "serviceAccountName": "system-upgrade" }))
-        .await;
-    let first = harness.complete("account").await;
-    harness
-        .edit("account", json!({ "serviceAccountName": "default" }))
-        .await;
-    let has_another = |plan: &Plan| hash(plan) != first;
-    harness
-        .ctx
-        .plan_until("account", "has another hash", SOON, has_another)
-        .await;
-    let second = harness.complete("account").await;
-    harness.made_once_each([("one", &first), ("one", &second)]).await;
-    // And what takes no part in the hash does not, where the node is done.
-    harness
-        .edit(
-            "account",
-            json!({ "concurrency": 2, "upgrade": { "args": ["other"] } }),
-        )
-        .await;
-    assert_eq!(harness.complete("account").await, second);
-    harness.made_once_each([("one", &first), ("one", &second)]).await;
 }

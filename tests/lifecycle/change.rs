@@ -5,7 +5,7 @@ use kube::api::ListParams;
 use refit_api::Plan;
 use serde_json::json;
 
-use crate::harness::{Harness, hash, held, is_free, label};
+use crate::harness::{Harness, hash, is_free, label};
 use crate::scenario::Backend;
 use crate::testenv::wait::{self, SOON};
 
@@ -13,9 +13,6 @@ scenarios! {
     both {
         a_job_whose_pod_has_no_node_yet_is_replaced_at_once,
         a_plan_that_is_deleted_in_mid_run_takes_its_jobs_and_pods_along,
-    }
-    in_process {
-        a_node_that_is_deselected_in_mid_run_finishes_and_keeps_its_slot_until_then,
     }
 }
 
@@ -53,39 +50,6 @@ async fn a_job_whose_pod_has_no_node_yet_is_replaced_at_once(on: Backend) {
     assert_eq!(harness.made().await.len(), 3);
     assert_eq!(harness.runs("one", "upgrade").await, 1);
     harness.expect_complete_events(["one"]).await;
-}
-
-async fn a_node_that_is_deselected_in_mid_run_finishes_and_keeps_its_slot_until_then(on: Backend) {
-    let harness = on
-        .harness_with(["one", "two"], |set| held(set).label("pool", "blue"))
-        .await;
-    let _controller = harness.ctx.controller().start();
-    let blue = json!({ "matchLabels": { "pool": "blue" } });
-    harness.plan_with("blue", json!({ "nodeSelector": blue })).await;
-    let (first, other) = harness.first_of_two("blue").await;
-    let first_node = harness.node(first);
-    harness.ctx.label_node(&first_node, "pool", Some("green")).await;
-    let deselected = |plan: &Plan| {
-        let counts = plan.status.as_ref().and_then(|status| status.nodes).unwrap();
-        (counts.selected, counts.applying) == (1, 1)
-    };
-    harness
-        .ctx
-        .plan_until("blue", "selects the other only", SOON, deselected)
-        .await;
-    assert_eq!(harness.made().await.len(), 1);
-
-    harness.release(other).await;
-    harness.release(first).await;
-    let plan_hash = harness.complete("blue").await;
-    harness.done("blue", first, &plan_hash).await;
-    harness.done("blue", other, &plan_hash).await;
-    harness
-        .made_once_each([(first, &plan_hash), (other, &plan_hash)])
-        .await;
-    assert_eq!(harness.ctx.requests().await.most_jobs_at_once("blue"), 1);
-    let plan = harness.ctx.plans().get("blue").await.unwrap();
-    assert_eq!(plan.status.unwrap().progress.as_deref(), Some("1/1"));
 }
 
 async fn a_plan_that_is_deleted_in_mid_run_takes_its_jobs_and_pods_along(on: Backend) {

@@ -117,43 +117,24 @@ fn bad_input_ends_with_two_and_names_file_line_and_field() {
         ("number.yaml", &plan(&format!("version: 1.50, {channel}"))),
         ("list.yaml", &plan("version: [v1.33.4]")),
     ]);
-    for (arguments, why) in [
-        (
-            "range.yaml",
-            "range.yaml:1: Plan a: spec.versionPolicy.range is invalid, \"newest\" is not a version range",
-        ),
-        (
-            "neither.yaml",
-            "neither.yaml:1: Plan a: it has neither spec.version nor spec.channel",
-        ),
-        (
-            "filled.yaml",
-            "filled.yaml:1: Plan a: spec.version is \"${VERSION}\", a variable, as Flux and envsubst replace it; set the version",
-        ),
-        (
-            "number.yaml",
-            "number.yaml:1: Plan a: spec.version is the number 1.50, which the API server refuses; write \"1.50\" in quotes",
-        ),
-        (
-            "list.yaml",
-            "list.yaml:1: Plan a: spec.version is a list, not a version",
-        ),
-        ("missing.yaml", "missing.yaml: no such file or folder"),
-        (
-            "--plan b neither.yaml",
-            "there is no Plan \"b\" in these files; the Plans are a",
-        ),
-        ("--range newest range.yaml", "\"newest\" is not a version range"),
-        (
-            "--minimum-age 3d range.yaml",
-            "time: unknown unit \"d\" in duration \"3d\"; write for example 72h",
-        ),
-        ("--minimum-age -1h range.yaml", ""),
-        ("", "TARGET"),
-    ] {
+    let refusals = [
+        "range.yaml",
+        "neither.yaml",
+        "filled.yaml",
+        "number.yaml",
+        "list.yaml",
+        "missing.yaml",
+        "--plan b neither.yaml",
+        "--range newest range.yaml",
+        "--minimum-age 3d range.yaml",
+        "--minimum-age -1h range.yaml",
+        "",
+    ]
+    .map(|arguments| {
         let ran = dir.run(&format!("resolve {arguments}")).ends(2).prints("");
-        ran.err_has(why);
-    }
+        format!("$ refit resolve {arguments}\n{}", ran.err)
+    });
+    insta::assert_snapshot!(refusals.join("\n"));
 }
 
 #[tokio::test(flavor = "multi_thread")]

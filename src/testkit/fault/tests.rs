@@ -16,73 +16,32 @@ fn api_request(method: &Method, uri: &str) -> String {
     format!("{verb} {group}/{resource} {namespace}/{name}")
 }
 
+/// Requests, and verb, group, resource, namespace and name of each.
+const READ: &str = "\
+GET /api/v1/nodes is list /nodes /
+GET /api/v1/nodes?limit=500&resourceVersion=0 is list /nodes /
+GET /api/v1/nodes?allowWatchBookmarks=true&watch=true is watch /nodes /
+GET /api/v1/namespaces/x/secrets?watch=true&fieldSelector=metadata.name%3Da is watch /secrets x/a
+GET /api/v1/nodes/a.b is get /nodes /a.b
+PATCH /api/v1/nodes/a/status?fieldManager=x is patch /nodes/status /a
+POST /apis/batch/v1/namespaces/n/jobs? is create batch/jobs n/
+DELETE /apis/batch/v1/namespaces/n/jobs/j is delete batch/jobs n/j
+DELETE /apis/batch/v1/namespaces/n/jobs is deletecollection batch/jobs n/
+PUT /apis/coordination.k8s.io/v1/namespaces/n/leases/l is update coordination.k8s.io/leases n/l
+POST /api/v1/namespaces/n/pods/p/eviction is create /pods/eviction n/p
+GET /api/v1/namespaces/n is get /namespaces /n
+PUT /api/v1/namespaces/n/finalize is update /namespaces/finalize /n
+GET /apis/upgrade.cattle.io/v1/plans is list upgrade.cattle.io/plans /
+GET /readyz is get / /
+GET /apis is get / /
+GET /apis/batch/v1 is get batch/ /";
+
 #[test]
 fn a_request_is_parsed_as_the_api_server_parses_it() {
-    let read = [
-        (Method::GET, "/api/v1/nodes", "list /nodes /"),
-        (
-            Method::GET,
-            "/api/v1/nodes?limit=500&resourceVersion=0",
-            "list /nodes /",
-        ),
-        (
-            Method::GET,
-            "/api/v1/nodes?allowWatchBookmarks=true&watch=true",
-            "watch /nodes /",
-        ),
-        (
-            Method::GET,
-            "/api/v1/namespaces/x/secrets?watch=true&fieldSelector=metadata.name%3Da",
-            "watch /secrets x/a",
-        ),
-        (Method::GET, "/api/v1/nodes/a.b", "get /nodes /a.b"),
-        (
-            Method::PATCH,
-            "/api/v1/nodes/a/status?fieldManager=x",
-            "patch /nodes/status /a",
-        ),
-        (
-            Method::POST,
-            "/apis/batch/v1/namespaces/n/jobs?",
-            "create batch/jobs n/",
-        ),
-        (
-            Method::DELETE,
-            "/apis/batch/v1/namespaces/n/jobs/j",
-            "delete batch/jobs n/j",
-        ),
-        (
-            Method::DELETE,
-            "/apis/batch/v1/namespaces/n/jobs",
-            "deletecollection batch/jobs n/",
-        ),
-        (
-            Method::PUT,
-            "/apis/coordination.k8s.io/v1/namespaces/n/leases/l",
-            "update coordination.k8s.io/leases n/l",
-        ),
-        (
-            Method::POST,
-            "/api/v1/namespaces/n/pods/p/eviction",
-            "create /pods/eviction n/p",
-        ),
-        (Method::GET, "/api/v1/namespaces/n", "get /namespaces /n"),
-        (
-            Method::PUT,
-            "/api/v1/namespaces/n/finalize",
-            "update /namespaces/finalize /n",
-        ),
-        (
-            Method::GET,
-            "/apis/upgrade.cattle.io/v1/plans",
-            "list upgrade.cattle.io/plans /",
-        ),
-        (Method::GET, "/readyz", "get / /"),
-        (Method::GET, "/apis", "get / /"),
-        (Method::GET, "/apis/batch/v1", "get batch/ /"),
-    ];
-    for (method, uri, expected) in read {
-        assert_eq!(api_request(&method, uri), expected, "{method} {uri}");
+    for line in READ.lines() {
+        let (request, expected) = line.split_once(" is ").unwrap();
+        let (method, uri) = request.split_once(' ').unwrap();
+        assert_eq!(api_request(&method.parse().unwrap(), uri), expected, "{line}");
     }
 }
 

@@ -48,8 +48,7 @@ fn with_args(spec: &mut PlanSpec) {
 /// Checks that the second Job upgrades the node, and that the first upgraded nothing.
 fn ends_with_one_upgrade(scenario: &mut Scenario) {
     scenario.open_budget();
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
     assert_eq!(
         scenario.invariants.upgrades, 1,
         "the old Job never came to its own"
@@ -97,8 +96,7 @@ fn failures_that_a_job_has_are_not_held_against_the_pod_that_runs() {
             .named("a")
             .delay(Duration::from_secs(8)),
     );
-    scenario.edit("p", to_v2);
-    scenario.settle();
+    scenario.edit_and_settle("p", to_v2);
     let job = scenario.job_for("a");
     assert_eq!((job.failures, job.backoff_limit), (1, 1));
     scenario.pass_secs(10);
@@ -140,8 +138,7 @@ fn a_drain_that_gets_through_first_finishes() {
     assert_eq!(holders(&scenario), [(false, true)]);
     scenario.succeed("a");
     assert_eq!(scenario.done_label("a", "p"), Some(v1));
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
     assert_eq!(scenario.invariants.upgrades, 2);
 }
 
@@ -189,8 +186,7 @@ fn a_cordon_ends_as_soon_as_it_is_seen() {
     scenario.edit("p", to_v2);
     scenario.pass_secs(20);
     assert!(!is_cancelled(&scenario) && scenario.job_for("a").backoff_limit == 0);
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
 }
 
 #[test]
@@ -230,8 +226,7 @@ fn a_cancel_mark_that_comes_too_late_does_not_stop_the_next_drain() {
     let mut scenario = draining();
     scenario.change_ledger("a", |ledger| ledger.holders[0].cancelled = true);
     scenario.open_budget();
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
 }
 
 #[test]

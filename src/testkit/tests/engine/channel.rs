@@ -26,11 +26,9 @@ fn following(name: &str, url: &str) -> Plan {
 }
 
 fn at(version: &str) -> Scenario {
-    let mut scenario = Scenario::empty();
-    scenario.add_nodes(&["a", "b"]);
+    let mut scenario = Scenario::of_nodes(&["a", "b"]);
     scenario.offer(URL, version);
-    scenario.apply(following("p", URL));
-    scenario.settle();
+    scenario.apply_and_settle(following("p", URL));
     scenario
 }
 
@@ -50,10 +48,7 @@ fn break_channel(scenario: &Scenario, why: &str) {
 #[test]
 fn a_channel_gives_the_version_and_tells_once() {
     let mut scenario = at("v1.30.1-k3s1");
-    assert_eq!(
-        scenario.condition("p", "LatestResolved"),
-        ("True".to_owned(), "Channel".to_owned(), String::new())
-    );
+    assert_eq!(scenario.condition("p", "LatestResolved"), ["True", "Channel", ""]);
     assert_eq!(version(&scenario), "v1.30.1-k3s1");
     assert_eq!(
         (channel(&scenario).url.as_deref(), channel(&scenario).last_error),
@@ -69,22 +64,20 @@ fn a_channel_gives_the_version_and_tells_once() {
         scenario.events_of("Resolved"),
         ["Resolved latest version from Spec.Channel: v1.30.1-k3s1"]
     );
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
 }
 
 #[test]
 fn a_version_wins_over_a_channel_which_is_not_asked() {
     let scenario = Scenario::with(&["a"], plan_with("p", |spec| spec.channel = Some(URL.to_owned())));
-    assert_eq!(scenario.condition("p", "LatestResolved").1, "Version");
+    assert_eq!(scenario.condition("p", "LatestResolved")[1], "Version");
     assert!(scenario.polls() == 0 && scenario.status("p").channel.is_none());
 }
 
 #[test]
 fn a_channel_is_asked_once_for_all_its_plans_and_another_one_at_once() {
     let mut scenario = at("v1");
-    scenario.apply(following("q", URL));
-    scenario.settle();
+    scenario.apply_and_settle(following("q", URL));
     assert_eq!(
         (scenario.status("q").latest_version.as_deref(), scenario.polls()),
         (Some("v1"), 1)
@@ -97,13 +90,11 @@ fn a_channel_is_asked_once_for_all_its_plans_and_another_one_at_once() {
     );
     assert_eq!(scenario.polls(), 2);
     scenario.offer("https://example.com/next", "v3");
-    scenario.edit("p", |spec| {
+    scenario.edit_and_settle("p", |spec| {
         spec.channel = Some("https://example.com/next".to_owned());
     });
-    scenario.settle();
     assert_eq!(version(&scenario), "v3");
-    scenario.edit("p", |spec| spec.version = Some("v0".to_owned()));
-    scenario.settle();
+    scenario.edit_and_settle("p", |spec| spec.version = Some("v0".to_owned()));
     assert_eq!(version(&scenario), "v0", "a pinned version may go back");
 }
 
@@ -122,8 +113,7 @@ fn a_channel_is_asked_again_after_the_interval_and_some_jitter_under_any_leader(
         });
         scenario.add_nodes(&["a", "b"]);
         scenario.offer(URL, "v1");
-        scenario.apply(following("p", URL));
-        scenario.settle();
+        scenario.apply_and_settle(following("p", URL));
         scenario.pass_secs(seconds / 3);
         scenario.restart();
         assert_eq!(
@@ -157,8 +147,7 @@ fn a_channel_is_asked_again_after_the_interval_and_some_jitter_under_any_leader(
 
 #[test]
 fn a_channel_that_fails_is_polled_less_often_and_reported_once() {
-    let mut scenario = Scenario::empty();
-    scenario.add_nodes(&["a"]);
+    let mut scenario = Scenario::of_nodes(&["a"]);
     scenario.apply(following("p", URL));
     scenario.pass_secs(400);
     let polls = scenario.channels.lock().unwrap().polls.clone();
@@ -168,12 +157,9 @@ fn a_channel_that_fails_is_polled_less_often_and_reported_once() {
         .collect();
     assert_eq!(pauses, [5, 10, 20, 40, 80, 120, 120]);
     let why = "unexpected response: HTTP/1.1 404 Not Found";
-    assert_eq!(
-        scenario.condition("p", "LatestResolved"),
-        ("False".to_owned(), "Error".to_owned(), why.to_owned())
-    );
+    assert_eq!(scenario.condition("p", "LatestResolved"), ["False", "Error", why]);
     assert_eq!(channel(&scenario).last_error.as_deref(), Some(why));
-    assert_eq!(scenario.complete("p").1, "NotReady");
+    assert_eq!(scenario.complete("p")[1], "NotReady");
     assert_eq!(
         scenario.events_of("ResolveFailed"),
         [format!(
@@ -182,7 +168,7 @@ fn a_channel_that_fails_is_polled_less_often_and_reported_once() {
     );
     scenario.offer(URL, "v1");
     scenario.pass_secs(125);
-    assert_eq!(scenario.condition("p", "LatestResolved").0, "True");
+    assert_eq!(scenario.condition("p", "LatestResolved")[0], "True");
     assert_eq!(channel(&scenario).last_error, None);
     assert_eq!(scenario.jobs_for("a").len(), 1);
 }
@@ -192,19 +178,18 @@ fn a_plan_continues_with_the_version_that_it_has_when_its_channel_fails_under_an
     let mut scenario = at("v1");
     scenario.channels.lock().unwrap().offers.clear();
     scenario.pass_secs(20 * 60);
-    assert_eq!(scenario.condition("p", "LatestResolved").0, "True");
+    assert_eq!(scenario.condition("p", "LatestResolved")[0], "True");
     assert!(channel(&scenario).last_error.unwrap().contains("404"));
     scenario.restart();
     assert_eq!(
-        scenario.complete("p").1,
+        scenario.complete("p")[1],
         "SyncJob",
         "what was said stands until it has asked"
     );
     scenario.pass_secs(10);
-    assert_eq!(scenario.condition("p", "LatestResolved").0, "True");
+    assert_eq!(scenario.condition("p", "LatestResolved")[0], "True");
     assert_eq!(scenario.events_of("ResolveFailed").len(), 1);
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
 }
 
 #[test]
@@ -218,10 +203,7 @@ fn an_older_release_moves_no_plan_back_and_starts_no_node() {
     scenario.succeed(&first);
     assert!(scenario.is_done(&first, "p"), "what is under way is finished");
     let text = "spec.channel gives v1.30.1-k3s1, which is older than v1.30.2-k3s1";
-    assert_eq!(
-        scenario.complete("p"),
-        ("False".to_owned(), "ChannelWithdrawn".to_owned(), text.to_owned())
-    );
+    assert_eq!(scenario.complete("p"), ["False", "ChannelWithdrawn", text]);
     assert_eq!(channel(&scenario).last_error.as_deref(), Some(text));
     // An HTML page does not end the channel's failure.
     break_channel(&scenario, "the answer is an HTML page, not a version");
@@ -230,13 +212,12 @@ fn an_older_release_moves_no_plan_back_and_starts_no_node() {
         scenario.restart();
         scenario.pass_secs(10);
         assert!(scenario.slots("p").is_empty());
-        assert_eq!(scenario.complete("p").1, "ChannelWithdrawn");
+        assert_eq!(scenario.complete("p")[1], "ChannelWithdrawn");
     }
     scenario.offer(URL, "v1.30.3-k3s1");
     scenario.pass_secs(A_POLL);
     assert_eq!(version(&scenario), "v1.30.3-k3s1");
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
 }
 
 #[test]

@@ -48,8 +48,7 @@ fn begin(failing: Option<(&str, &str)>, plan: Plan) -> Scenario {
         fail(&scenario, check, why);
     }
     scenario.add_nodes(&NODES);
-    scenario.apply(plan);
-    scenario.settle();
+    scenario.apply_and_settle(plan);
     scenario
 }
 
@@ -66,12 +65,9 @@ fn no_node_starts_while_a_check_fails() {
         .clone()
         .unwrap();
     let text = format!("spec.checks: no node starts, because check errors fails, since {since}: {why}");
-    assert_eq!(
-        scenario.complete("p"),
-        ("False".to_owned(), "CheckFailing".to_owned(), text.clone())
-    );
+    assert_eq!(scenario.complete("p"), ["False", "CheckFailing", text.as_str()]);
     assert_eq!(scenario.events_of("CheckFailing"), std::slice::from_ref(&text));
-    assert_eq!(scenario.phase("p", "a").1, "CheckFailing");
+    assert_eq!(scenario.phase("p", "a")[1], "CheckFailing");
     // Another number is in status, and is no other event.
     fail(&scenario, "errors", "9.5 is more than max, 5");
     scenario.pass_secs(61);
@@ -85,8 +81,7 @@ fn no_node_starts_while_a_check_fails() {
     repair(&scenario);
     scenario.pass_secs(31);
     assert_eq!(scenario.slots("p").len(), 1);
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
 }
 
 #[test]
@@ -105,7 +100,7 @@ fn a_check_is_asked_before_each_node_and_at_no_other_time() {
     scenario.succeed(&second);
     scenario.pass_secs(2);
     assert!(scenario.slots("p").is_empty());
-    assert_eq!(scenario.complete("p").1, "CheckFailing");
+    assert_eq!(scenario.complete("p")[1], "CheckFailing");
     repair(&scenario);
     scenario.pass_secs(31);
     scenario.roll_out();
@@ -120,15 +115,15 @@ fn so_many_answers_in_a_row_are_needed_as_the_check_says() {
     let mut patient = check("errors");
     patient.passes = Some(3);
     let mut scenario = begin(None, checked(vec![patient]));
-    assert_eq!(scenario.complete("p").1, "CheckPending");
+    assert_eq!(scenario.complete("p")[1], "CheckPending");
     assert_eq!(
-        scenario.complete("p").2,
+        scenario.complete("p")[2],
         "spec.checks: check errors has passed 1 times, and 3 times in a row are needed"
     );
     scenario.pass_secs(31);
     fail(&scenario, "errors", "no answer within 10s");
     scenario.pass_secs(30);
-    assert_eq!(scenario.complete("p").1, "CheckFailing");
+    assert_eq!(scenario.complete("p")[1], "CheckFailing");
     repair(&scenario);
     scenario.pass_secs(80);
     assert!(scenario.slots("p").is_empty(), "two in a row");
@@ -185,24 +180,20 @@ fn an_edited_check_is_asked_at_once() {
     scenario.settle();
     scenario.pass_secs(2);
     assert_eq!(scenario.slots("p").len(), 1);
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
 }
 
 #[test]
 fn a_suspended_plan_asks_nothing() {
-    let mut scenario = Scenario::empty();
-    scenario.add_nodes(&NODES);
+    let mut scenario = Scenario::of_nodes(&NODES);
     let mut plan = checked(vec![check("errors")]);
     plan.spec.suspend = Some(true);
-    scenario.apply(plan);
-    scenario.settle();
+    scenario.apply_and_settle(plan);
     scenario.pass_secs(300);
     assert_eq!(asked(&scenario, "errors"), 0);
     scenario.patch(Kind::Plan, "p", &json!({ "spec": { "suspend": false } }));
     scenario.settle();
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
 }
 
 #[test]
@@ -222,12 +213,12 @@ fn a_check_that_fails_begins_a_soak_again() {
     scenario.succeed(&first[0]);
     scenario.settle();
     let before = asked(&scenario, "errors");
-    assert_eq!(scenario.complete("p").1, "WaveSoaking");
+    assert_eq!(scenario.complete("p")[1], "WaveSoaking");
     scenario.pass_secs(8 * 60);
     assert!(asked(&scenario, "errors") >= before + 15, "asked all the time");
     fail(&scenario, "errors", "it is down");
     scenario.pass_secs(31);
-    assert_eq!(scenario.complete("p").1, "CheckFailing");
+    assert_eq!(scenario.complete("p")[1], "CheckFailing");
     // Another controller does not know it from the answers.
     scenario.stop();
     repair(&scenario);
@@ -238,6 +229,5 @@ fn a_check_that_fails_begins_a_soak_again() {
     assert!(scenario.slots("p").is_empty());
     scenario.pass_secs(90);
     assert_eq!(scenario.slots("p").len(), 2);
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
 }

@@ -37,8 +37,7 @@ fn servers_first() -> Scenario {
     scenario.apply(plan_for("agents", "agent", |spec| {
         spec.depends_on = Some(on(&["servers"]));
     }));
-    scenario.apply(plan_for("servers", "server", |_| {}));
-    scenario.settle();
+    scenario.apply_and_settle(plan_for("servers", "server", |_| {}));
     scenario
 }
 
@@ -50,20 +49,19 @@ fn assert_complete(scenario: &Scenario) {
         .cluster
         .with(|state| state.all(Kind::Plan).map(name).collect::<Vec<_>>());
     for plan in plans {
-        assert_eq!(scenario.complete(&plan).0, "True", "{plan}");
+        assert_eq!(scenario.complete(&plan)[0], "True", "{plan}");
     }
-}
-
-fn says(reason: &str, message: &str) -> (String, String, String) {
-    ("False".to_owned(), reason.to_owned(), message.to_owned())
 }
 
 #[test]
 fn a_plan_waits_without_a_slot_until_the_other_one_is_complete() {
     let mut scenario = servers_first();
     let text = "spec.dependsOn: Plan servers is not Complete";
-    assert_eq!(scenario.complete("agents"), says("DependencyNotComplete", text));
-    assert_eq!(scenario.phase("agents", "a1").1, "DependencyNotComplete");
+    assert_eq!(
+        scenario.complete("agents"),
+        ["False", "DependencyNotComplete", text]
+    );
+    assert_eq!(scenario.phase("agents", "a1")[1], "DependencyNotComplete");
     for _ in 0..2 {
         assert!(scenario.slots("agents").is_empty());
         let server = scenario.slots("servers").remove(0);
@@ -81,7 +79,7 @@ fn a_plan_that_fails_or_gets_another_version_holds_the_one_that_waits_for_it() {
     let mut scenario = servers_first();
     let server = scenario.slots("servers").remove(0);
     scenario.fail(&server);
-    assert_eq!(scenario.phase("agents", "a1").1, "DependencyNotComplete");
+    assert_eq!(scenario.phase("agents", "a1")[1], "DependencyNotComplete");
     scenario.retry(&server, "servers");
     scenario.settle();
     scenario.succeed(&server);
@@ -89,7 +87,7 @@ fn a_plan_that_fails_or_gets_another_version_holds_the_one_that_waits_for_it() {
     // A version that comes with the end of the first one.
     scenario.edit("servers", |spec| spec.version = Some("v2".to_owned()));
     scenario.succeed(&server);
-    assert_eq!(scenario.phase("agents", "a1").1, "DependencyNotComplete");
+    assert_eq!(scenario.phase("agents", "a1")[1], "DependencyNotComplete");
     scenario.roll_out();
     assert_complete(&scenario);
 }
@@ -102,8 +100,7 @@ fn nodes_under_way_finish_when_the_other_plan_starts_again() {
         scenario.succeed(&server);
     }
     scenario.comes_to("a1", PodStage::Upgrade);
-    scenario.edit("servers", |spec| spec.version = Some("v2".to_owned()));
-    scenario.settle();
+    scenario.edit_and_settle("servers", |spec| spec.version = Some("v2".to_owned()));
     assert_eq!(scenario.slots("agents"), ["a1"]);
     scenario.succeed("a1");
     assert!(scenario.is_done("a1", "agents"));
@@ -121,8 +118,7 @@ fn a_node_that_joins_the_other_plan_holds_the_one_that_waits_for_it() {
     }
     scenario.add_nodes(&["s3"]);
     scenario.label("s3", "role", Some("server"));
-    scenario.edit("agents", |spec| spec.suspend = None);
-    scenario.settle();
+    scenario.edit_and_settle("agents", |spec| spec.suspend = None);
     assert!(scenario.slots("agents").is_empty());
     assert_eq!(scenario.slots("servers"), ["s3"]);
     scenario.roll_out();
@@ -136,15 +132,17 @@ fn a_plan_that_does_not_exist_is_named_until_it_is_created() {
         plan_with("p", |spec| spec.depends_on = Some(on(&["later", "other"]))),
     );
     let text = "spec.dependsOn: Plans later, other do not exist in this namespace";
-    assert_eq!(scenario.complete("p"), says("DependencyUnknown", text));
-    scenario.apply(plan_for("later", "nobody", |_| {}));
-    scenario.settle();
+    assert_eq!(scenario.complete("p"), ["False", "DependencyUnknown", text]);
+    scenario.apply_and_settle(plan_for("later", "nobody", |_| {}));
     let text = "spec.dependsOn: Plan other does not exist in this namespace";
-    assert_eq!(scenario.complete("p"), says("DependencyUnknown", text));
+    assert_eq!(scenario.complete("p"), ["False", "DependencyUnknown", text]);
     scenario.apply(plan_for("other", "nobody", |_| {}));
     scenario.settle();
     let nothing = "spec.dependsOn: Plan later selects no node, so it is not complete: correct its nodeSelector, or remove the entry";
-    assert_eq!(scenario.complete("p"), says("DependencySelectsNothing", nothing));
+    assert_eq!(
+        scenario.complete("p"),
+        ["False", "DependencySelectsNothing", nothing]
+    );
     scenario.label("a", "role", Some("nobody"));
     scenario.settle();
     while scenario.slots("p").is_empty() {
@@ -153,7 +151,7 @@ fn a_plan_that_does_not_exist_is_named_until_it_is_created() {
     scenario.delete(Kind::Plan, "other");
     let node = scenario.slots("p").remove(0);
     scenario.succeed(&node);
-    assert_eq!(scenario.complete("p"), says("DependencyUnknown", text));
+    assert_eq!(scenario.complete("p"), ["False", "DependencyUnknown", text]);
     scenario.edit("p", |spec| spec.depends_on = None);
     scenario.roll_out();
     assert_complete(&scenario);
@@ -161,18 +159,17 @@ fn a_plan_that_does_not_exist_is_named_until_it_is_created() {
 
 #[test]
 fn the_members_of_a_cycle_are_named_and_a_plan_that_waits_for_one_waits_for_it_alone() {
-    let mut scenario = Scenario::empty();
-    scenario.add_nodes(&["n"]);
+    let mut scenario = Scenario::of_nodes(&["n"]);
     for (name, other) in [("a", "b"), ("b", "c"), ("c", "a"), ("d", "a")] {
         scenario.apply(plan_with(name, |spec| spec.depends_on = Some(on(&[other]))));
     }
     scenario.settle();
     let text = "spec.dependsOn is a cycle: a waits for b waits for c waits for a";
-    assert_eq!(scenario.complete("a"), says("DependencyCycle", text));
+    assert_eq!(scenario.complete("a"), ["False", "DependencyCycle", text]);
     let text = "spec.dependsOn is a cycle: b waits for c waits for a waits for b";
-    assert_eq!(scenario.complete("b"), says("DependencyCycle", text));
+    assert_eq!(scenario.complete("b"), ["False", "DependencyCycle", text]);
     let text = "spec.dependsOn: Plan a is not Complete";
-    assert_eq!(scenario.complete("d"), says("DependencyNotComplete", text));
+    assert_eq!(scenario.complete("d"), ["False", "DependencyNotComplete", text]);
     assert!(scenario.invariants.jobs.is_empty());
     scenario.edit("c", |spec| spec.depends_on = None);
     scenario.roll_out();
@@ -189,14 +186,13 @@ fn plans_of_one_channel_have_the_same_version() {
         scenario.label(name, "role", Some(role));
     }
     let follows = |spec: &mut PlanSpec| (spec.version, spec.channel) = (None, Some(url.to_owned()));
-    scenario.apply(plan_for("servers", "server", |spec| {
+    scenario.apply_and_settle(plan_for("servers", "server", |spec| {
         follows(spec);
         spec.version_policy = Some(refit_api::VersionPolicySpec {
             range: Some("~1.33.0".to_owned()),
             ..refit_api::VersionPolicySpec::default()
         });
     }));
-    scenario.settle();
     scenario.succeed("s1");
     scenario.offer(url, "v1.34.0");
     scenario.annotate(
@@ -206,15 +202,16 @@ fn plans_of_one_channel_have_the_same_version() {
         Some("1"),
     );
     scenario.settle();
-    scenario.apply(plan_for("agents", "agent", |spec| {
+    scenario.apply_and_settle(plan_for("agents", "agent", |spec| {
         follows(spec);
         spec.depends_on = Some(on(&["servers"]));
     }));
-    scenario.settle();
     let text = "spec.dependsOn: Plan servers is at v1.33.1, and this Plan at v1.34.0, from the same channel";
-    assert_eq!(scenario.complete("agents"), says("DependencyNotComplete", text));
-    scenario.edit("servers", |spec| spec.version_policy = None);
-    scenario.settle();
+    assert_eq!(
+        scenario.complete("agents"),
+        ["False", "DependencyNotComplete", text]
+    );
+    scenario.edit_and_settle("servers", |spec| spec.version_policy = None);
     assert_eq!(scenario.slots("servers"), ["s1"]);
     scenario.succeed("s1");
     assert_eq!(scenario.slots("agents"), ["a1"]);
@@ -240,26 +237,27 @@ fn agents_of_a_distribution_wait_for_servers_that_are_not_older() {
     scenario.apply(plan_for("servers", "server", k3s("v1.33.4+k3s1")));
     scenario.settle();
     scenario.succeed("s1");
-    scenario.apply(plan_for("agents", "agent", |spec| {
+    scenario.apply_and_settle(plan_for("agents", "agent", |spec| {
         k3s("v1.34.1+k3s1")(spec);
         spec.depends_on = Some(on(&["servers"]));
     }));
-    scenario.settle();
     let text = "spec.dependsOn: Plan servers is at v1.33.4-k3s1, which is older than v1.34.1-k3s1, the version of this Plan";
-    assert_eq!(scenario.complete("agents"), says("DependencyNotComplete", text));
-    scenario.edit("servers", k3s("v1.34.1+k3s1"));
-    scenario.settle();
+    assert_eq!(
+        scenario.complete("agents"),
+        ["False", "DependencyNotComplete", text]
+    );
+    scenario.edit_and_settle("servers", k3s("v1.34.1+k3s1"));
     assert_eq!(scenario.slots("servers"), ["s1"]);
     scenario.succeed("s1");
     // Its Plan says that it is done, and the node itself that it is not.
     let why = "Node a1: control-plane node s1 has v1.33.1+k3s1, which is older than v1.34.1-k3s1: a node of the control plane gets a version before the others";
-    assert_eq!(scenario.complete("servers").0, "True");
-    assert_eq!(scenario.complete("agents"), says("ControlPlaneOlder", why));
+    assert_eq!(scenario.complete("servers")[0], "True");
+    assert_eq!(scenario.complete("agents"), ["False", "ControlPlaneOlder", why]);
     scenario.edit("agents", |spec| spec.depends_on = None);
     scenario.settle();
     assert_eq!(
         scenario.complete("agents"),
-        says("ControlPlaneOlder", why),
+        ["False", "ControlPlaneOlder", why],
         "without dependsOn, too"
     );
     scenario

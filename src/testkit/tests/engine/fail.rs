@@ -39,10 +39,7 @@ fn a_failure_is_recorded_on_its_node_in_status_and_by_an_event() {
         "Job system-upgrade/{} failed on Node a: BackoffLimitExceeded: {message}",
         job.name
     );
-    assert_eq!(
-        scenario.complete("p"),
-        ("False".to_owned(), "JobFailed".to_owned(), text.clone())
-    );
+    assert_eq!(scenario.complete("p"), ["False", "JobFailed", text.as_str()]);
     assert_eq!(scenario.events_of("JobFailed"), [text]);
     let entry = scenario.entry("p", "a");
     assert_eq!(
@@ -58,8 +55,7 @@ fn a_failure_is_recorded_on_its_node_in_status_and_by_an_event() {
 /// gone.
 #[test]
 fn a_termination_message_is_kept_when_the_pod_is_gone_before_its_job_has_failed() {
-    let mut scenario = Scenario::empty();
-    scenario.add_nodes(&["a"]);
+    let mut scenario = Scenario::of_nodes(&["a"]);
     scenario.steer("a", "upgrade.stop-exit-code", Some("7"));
     scenario.apply(plan_with("p", |spec| spec.job_active_deadline_secs = Some(30)));
     scenario.comes_to("a", PodStage::Upgrade);
@@ -86,7 +82,7 @@ fn a_failed_node_holds_its_slot_and_stays_cordoned_under_any_leader() {
         scenario.is_cordoned(&first) && scenario.invariants.jobs.is_empty(),
         "it is not run again"
     );
-    assert_eq!(scenario.complete("p").1, "JobFailed");
+    assert_eq!(scenario.complete("p")[1], "JobFailed");
     assert_eq!(scenario.entry("p", &first).job.as_deref(), Some(&*job));
     assert_eq!(scenario.events_of("JobFailed").len(), 1);
 }
@@ -95,22 +91,20 @@ fn a_failed_node_holds_its_slot_and_stays_cordoned_under_any_leader() {
 fn a_failure_that_others_work_around_stays_in_the_condition() {
     let mut scenario = Scenario::with(&["a", "b"], plan_with("p", |spec| spec.concurrency = Some(2)));
     scenario.fail("a");
-    assert_eq!(scenario.complete("p").1, "JobFailed");
+    assert_eq!(scenario.complete("p")[1], "JobFailed");
     scenario.succeed("b");
-    assert_eq!(scenario.complete("p").1, "JobFailed");
+    assert_eq!(scenario.complete("p")[1], "JobFailed");
 }
 
 #[test]
 fn an_edit_of_the_inputs_runs_a_failed_node_again_and_another_edit_does_not() {
     let mut scenario = failed();
     let first = scenario.job_for("a");
-    scenario.edit("p", |spec| spec.concurrency = Some(5));
-    scenario.settle();
+    scenario.edit_and_settle("p", |spec| spec.concurrency = Some(5));
     assert_eq!(scenario.job_for("a").attempt, 1);
-    scenario.edit("p", |spec| {
+    scenario.edit_and_settle("p", |spec| {
         spec.upgrade.get_or_insert_default().args = Some(vec!["--force".to_owned()]);
     });
-    scenario.settle();
     let second = scenario.job_for("a");
     assert_eq!((&second.name, second.attempt), (&first.name, 2));
     assert_ne!(second.uid, first.uid);
@@ -119,9 +113,8 @@ fn an_edit_of_the_inputs_runs_a_failed_node_again_and_another_edit_does_not() {
         Phase::Retry,
         "written down first"
     );
-    assert_eq!(scenario.complete("p").1, "SyncJob");
-    scenario.roll_out();
-    scenario.assert_over();
+    assert_eq!(scenario.complete("p")[1], "SyncJob");
+    scenario.finish();
 }
 
 #[test]
@@ -147,8 +140,7 @@ fn an_attempt_is_decided_on_once_though_the_controller_dies_in_between() {
         let job = scenario.live_job("a");
         assert_eq!(job.attempt, 2, "write {write}");
         scenario.delete(Kind::Job, &job.name);
-        scenario.roll_out();
-        scenario.assert_over();
+        scenario.finish();
         assert_eq!(scenario.job_for("a").attempt, 2, "lost, and made again");
     }
 }
@@ -172,20 +164,13 @@ fn a_user_requests_another_attempt() {
 #[test]
 fn a_wish_for_all_is_granted_to_all_that_failed_as_soon_as_they_may_start() {
     let mut scenario = Scenario::with(&["a"], plan_with("one", |spec| spec.cordon = None));
-    scenario.apply(plan_with("two", |spec| spec.cordon = None));
-    scenario.settle();
+    scenario.apply_and_settle(plan_with("two", |spec| spec.cordon = None));
     scenario.steer("a", "upgrade.exit-code", Some("1"));
     scenario.roll_out();
-    assert_eq!(
-        (
-            scenario.complete("one").1.as_str(),
-            scenario.complete("two").1.as_str()
-        ),
-        ("JobFailed", "JobFailed")
-    );
+    assert_eq!(scenario.complete("one")[1].as_str(), "JobFailed");
+    assert_eq!(scenario.complete("two")[1].as_str(), "JobFailed");
     scenario.steer("a", "upgrade.exit-code", None);
-    scenario.edit("two", |spec| spec.suspend = Some(true));
-    scenario.settle();
+    scenario.edit_and_settle("two", |spec| spec.suspend = Some(true));
     scenario.retry("a", "*");
     scenario.settle();
     assert_eq!(
@@ -193,34 +178,30 @@ fn a_wish_for_all_is_granted_to_all_that_failed_as_soon_as_they_may_start() {
         Some("two"),
         "that one cannot yet"
     );
-    assert_eq!(scenario.complete("two").1, "JobFailed");
+    assert_eq!(scenario.complete("two")[1], "JobFailed");
     scenario.edit("two", |spec| spec.suspend = None);
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
     assert_eq!(scenario.node("a").retry, None);
 }
 
 #[test]
 fn another_version_ends_a_failure_and_back_at_the_one_that_failed_it_stands() {
     let mut scenario = failed();
-    scenario.edit("p", |spec| spec.version = Some("v2".to_owned()));
-    scenario.settle();
+    scenario.edit_and_settle("p", |spec| spec.version = Some("v2".to_owned()));
     assert_eq!(scenario.slots("p"), ["a"]);
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
 
     let mut scenario = Scenario::with(&["a"], plan("p"));
     scenario.comes_to("a", PodStage::Upgrade);
     // The Plan is at v2 when its Job for v1 fails, and returns to v1 before v2 starts.
-    scenario.edit("p", |spec| spec.version = Some("v2".to_owned()));
-    scenario.settle();
+    scenario.edit_and_settle("p", |spec| spec.version = Some("v2".to_owned()));
     scenario.fault_always(Rule::on("create", "jobs").answer(422));
     scenario.fail("a");
     assert_eq!(scenario.events_of("JobFailed").len(), 1);
     scenario.edit("p", |spec| spec.version = Some("v1".to_owned()));
     scenario.mend();
     scenario.pass_secs(60);
-    assert_eq!(scenario.complete("p").1, "JobFailed");
+    assert_eq!(scenario.complete("p")[1], "JobFailed");
     assert_eq!(scenario.invariants.upgrades, 1);
 }
 
@@ -232,7 +213,7 @@ fn a_deselected_node_has_not_failed() {
         scenario.label("a", label, value);
         scenario.settle();
         assert!(scenario.node("a").records.is_empty() && !scenario.is_cordoned("a"));
-        assert_eq!(scenario.complete("p").0, "True");
+        assert_eq!(scenario.complete("p")[0], "True");
     }
 }
 
@@ -245,10 +226,7 @@ fn a_job_that_cannot_end_because_its_node_is_away_says_so_until_it_ends() {
     scenario.comes_to("a", PodStage::Upgrade);
     scenario.power("a", false);
     scenario.pass_secs(80);
-    assert_eq!(
-        scenario.phase("p", "a"),
-        ("Failed".to_owned(), "NodeLost".to_owned())
-    );
+    assert_eq!(scenario.phase("p", "a"), ["Failed", "NodeLost"]);
     assert_eq!(
         scenario.entry("p", "a").message.as_deref(),
         Some(
@@ -258,7 +236,7 @@ fn a_job_that_cannot_end_because_its_node_is_away_says_so_until_it_ends() {
     assert!(scenario.node("a").records.is_empty() && scenario.events_of("JobFailed").is_empty());
     scenario.power("a", true);
     scenario.settle();
-    assert_eq!(scenario.phase("p", "a").1, "DeadlineExceeded");
+    assert_eq!(scenario.phase("p", "a")[1], "DeadlineExceeded");
     assert_eq!(scenario.events_of("JobFailed").len(), 1);
 }
 
@@ -271,7 +249,7 @@ fn the_job_of_a_lost_node_goes_with_the_node() {
     scenario.delete(Kind::Node, "a");
     scenario.rest();
     assert!(scenario.invariants.jobs.is_empty());
-    assert_eq!(scenario.complete("p").0, "True");
+    assert_eq!(scenario.complete("p")[0], "True");
 }
 
 #[test]
@@ -283,8 +261,7 @@ fn a_job_deletes_no_pod_that_may_have_succeeded_between_two_of_its_pods() {
     scenario.add_nodes(&["a"]);
     scenario.steer("a", "upgrade.exit-code-first", Some("1"));
     scenario.steer("a", "upgrade.run-delay", Some("1s"));
-    scenario.apply(plan("p"));
-    scenario.settle();
+    scenario.apply_and_settle(plan("p"));
     let first = scenario.job_for("a").uid;
     scenario.edit("p", |spec| {
         spec.upgrade.get_or_insert_default().args = Some(vec!["--new".to_owned()]);
@@ -292,6 +269,5 @@ fn a_job_deletes_no_pod_that_may_have_succeeded_between_two_of_its_pods() {
     scenario.pass_secs(2);
     assert_eq!(scenario.job_for("a").uid, first, "it may as well have succeeded");
     scenario.steer("a", "upgrade.exit-code-first", None);
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
 }

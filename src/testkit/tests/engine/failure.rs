@@ -44,9 +44,9 @@ fn under_hold_a_failed_node_keeps_its_slot_and_status_and_one_event_say_what_to_
     let ends =
         "; the node keeps its slot: repair it, then annotate it with refit.rs/retry=p, or edit the Plan";
     assert!(
-        scenario.complete("p").2.ends_with(ends),
+        scenario.complete("p")[2].ends_with(ends),
         "{}",
-        scenario.complete("p").2
+        scenario.complete("p")[2]
     );
     let entry = scenario.entry("p", &failed);
     assert!(entry.message.unwrap().ends_with(ends));
@@ -64,7 +64,7 @@ fn under_continue_the_others_go_on_and_the_failed_node_is_retried_when_a_slot_is
     let next = scenario.live_nodes("p");
     assert_eq!(next.len(), 1, "its slot is free");
     assert_eq!(scenario.status("p").applying.as_ref(), Some(&next));
-    assert_eq!(scenario.phase("p", &failed).0, "Failed");
+    assert_eq!(scenario.phase("p", &failed)[0], "Failed");
     assert!(scenario.is_cordoned(&failed));
     scenario.retry(&failed, "p");
     scenario.settle();
@@ -82,8 +82,7 @@ fn under_continue_the_others_go_on_and_the_failed_node_is_retried_when_a_slot_is
         "before nodes that are new"
     );
     assert_eq!(scenario.live_job(&failed).attempt, 2);
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
     assert_eq!(scenario.events_of("JobFailed").len(), 1);
 }
 
@@ -97,7 +96,7 @@ fn a_plan_with_a_failed_node_is_never_complete_under_continue() {
     let other = scenario.live_nodes("p")[0].clone();
     scenario.succeed(&other);
     assert!(scenario.is_done(&other, "p") && scenario.status("p").applying.is_none());
-    let (status, reason, message) = scenario.complete("p");
+    let [status, reason, message] = scenario.complete("p");
     assert_eq!((&*status, &*reason), ("False", "JobFailed"));
     assert!(
         message.contains(&failed) && message.contains("the roll-out continues without the node"),
@@ -105,7 +104,7 @@ fn a_plan_with_a_failed_node_is_never_complete_under_continue() {
     );
     scenario.restart();
     scenario.pass_secs(3600);
-    assert_eq!(scenario.complete("p").1, "JobFailed");
+    assert_eq!(scenario.complete("p")[1], "JobFailed");
     assert_eq!(scenario.record(&failed, "p").phase, Phase::Failed);
 }
 
@@ -143,9 +142,9 @@ fn under_stop_no_further_node_starts_once_the_budget_is_used_up() {
             format!("{failures} of the selected nodes have failed, and spec.failure.budget is {failures}");
         assert!(waits.message.unwrap().starts_with(&text));
         assert!(
-            scenario.complete("p").2.contains(&text),
+            scenario.complete("p")[2].contains(&text),
             "{}",
-            scenario.complete("p").2
+            scenario.complete("p")[2]
         );
         let events = scenario.events_of("JobFailed");
         assert_eq!(events.len(), failures);
@@ -159,8 +158,7 @@ fn under_stop_no_further_node_starts_once_the_budget_is_used_up() {
         for node in &failed {
             scenario.retry(node, "p");
         }
-        scenario.roll_out();
-        scenario.assert_over();
+        scenario.finish();
     }
 }
 
@@ -172,10 +170,9 @@ fn a_higher_budget_lets_a_stopped_roll_out_go_on() {
     );
     let failed = fail_next(&mut scenario);
     assert!(scenario.live_nodes("p").is_empty());
-    scenario.edit("p", |spec| {
+    scenario.edit_and_settle("p", |spec| {
         policy(spec, FailurePolicy::Stop).budget = Some(IntOrString::Int(2));
     });
-    scenario.settle();
     assert_eq!(scenario.live_nodes("p").len(), 1);
     assert_eq!(
         scenario.job_for(&failed).attempt,
@@ -183,7 +180,7 @@ fn a_higher_budget_lets_a_stopped_roll_out_go_on() {
         "the failed node is left alone"
     );
     scenario.roll_out();
-    assert_eq!(scenario.complete("p").1, "JobFailed");
+    assert_eq!(scenario.complete("p")[1], "JobFailed");
 }
 
 #[test]
@@ -226,13 +223,8 @@ fn a_failed_node_is_retried_after_a_backoff_that_doubles_and_survives_restarts()
     assert_eq!(scenario.live_job(&node).attempt, 2);
     scenario.restart();
     scenario.fail(&node);
-    assert_eq!(
-        (
-            scenario.record(&node, "p").attempt,
-            scenario.record(&node, "p").retries
-        ),
-        (2, 1)
-    );
+    assert_eq!(scenario.record(&node, "p").attempt, 2);
+    assert_eq!(scenario.record(&node, "p").retries, 1);
     scenario.pass_secs(590);
     assert!(scenario.live_nodes("p").is_empty(), "ten minutes this time");
     scenario.pass_secs(30);
@@ -251,8 +243,7 @@ fn a_failed_node_is_retried_after_a_backoff_that_doubles_and_survives_restarts()
         0,
         "a person starts the count again"
     );
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
 }
 
 #[test]
@@ -275,8 +266,7 @@ fn a_retry_succeeds_and_counts_no_failure_under_stop() {
         "a failure that is retried stops nobody"
     );
     scenario.pass_secs(60);
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
 }
 
 #[test]
@@ -299,7 +289,7 @@ fn a_retry_waits_for_the_window_and_for_the_node() {
     scenario.edit("p", |spec| spec.window = None);
     scenario.ready("a", false);
     scenario.settle();
-    assert_eq!(scenario.phase("p", "a").0, "Failed");
+    assert_eq!(scenario.phase("p", "a")[0], "Failed");
     scenario.ready("a", true);
     scenario.settle();
     assert_eq!(scenario.live_job("a").attempt, 2);
@@ -328,15 +318,13 @@ fn a_failure_that_needs_an_operator_is_not_retried() {
 #[test]
 fn a_failed_node_is_uncordoned_where_the_plan_says_so_and_only_what_refit_had_cordoned() {
     for (before, drains) in [(false, false), (false, true), (true, false)] {
-        let mut scenario = Scenario::empty();
-        scenario.add_nodes(&["a"]);
+        let mut scenario = Scenario::of_nodes(&["a"]);
         scenario.cordon("a", before);
-        scenario.apply(plan_with("p", |spec| {
+        scenario.apply_and_settle(plan_with("p", |spec| {
             policy(spec, FailurePolicy::Hold).uncordon = Some(true);
             retries(spec, 1, "1m");
             spec.drain = drains.then(DrainSpec::default);
         }));
-        scenario.settle();
         scenario.fail("a");
         assert!(scenario.is_cordoned("a"), "a retry is to come");
         scenario.pass_secs(70);
@@ -344,7 +332,7 @@ fn a_failed_node_is_uncordoned_where_the_plan_says_so_and_only_what_refit_had_co
         scenario.settle();
         assert_eq!(scenario.is_cordoned("a"), before);
         assert!(scenario.node("a").ledger.is_none());
-        assert_eq!(scenario.phase("p", "a").0, "Failed");
+        assert_eq!(scenario.phase("p", "a")[0], "Failed");
         scenario.pass_secs(3600);
         scenario.restart();
         assert_eq!(scenario.is_cordoned("a"), before);
@@ -371,7 +359,7 @@ fn a_failed_windows_node_is_uncordoned_too() {
     scenario.fail("win");
     scenario.settle();
     assert!(!scenario.is_cordoned("win"));
-    assert_eq!(scenario.phase("p", "win").0, "Failed");
+    assert_eq!(scenario.phase("p", "win")[0], "Failed");
 }
 
 #[test]
@@ -416,17 +404,14 @@ fn a_machine_that_is_lost_holds_up_nobody_under_continue() {
     scenario.comes_to(&lost, PodStage::Upgrade);
     scenario.power(&lost, false);
     scenario.pass_secs(140);
-    assert_eq!(
-        scenario.phase("p", &lost),
-        ("Failed".to_owned(), "NodeLost".to_owned())
-    );
+    assert_eq!(scenario.phase("p", &lost), ["Failed", "NodeLost"]);
     let other = if lost == "a" { "b" } else { "a" };
     let job = scenario.job_for(&lost).name.to_string();
     scenario.delete(Kind::Job, &job);
     scenario.settle();
     let applying = scenario.status("p").applying.clone();
     assert_eq!(applying, Some(vec![other.to_owned()]), "the slot is taken");
-    let failed = ("Failed".to_owned(), "NodeLost".to_owned());
+    let failed = ["Failed", "NodeLost"];
     assert_eq!(scenario.phase("p", &lost), failed, "its failure outlives its Job");
     scenario.succeed(other);
     assert!(scenario.is_done(other, "p"));
@@ -434,8 +419,7 @@ fn a_machine_that_is_lost_holds_up_nobody_under_continue() {
     scenario.settle();
     assert_eq!(scenario.phase("p", &lost), failed);
     scenario.retry(&lost, "p");
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
 }
 
 #[test]
@@ -461,8 +445,7 @@ fn a_machine_that_is_lost_waits_for_its_turn_when_its_job_goes_and_the_version_h
     assert!(!scenario.slots("p").contains(&lost));
     scenario.power(&lost, true);
     scenario.edit("p", |spec| spec.suspend = None);
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
 }
 
 #[test]
@@ -473,11 +456,9 @@ fn a_new_version_starts_failed_nodes_and_counts_again() {
     );
     fail_next(&mut scenario);
     assert!(scenario.live_nodes("p").is_empty());
-    scenario.edit("p", |spec| spec.version = Some("v2".to_owned()));
-    scenario.settle();
+    scenario.edit_and_settle("p", |spec| spec.version = Some("v2".to_owned()));
     assert_eq!(scenario.live_nodes("p").len(), 1);
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
 }
 
 #[test]

@@ -24,35 +24,37 @@ fn cordoned() -> Scenario {
 
 #[test]
 fn one_patch_labels_a_node_as_done_and_uncordons_it_before_anything_else() {
-    let mut scenario = Scenario::with(
-        &["a"],
-        plan_with("p", |spec| {
-            let pairs = [
-                ("example.com/at", "$(LATEST_VERSION)-x"),
-                ("example.com/x", "static"),
-            ];
-            spec.post_complete_labels = Some(pairs.map(|(k, v)| (k.to_owned(), v.to_owned())).into());
-        }),
-    );
-    let hash = scenario.hash("p");
-    scenario.comes_to("a", PodStage::Upgrade);
-    scenario.edit("p", |spec| spec.version = Some("v2".to_owned()));
-    scenario.settle();
-    // The next node waits only for this patch: the event and the annotation on the Job follow it.
-    scenario.fault(Rule::on("patch", "nodes").named("a").kill(Moment::After));
-    scenario.stop_at_death();
-    scenario.succeed("a");
-    assert_eq!(scenario.requests("PATCH /nodes/a"), 1);
-    let node = scenario.node("a");
-    assert_eq!(scenario.done_label("a", "p"), Some(hash), "it is that of its Job");
-    assert_eq!(node.labels.get("example.com/at"), Some("v1-x"));
-    assert_eq!(node.labels.get("example.com/x"), Some("static"));
-    assert!(!node.unschedulable && node.ledger.is_none() && node.records.is_empty());
-    assert!(scenario.events_of("JobComplete").is_empty() && !scenario.job_for("a").recorded);
-    scenario.start();
-    scenario.roll_out();
-    scenario.assert_over();
-    assert_eq!(scenario.events_of("JobComplete").len(), 2);
+    for drains in [false, true] {
+        let mut scenario = Scenario::with(
+            &["a"],
+            plan_with("p", |spec| {
+                let pairs = [
+                    ("example.com/at", "$(LATEST_VERSION)-x"),
+                    ("example.com/x", "static"),
+                ];
+                spec.post_complete_labels = Some(pairs.map(|(k, v)| (k.to_owned(), v.to_owned())).into());
+                spec.drain = drains.then(DrainSpec::default);
+            }),
+        );
+        let hash = scenario.hash("p");
+        scenario.comes_to("a", PodStage::Upgrade);
+        assert!(scenario.is_cordoned("a") && scenario.node("a").ledger.is_some());
+        scenario.edit_and_settle("p", |spec| spec.version = Some("v2".to_owned()));
+        // The next node waits only for this patch: the event and the annotation on the Job follow it.
+        scenario.fault(Rule::on("patch", "nodes").named("a").kill(Moment::After));
+        scenario.stop_at_death();
+        scenario.succeed("a");
+        assert_eq!(scenario.requests("PATCH /nodes/a"), 1);
+        let node = scenario.node("a");
+        assert_eq!(scenario.done_label("a", "p"), Some(hash), "it is that of its Job");
+        assert_eq!(node.labels.get("example.com/at"), Some("v1-x"));
+        assert_eq!(node.labels.get("example.com/x"), Some("static"));
+        assert!(!node.unschedulable && node.ledger.is_none() && node.records.is_empty());
+        assert!(scenario.events_of("JobComplete").is_empty() && !scenario.job_for("a").recorded);
+        scenario.start();
+        scenario.finish();
+        assert_eq!(scenario.events_of("JobComplete").len(), 2);
+    }
 }
 
 #[test]
@@ -62,16 +64,13 @@ fn a_node_that_is_not_ready_is_not_done_until_it_is_though_its_job_is_gone() {
     scenario.succeed("a");
     scenario.pass_secs(2);
     assert!(!scenario.is_done("a", "p") && scenario.is_cordoned("a"));
-    assert_eq!(
-        scenario.phase("p", "a"),
-        ("Settling".to_owned(), "NodeNotReady".to_owned())
-    );
+    assert_eq!(scenario.phase("p", "a"), ["Settling", "NodeNotReady"]);
     let job = scenario.job_for("a");
     assert!(job.recorded, "its result is in the node's record");
     scenario.delete(Kind::Job, &job.name);
     scenario.pass_secs(24 * 3600);
     assert_eq!(
-        scenario.phase("p", "a").0,
+        scenario.phase("p", "a")[0],
         "Settling",
         "without spec.settle for as long as it takes"
     );
@@ -88,10 +87,7 @@ fn during_the_delay_the_node_is_schedulable_not_done_and_holds_its_slot() {
     scenario.succeed(&first);
     scenario.pass_secs(2);
     assert!(!scenario.is_cordoned(&first) && scenario.done_label(&first, "p").is_none());
-    assert_eq!(
-        scenario.phase("p", &first),
-        ("Settling".to_owned(), "PostCompleteDelay".to_owned())
-    );
+    assert_eq!(scenario.phase("p", &first), ["Settling", "PostCompleteDelay"]);
     let text = scenario.entry("p", &first).message.unwrap();
     assert!(
         text.starts_with("spec.postCompleteDelay ends at 2026-01-01T09:01:"),
@@ -120,9 +116,8 @@ fn a_plan_that_is_edited_during_the_delay_ends_what_it_began() {
     let old = scenario.hash("p");
     scenario.succeed("a");
     scenario.pass_secs(2);
-    scenario.edit("p", |spec| spec.version = Some("v2".to_owned()));
-    scenario.settle();
-    assert_eq!(scenario.phase("p", "a").1, "PostCompleteDelay");
+    scenario.edit_and_settle("p", |spec| spec.version = Some("v2".to_owned()));
+    assert_eq!(scenario.phase("p", "a")[1], "PostCompleteDelay");
     scenario.pass_secs(90);
     assert_eq!(scenario.done_label("a", "p"), Some(old));
     scenario.roll_out();
@@ -143,13 +138,8 @@ fn a_job_lost_during_the_delay_is_not_created_again_under_any_leader() {
     assert!(scenario.invariants.jobs.is_empty());
     scenario.pass_secs(50);
     scenario.assert_over();
-    assert_eq!(
-        (
-            scenario.events_of("JobComplete").len(),
-            scenario.invariants.upgrades
-        ),
-        (1, 1)
-    );
+    assert_eq!(scenario.events_of("JobComplete").len(), 1);
+    assert_eq!(scenario.invariants.upgrades, 1);
 }
 
 #[test]
@@ -217,9 +207,9 @@ fn a_refused_patch_of_a_node_is_reported_in_status() {
     let mut scenario = cordoned();
     scenario.fault_always(Rule::on("patch", "nodes").named("a").answer(422));
     scenario.succeed("a");
-    assert_eq!(scenario.phase("p", "a").1, "NodeRefused");
+    assert_eq!(scenario.phase("p", "a")[1], "NodeRefused");
     assert_eq!(
-        scenario.complete("p").2,
+        scenario.complete("p")[2],
         "Node a: the node cannot be patched: injected fault 422"
     );
     scenario.mend();
@@ -260,15 +250,13 @@ fn a_node_that_a_user_had_cordoned_stays_cordoned() {
         }),
     ] {
         let cordons = spec.spec.cordon == Some(true);
-        let mut scenario = Scenario::empty();
-        scenario.add_nodes(&["a"]);
+        let mut scenario = Scenario::of_nodes(&["a"]);
         scenario.cordon("a", true);
         scenario.apply(spec);
         scenario.comes_to("a", PodStage::Upgrade);
         let before = scenario.node("a").ledger.as_ref().map(|ledger| ledger.before);
         assert_eq!(before, cordons.then_some(true), "what it was is in its ledger");
-        scenario.roll_out();
-        scenario.assert_over();
+        scenario.finish();
         assert!(scenario.is_cordoned("a"));
     }
 }
@@ -307,8 +295,7 @@ fn a_user_who_uncordons_ends_the_ledger() {
     scenario.settle();
     assert_eq!(scenario.node("a").ledger, None);
     scenario.cordon("a", true); // by a user, for another reason
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
     assert!(scenario.is_cordoned("a"));
 }
 
@@ -405,8 +392,7 @@ fn records_of_plans_that_are_gone_leave_the_node_and_those_of_another_namespace_
 fn a_finished_roll_out_keeps_quiet() {
     let mut scenario = Scenario::new(&Setup::default());
     scenario.add_nodes(&["a"]);
-    scenario.apply(plan("p"));
-    scenario.settle();
+    scenario.apply_and_settle(plan("p"));
     scenario.roll_out();
     let version = scenario.cluster.with(|state| state.store.version());
     scenario.pass_secs(600);

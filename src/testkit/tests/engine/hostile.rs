@@ -43,11 +43,9 @@ fn node_events(scenario: &Scenario, reason: &str) -> Vec<String> {
 
 #[test]
 fn a_time_that_cannot_be_read_stops_no_object_and_names_its_node_also_after_a_restart() {
-    let mut scenario = Scenario::empty();
-    scenario.add_nodes(&["a", "b"]);
+    let mut scenario = Scenario::of_nodes(&["a", "b"]);
     set_late(&mut scenario, "a");
-    scenario.apply(plan("p"));
-    scenario.settle();
+    scenario.apply_and_settle(plan("p"));
     assert_eq!(scenario.slots("p").len(), 1);
     scenario.restart();
     set_late(&mut scenario, "a");
@@ -58,8 +56,7 @@ fn a_time_that_cannot_be_read_stops_no_object_and_names_its_node_also_after_a_re
         events[0].starts_with("a: lastTransitionTime of condition Ready is ignored"),
         "{events:?}"
     );
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
     assert_eq!(scenario.invariants.upgrades, 2);
 }
 
@@ -85,8 +82,7 @@ fn events_that_cannot_be_written_hold_up_neither_a_status_nor_a_start() {
             scenario.events()
         );
         assert_eq!(scenario.events_of("Validated").len(), 1, "{rule:?}");
-        scenario.roll_out();
-        scenario.assert_over();
+        scenario.finish();
     }
 }
 
@@ -107,8 +103,7 @@ fn a_status_that_cannot_be_stored_is_reported_by_an_event() {
         );
         scenario.mend();
         scenario.pass_secs(60);
-        scenario.roll_out();
-        scenario.assert_over();
+        scenario.finish();
     }
 }
 
@@ -116,16 +111,14 @@ fn a_status_that_cannot_be_stored_is_reported_by_an_event() {
 fn a_permission_that_is_back_before_the_next_status_gives_no_refused_status() {
     let mut scenario = Scenario::with(&["a", "b"], plan("p"));
     scenario.fault(Rule::on("patch", "plans/status").answer(403));
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
     assert_eq!(scenario.events_of("StatusRefused"), Vec::<&str>::new());
 }
 
 /// The simulated API server refuses what a real one refuses.
 #[test]
 fn an_object_that_etcd_does_not_store_is_refused_and_another_plan_continues() {
-    let mut scenario = Scenario::empty();
-    scenario.add_nodes(&["a"]);
+    let mut scenario = Scenario::of_nodes(&["a"]);
     let mut large = plan("large");
     large.metadata.annotations = Some([("note".to_owned(), "x".repeat(1_572_000))].into());
     large.spec.concurrency = Some(0);
@@ -142,8 +135,7 @@ fn an_object_that_etcd_does_not_store_is_refused_and_another_plan_continues() {
     );
     assert_eq!(scenario.slots("p"), ["a"]);
     scenario.delete(Kind::Plan, "large");
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
 }
 
 #[test]
@@ -158,14 +150,13 @@ fn a_status_of_many_slots_is_stored() {
             &json!({ "status": { "nodeInfo": { "bootID": "b".repeat(10_000) } } }),
         );
     }
-    scenario.apply(plan_with("p", |spec| {
+    scenario.apply_and_settle(plan_with("p", |spec| {
         spec.concurrency = Some(100);
         spec.reboot = Some(RebootSpec {
             when: Some(RebootWhen::Always),
             ..RebootSpec::default()
         });
     }));
-    scenario.settle();
     assert_eq!(scenario.slots("p").len(), 100);
     let size = scenario.cluster.with(|state| {
         state
@@ -188,15 +179,13 @@ fn after_a_restore_of_etcd_the_controller_starts_over() {
     scenario.cluster.with(|state| state.store.restore(backup));
     scenario.pass_secs(120);
     assert!(scenario.cluster.with(|state| state.store.version()) < before);
-    scenario.edit("p", |spec| spec.version = Some("v2".to_owned()));
-    scenario.settle();
+    scenario.edit_and_settle("p", |spec| spec.version = Some("v2".to_owned()));
     assert_eq!(
         scenario.slots("p"),
         ["a"],
         "the Plan is read in a version that is older than the one known before"
     );
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
     assert_eq!(scenario.invariants.upgrades, 2);
 }
 
@@ -228,7 +217,7 @@ fn a_clock_that_is_set_neither_fails_a_reboot_nor_ends_a_wait() {
         assert_eq!(scenario.reboot_pods().len(), 1);
         scenario.set_clock(step);
         scenario.pass_secs(30);
-        assert_eq!(scenario.phase("p", "a").0, "Rebooting", "{hours} h");
+        assert_eq!(scenario.phase("p", "a")[0], "Rebooting", "{hours} h");
         scenario.steer("a", "start-delay", None);
         scenario.until("it has rebooted and settles", |state| {
             let plan = state.get(Kind::Plan, NAMESPACE, "p");
@@ -237,11 +226,7 @@ fn a_clock_that_is_set_neither_fails_a_reboot_nor_ends_a_wait() {
         // Not ready for two minutes by any clock.
         scenario.set_clock(step + step);
         scenario.pass(Duration::from_secs(60));
-        assert_eq!(
-            scenario.phase("p", "a"),
-            ("Settling".to_owned(), "MinReady".to_owned()),
-            "{hours} h"
-        );
+        assert_eq!(scenario.phase("p", "a"), ["Settling", "MinReady"], "{hours} h");
         scenario.pass_secs(120);
         assert!(
             scenario.is_done("a", "p"),
@@ -249,7 +234,6 @@ fn a_clock_that_is_set_neither_fails_a_reboot_nor_ends_a_wait() {
             scenario.complete("p")
         );
         scenario.set_clock(SignedDuration::ZERO);
-        scenario.roll_out();
-        scenario.assert_over();
+        scenario.finish();
     }
 }

@@ -40,8 +40,7 @@ fn create_mirror_pod(scenario: &Scenario, node: &str, name: &str, labels: &Value
 
 /// The upgrades of `a` and `b` run; the kubelet of `a` is hostile.
 fn upgrading() -> Scenario {
-    let mut scenario = Scenario::empty();
-    scenario.add_nodes(&["a", "b"]);
+    let mut scenario = Scenario::of_nodes(&["a", "b"]);
     scenario.apply(rebooting());
     scenario.comes_to("a", PodStage::Upgrade);
     scenario.comes_to("b", PodStage::Upgrade);
@@ -95,8 +94,7 @@ fn a_mirror_pod_with_the_name_of_a_reboot_pod_is_named_and_keeps_no_node_from_re
         assert_eq!(scenario.invariants.nodes["b"].left_boots(), 1);
         // The hostile node is upgraded, too.
         scenario.delete_pod_now(&name);
-        scenario.roll_out();
-        scenario.assert_over();
+        scenario.finish();
         assert_eq!(scenario.invariants.nodes["a"].left_boots(), 1);
     }
 }
@@ -125,7 +123,7 @@ fn a_mirror_pod_with_the_labels_of_a_job_proves_nothing_about_another_node() {
         .patch_status(Kind::Pod, NAMESPACE, "apply-p-on-b-with-x", &status)
         .unwrap();
     scenario.settle();
-    assert_eq!(scenario.phase("p", "b").0, "Upgrading");
+    assert_eq!(scenario.phase("p", "b")[0], "Upgrading");
     scenario.fail("b");
     scenario.pass_secs(5);
     let message = scenario.entry("p", "b").message.unwrap_or_default();
@@ -153,8 +151,7 @@ fn elected() -> Scenario {
         ..Setup::default()
     });
     scenario.add_nodes(&["a", "b"]);
-    scenario.apply(plan_with("other", |spec| spec.suspend = Some(true)));
-    scenario.settle();
+    scenario.apply_and_settle(plan_with("other", |spec| spec.suspend = Some(true)));
     scenario
 }
 
@@ -237,8 +234,7 @@ fn a_node_of_a_plan_that_was_deleted_while_no_controller_ran_is_uncordoned() {
 #[test]
 fn a_hostname_that_is_taken_after_a_job_was_created_neither_keeps_it_away_nor_fails_its_node() {
     for keeps in [true, false] {
-        let mut scenario = Scenario::empty();
-        scenario.add_nodes(&["a"]);
+        let mut scenario = Scenario::of_nodes(&["a"]);
         scenario.add_node(
             "b",
             &json!({ "spec": { "taints": [{ "key": "example.com/wait", "effect": "NoSchedule" }] } }),
@@ -272,16 +268,14 @@ fn a_hostname_that_is_taken_after_a_job_was_created_neither_keeps_it_away_nor_fa
 
 #[test]
 fn a_node_with_the_hostname_of_another_one_does_not_keep_its_job_away() {
-    let mut scenario = Scenario::empty();
-    scenario.add_nodes(&["a", "b"]);
+    let mut scenario = Scenario::of_nodes(&["a", "b"]);
     scenario.label("a", names::LABEL_HOSTNAME, Some("b"));
-    scenario.apply(plan_with("p", |spec| {
+    scenario.apply_and_settle(plan_with("p", |spec| {
         spec.suspend = Some(true);
         spec.concurrency = Some(2);
         spec.exclusive = Some(true);
     }));
     let labels = json!({ names::LABEL_PLAN: "p", names::LABEL_EXCLUSIVE: "true" });
-    scenario.settle();
     create_mirror_pod(&scenario, "a", "static", &labels, &json!({}));
     scenario.edit("p", |spec| spec.suspend = None);
     scenario.comes_to("b", PodStage::Upgrade);

@@ -38,11 +38,9 @@ fn version<'a>(scenario: &'a Scenario, plan: &str) -> Option<&'a str> {
 
 #[test]
 fn a_channel_that_was_asked_when_the_controller_ended_is_not_asked_again_at_once() {
-    let mut scenario = Scenario::empty();
-    scenario.add_nodes(&["a"]);
+    let mut scenario = Scenario::of_nodes(&["a"]);
     scenario.offer(URL, "v1");
-    scenario.apply(following("p"));
-    scenario.settle();
+    scenario.apply_and_settle(following("p"));
     assert_eq!((scenario.polls(), channel(&scenario, "p").asked), (1, None));
     let last = channel(&scenario, "p").last_polled;
     scenario.offer(URL, "v2");
@@ -61,8 +59,7 @@ fn a_channel_that_was_asked_when_the_controller_ended_is_not_asked_again_at_once
 
 #[test]
 fn a_first_poll_that_ended_the_controller_leaves_the_other_plans_alone() {
-    let mut scenario = Scenario::empty();
-    scenario.add_nodes(&["a", "b"]);
+    let mut scenario = Scenario::of_nodes(&["a", "b"]);
     scenario.offer(URL, "v1");
     scenario.stop();
     scenario.apply(following("p"));
@@ -81,8 +78,7 @@ fn a_first_poll_that_ended_the_controller_leaves_the_other_plans_alone() {
 
 #[test]
 fn a_suspended_plan_does_not_poll_and_does_so_once_it_continues() {
-    let mut scenario = Scenario::empty();
-    scenario.add_nodes(&["a"]);
+    let mut scenario = Scenario::of_nodes(&["a"]);
     scenario.offer(URL, "v1");
     let mut plan = following("p");
     plan.spec.suspend = Some(true);
@@ -98,35 +94,30 @@ fn a_suspended_plan_does_not_poll_and_does_so_once_it_continues() {
     );
     scenario.pass_secs(2 * A_POLL);
     assert_eq!((scenario.polls(), channel(&scenario, "p").next_poll), (1, None));
-    scenario.edit("p", |spec| spec.suspend = None);
-    scenario.settle();
+    scenario.edit_and_settle("p", |spec| spec.suspend = None);
     assert_eq!(scenario.polls(), 2);
 }
 
 #[test]
 fn a_suspended_plan_learns_what_is_polled_for_another_one() {
-    let mut scenario = Scenario::empty();
-    scenario.add_nodes(&["a"]);
+    let mut scenario = Scenario::of_nodes(&["a"]);
     scenario.offer(URL, "v1");
     let mut plan = following("a");
     plan.spec.suspend = Some(true);
     scenario.apply(plan);
-    scenario.apply(following("p"));
-    scenario.settle();
+    scenario.apply_and_settle(following("p"));
     assert_eq!((scenario.polls(), version(&scenario, "a")), (1, Some("v1")));
 }
 
 #[test]
 fn an_annotation_with_too_many_fields_makes_its_plan_invalid_and_no_other() {
-    let mut scenario = Scenario::empty();
-    scenario.add_nodes(&["a"]);
+    let mut scenario = Scenario::of_nodes(&["a"]);
     let mut plan = plan_with("p", |_| {});
     let fields = ",".repeat(240_000);
     plan.metadata.annotations = Some([(ANNOTATION_DIGEST.to_owned(), fields)].into());
     scenario.apply(plan);
-    scenario.apply(plan_with("q", |_| {}));
-    scenario.settle();
-    let (status, _, message) = scenario.condition("p", "Validated");
+    scenario.apply_and_settle(plan_with("q", |_| {}));
+    let [status, _, message] = scenario.condition("p", "Validated");
     assert_eq!(status, "False");
     assert!(
         message.contains("upgrade.cattle.io/digest") && message.contains("240000 bytes"),
@@ -138,8 +129,7 @@ fn an_annotation_with_too_many_fields_makes_its_plan_invalid_and_no_other() {
 
 #[test]
 fn a_plan_that_names_too_many_secrets_is_invalid_and_no_other() {
-    let mut scenario = Scenario::empty();
-    scenario.add_nodes(&["a"]);
+    let mut scenario = Scenario::of_nodes(&["a"]);
     let named = |count: usize| {
         let secret =
             |number| serde_json::json!({ "name": format!("s-{number}"), "path": format!("/s/{number}") });
@@ -148,13 +138,12 @@ fn a_plan_that_names_too_many_secrets_is_invalid_and_no_other() {
     };
     scenario.apply(plan_with("p", |spec| spec.secrets = Some(named(101))));
     scenario.apply(plan_with("r", |spec| spec.secrets = Some(named(100))));
-    scenario.apply(plan_with("q", |_| {}));
-    scenario.settle();
-    let (status, _, message) = scenario.condition("p", "Validated");
+    scenario.apply_and_settle(plan_with("q", |_| {}));
+    let [status, _, message] = scenario.condition("p", "Validated");
     assert_eq!(status, "False");
     assert!(message.contains("spec.secrets names 101 secrets"), "{message}");
     assert_eq!(scenario.slots("q").len(), 1);
     // These do not exist, which is another matter.
-    let (.., message) = scenario.condition("r", "Validated");
+    let [.., message] = scenario.condition("r", "Validated");
     assert!(!message.contains("at most"), "{message}");
 }

@@ -26,14 +26,11 @@ fn hash() -> String {
 #[test]
 fn a_name_that_someone_else_has_is_left_to_them() {
     let taken = job_name("p", "a", &hash());
-    let mut scenario = Scenario::empty();
-    scenario.add_nodes(&["a"]);
+    let mut scenario = Scenario::of_nodes(&["a"]);
     scenario.cluster.put(foreign(&taken)).unwrap();
-    scenario.apply(plan("p"));
-    scenario.settle();
+    scenario.apply_and_settle(plan("p"));
     // The Job with the second name is created, but the response is lost.
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
     let theirs = scenario.cluster.get(Kind::Job, NAMESPACE, &taken).unwrap();
     assert!(
         theirs["metadata"]["labels"]
@@ -46,8 +43,7 @@ fn a_name_that_someone_else_has_is_left_to_them() {
 #[test]
 fn no_other_name_is_tried_while_it_is_not_known_whether_the_job_was_made() {
     let taken = job_name("p", "a", &hash());
-    let mut scenario = Scenario::empty();
-    scenario.add_nodes(&["a"]);
+    let mut scenario = Scenario::of_nodes(&["a"]);
     scenario.cluster.put(foreign(&taken)).unwrap();
     // The Job with the second name is created, but neither that nor the lookup gets a response.
     scenario
@@ -64,15 +60,13 @@ fn no_other_name_is_tried_while_it_is_not_known_whether_the_job_was_made() {
     scenario.fault_injector.hold_watch("jobs", false);
     scenario.settle();
     assert_eq!(scenario.jobs_for("a").len(), 1);
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
     assert_eq!(scenario.invariants.upgrades, 1);
 }
 
 #[test]
 fn a_creation_that_timed_out_after_it_took_effect_is_looked_up_and_not_repeated() {
-    let mut scenario = Scenario::empty();
-    scenario.add_nodes(&["a"]);
+    let mut scenario = Scenario::of_nodes(&["a"]);
     scenario.fault(Rule::on("create", "jobs").hang_after());
     scenario.fault_injector.hold_watch("jobs", true);
     scenario.apply(plan("p"));
@@ -81,22 +75,19 @@ fn a_creation_that_timed_out_after_it_took_effect_is_looked_up_and_not_repeated(
     assert!(scenario.requests("GET /jobs/") >= 1);
     assert_eq!(scenario.slots("p"), ["a"]);
     scenario.fault_injector.hold_watch("jobs", false);
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
     assert_eq!(scenario.invariants.upgrades, 1);
 }
 
 #[test]
 fn a_creation_that_never_arrived_is_repeated() {
-    let mut scenario = Scenario::empty();
-    scenario.add_nodes(&["a"]);
+    let mut scenario = Scenario::of_nodes(&["a"]);
     scenario.fault(Rule::on("create", "jobs").hang());
     scenario.apply(plan("p"));
     scenario.pass_secs(30);
     assert_eq!(scenario.requests("POST /jobs"), 1, "the first did not reach it");
     assert_eq!(scenario.jobs_for("a").len(), 1);
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
 }
 
 #[test]
@@ -108,9 +99,8 @@ fn a_job_that_was_lost_is_created_again_once_its_pod_is_gone() {
     scenario.delete(Kind::Job, &first.name);
     scenario.pass_secs(5);
     assert!(scenario.invariants.jobs.is_empty(), "its pod is still at work");
-    assert_eq!(scenario.phase("p", "a").1, "PodLeaving");
-    scenario.roll_out();
-    scenario.assert_over();
+    assert_eq!(scenario.phase("p", "a")[1], "PodLeaving");
+    scenario.finish();
     assert_ne!(scenario.job_for("a").uid, first.uid);
 }
 
@@ -120,28 +110,22 @@ fn a_job_of_which_nothing_runs_is_replaced_when_the_plan_is_edited_and_one_whose
     let taint = json!({ "spec": { "taints": [{ "key": "example.com/full", "effect": "NoSchedule" }] } });
     let mut scenario = Scenario::empty();
     scenario.add_node("a", &taint);
-    scenario.apply(plan("p"));
-    scenario.settle();
+    scenario.apply_and_settle(plan("p"));
     let first = scenario.job_for("a").uid;
-    scenario.edit("p", |spec| {
+    scenario.edit_and_settle("p", |spec| {
         spec.upgrade.get_or_insert_default().args = Some(vec!["--new".to_owned()]);
     });
-    scenario.settle();
     assert_ne!(scenario.job_for("a").uid, first);
 
     for steering in ["start-delay", "upgrade.run-delay"] {
-        let mut scenario = Scenario::empty();
-        scenario.add_nodes(&["a"]);
+        let mut scenario = Scenario::of_nodes(&["a"]);
         scenario.steer("a", steering, Some("1h"));
-        scenario.apply(plan("p"));
-        scenario.settle();
+        scenario.apply_and_settle(plan("p"));
         let first = scenario.job_for("a").uid;
-        scenario.edit("p", |spec| spec.version = Some("v2".to_owned()));
-        scenario.settle();
+        scenario.edit_and_settle("p", |spec| spec.version = Some("v2".to_owned()));
         assert_eq!(scenario.job_for("a").uid, first, "{steering}");
         scenario.steer("a", steering, None);
-        scenario.roll_out();
-        scenario.assert_over();
+        scenario.finish();
         assert_eq!(scenario.status("p").latest_version.as_deref(), Some("v2"));
     }
 }
@@ -151,19 +135,16 @@ fn a_pod_that_was_bound_while_the_watch_was_behind_keeps_its_job() {
     let taint = json!({ "spec": { "taints": [{ "key": "example.com/full", "effect": "NoSchedule" }] } });
     let mut scenario = Scenario::empty();
     scenario.add_node("a", &taint);
-    scenario.apply(plan("p"));
-    scenario.settle();
+    scenario.apply_and_settle(plan("p"));
     let first = scenario.job_for("a").uid;
     scenario.fault_injector.hold_watch("pods", true);
     scenario.patch(Kind::Node, "a", &json!({ "spec": { "taints": null } }));
     scenario.comes_to("a", PodStage::Upgrade);
-    scenario.edit("p", |spec| spec.version = Some("v2".to_owned()));
-    scenario.settle();
+    scenario.edit_and_settle("p", |spec| spec.version = Some("v2".to_owned()));
     assert_eq!(scenario.job_for("a").uid, first);
     assert_eq!(scenario.requests("DELETE /jobs"), 0, "its pods are read first");
     scenario.fault_injector.hold_watch("pods", false);
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
 }
 
 #[test]
@@ -173,10 +154,101 @@ fn a_machine_created_again_under_the_same_name_gets_a_job_of_its_own() {
     let old = scenario.job_for("a");
     scenario.delete(Kind::Node, "a");
     scenario.add_nodes(&["a"]);
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
     let new = scenario.job_for("a");
     assert!(new.uid != old.uid && new.node_uid != old.node_uid);
+}
+
+#[test]
+fn a_label_that_arrives_when_another_machine_has_the_name_is_not_set() {
+    let mut scenario = Scenario::with(&["a"], plan("p"));
+    scenario.comes_to("a", PodStage::Upgrade);
+    scenario.fault(
+        Rule::on("patch", "nodes")
+            .named("a")
+            .delay(Duration::from_secs(5)),
+    );
+    scenario.succeed_unseen("a");
+    scenario.pass_secs(1);
+    scenario.delete(Kind::Node, "a");
+    scenario.add_nodes(&["a"]);
+    scenario.pass_secs(6);
+    assert_eq!(scenario.done_label("a", "p"), None);
+    scenario.finish();
+    assert_eq!(scenario.invariants.upgrades, 2);
+}
+
+#[test]
+fn two_nodes_whose_short_names_are_the_same_get_a_job_each() {
+    let mut scenario = Scenario::with(&["a.x", "a.y"], plan_with("p", |spec| spec.concurrency = Some(2)));
+    let hash = scenario.hash("p");
+    let common = job_name("p", "a.x", &hash);
+    assert_eq!(common, job_name("p", "a.y", &hash), "that is why they collide");
+    let names = ["a.x", "a.y"].map(|node| scenario.job_for(node).name);
+    let with_common = names.iter().filter(|name| ***name == *common).count();
+    assert!(names[0] != names[1] && with_common == 1, "{names:?}");
+    scenario.finish();
+    assert_eq!(scenario.invariants.upgrades, 2);
+    let mut said = scenario.events_of("JobComplete");
+    said.sort_unstable();
+    assert_eq!(said, ["Job completed on Node a.x", "Job completed on Node a.y"]);
+}
+
+#[test]
+fn nodes_with_each_others_hostname_are_distinguished() {
+    let mut scenario = Scenario::empty();
+    for (node, hostname) in [("a", "b"), ("b", "a")] {
+        let labels = json!({ "labels": { "kubernetes.io/hostname": hostname } });
+        scenario.add_node(node, &json!({ "metadata": labels }));
+    }
+    scenario.apply_and_settle(plan("p"));
+    for _ in 0..2 {
+        let node = scenario.slots("p").remove(0);
+        let other = if node == "a" { "b" } else { "a" };
+        assert_eq!(scenario.status("p").applying, Some(vec![other.to_owned()]));
+        scenario.succeed(&node);
+        assert!(scenario.is_done(&node, "p"));
+    }
+    scenario.assert_over();
+    assert_eq!(scenario.invariants.upgrades, 2);
+}
+
+#[test]
+fn jobs_of_others_are_left_alone_and_those_of_refit_that_belong_to_no_plan_go() {
+    let mut scenario = Scenario::of_nodes(&["a"]);
+    let of = |controller: Option<&str>, plan: Option<&str>| {
+        json!({
+            "upgrade.cattle.io/controller": controller, "upgrade.cattle.io/plan": plan, "upgrade.cattle.io/node": "a",
+            "upgrade.cattle.io/version": "v0", "plan.upgrade.cattle.io/p": "f00d",
+        })
+    };
+    for (name, labels) in [
+        ("of-another", of(Some("another-controller"), Some("p"))),
+        ("of-nobody", of(None, Some("p"))),
+        ("of-no-plan", of(Some("system-upgrade-controller"), None)),
+        ("orphan", of(Some("system-upgrade-controller"), Some("gone"))),
+    ] {
+        let mut job = foreign(name);
+        refit_rehearse::write::merge(&mut job, &json!({ "metadata": { "labels": labels } }));
+        scenario.cluster.put(job).unwrap();
+    }
+    scenario.apply(plan("p"));
+    scenario.finish();
+    assert_eq!(scenario.invariants.upgrades, 1);
+    // The end of the Plan is the end of its own Jobs only.
+    scenario.delete(Kind::Plan, "p");
+    scenario.rest();
+    let left = scenario.cluster.with(|state| {
+        let jobs = state
+            .all(Kind::Job)
+            .map(|job| job["metadata"]["name"].as_str().unwrap().to_owned());
+        jobs.collect::<Vec<_>>()
+    });
+    assert_eq!(left, ["of-another", "of-nobody"]);
+    for method in ["GET", "PATCH", "DELETE"] {
+        assert_eq!(scenario.requests(&format!("{method} /jobs/of-another")), 0);
+        assert_eq!(scenario.requests(&format!("{method} /jobs/of-nobody")), 0);
+    }
 }
 
 #[test]
@@ -200,22 +272,19 @@ fn a_plan_created_again_at_once_waits_for_the_pod_of_the_old_one() {
     scenario.apply(plan("p"));
     scenario.pass_secs(5);
     assert!(scenario.invariants.jobs.is_empty());
-    assert_eq!(scenario.phase("p", "a").1, "PodLeaving");
-    scenario.roll_out();
-    scenario.assert_over();
+    assert_eq!(scenario.phase("p", "a")[1], "PodLeaving");
+    scenario.finish();
     assert_ne!(scenario.job_for("a").uid, old);
 }
 
 #[test]
 fn a_plan_created_again_has_the_slots_that_the_old_one_does_not_use_or_cannot_give_back() {
     for (concurrency, is_down) in [(2, false), (1, true)] {
-        let mut scenario = Scenario::empty();
-        scenario.add_nodes(&["a", "b", "c"]);
+        let mut scenario = Scenario::of_nodes(&["a", "b", "c"]);
         for node in ["a", "b", "c"] {
             scenario.steer(node, "delete-delay", Some("20s"));
         }
-        scenario.apply(plan("p"));
-        scenario.settle();
+        scenario.apply_and_settle(plan("p"));
         let first = scenario.live_nodes("p").remove(0);
         scenario.comes_to(&first, PodStage::Upgrade);
         if is_down {
@@ -227,8 +296,7 @@ fn a_plan_created_again_has_the_slots_that_the_old_one_does_not_use_or_cannot_gi
         let second = scenario.live_nodes("p");
         assert!(second.len() == 1 && second[0] != first, "{first} {second:?}");
         scenario.ready(&first, true);
-        scenario.roll_out();
-        scenario.assert_over();
+        scenario.finish();
     }
 }
 
@@ -238,8 +306,7 @@ fn the_result_of_an_earlier_time_is_never_taken_for_a_new_one() {
     scenario.roll_out();
     let first = scenario.job_for("a").uid;
     for version in ["v2", "v1"] {
-        scenario.edit("p", |spec| spec.version = Some(version.to_owned()));
-        scenario.settle();
+        scenario.edit_and_settle("p", |spec| spec.version = Some(version.to_owned()));
         scenario.roll_out();
     }
     scenario.assert_over();
@@ -247,13 +314,25 @@ fn the_result_of_an_earlier_time_is_never_taken_for_a_new_one() {
         scenario.jobs_for("a").iter().all(|job| job.uid != first),
         "the old Job has made room"
     );
-    assert_eq!(
-        (
-            scenario.events_of("JobComplete").len(),
-            scenario.invariants.upgrades
-        ),
-        (3, 3)
-    );
+    assert_eq!(scenario.events_of("JobComplete").len(), 3);
+    assert_eq!(scenario.invariants.upgrades, 3);
+}
+
+#[test]
+fn another_service_account_runs_the_plan_again_and_what_is_not_in_the_hash_does_not() {
+    let mut scenario = Scenario::with(&["a"], plan("p"));
+    scenario.roll_out();
+    let first = scenario.hash("p");
+    scenario.edit("p", |spec| spec.service_account_name = Some("other".to_owned()));
+    scenario.finish();
+    let second = scenario.hash("p");
+    assert!(second != first && scenario.invariants.upgrades == 2);
+    scenario.edit("p", |spec| {
+        spec.concurrency = Some(2);
+        spec.upgrade.get_or_insert_default().args = Some(vec!["other".to_owned()]);
+    });
+    scenario.finish();
+    assert_eq!((scenario.hash("p"), scenario.invariants.upgrades), (second, 2));
 }
 
 #[test]
@@ -261,8 +340,7 @@ fn a_job_that_completes_for_an_earlier_version_says_so_on_the_node() {
     let mut scenario = Scenario::with(&["a"], plan("p"));
     let v1 = scenario.hash("p");
     scenario.comes_to("a", PodStage::Upgrade);
-    scenario.edit("p", |spec| spec.version = Some("v2".to_owned()));
-    scenario.settle();
+    scenario.edit_and_settle("p", |spec| spec.version = Some("v2".to_owned()));
     scenario.succeed("a");
     assert_eq!(scenario.done_label("a", "p"), Some(v1));
     assert_eq!(scenario.slots("p"), ["a"]);
@@ -274,24 +352,18 @@ fn a_job_that_completes_for_an_earlier_version_says_so_on_the_node() {
 
 #[test]
 fn a_refused_job_is_reported_and_retried() {
-    let mut scenario = Scenario::empty();
-    scenario.add_nodes(&["a"]);
+    let mut scenario = Scenario::of_nodes(&["a"]);
     scenario.fault_always(Rule::on("create", "jobs").answer(422));
-    scenario.apply(plan("p"));
-    scenario.settle();
-    assert_eq!(scenario.phase("p", "a").1, "JobRefused");
+    scenario.apply_and_settle(plan("p"));
+    assert_eq!(scenario.phase("p", "a")[1], "JobRefused");
     let text = "Node a: the Job cannot be created: injected fault 422";
-    assert_eq!(
-        scenario.complete("p"),
-        ("False".to_owned(), "SyncJob".to_owned(), text.to_owned())
-    );
+    assert_eq!(scenario.complete("p"), ["False", "SyncJob", text]);
     scenario.pass_secs(60);
     assert_eq!(scenario.events_of("JobRefused"), [text], "once");
     scenario.mend();
     scenario.pass_secs(30);
     assert_eq!(scenario.jobs_for("a").len(), 1);
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
 }
 
 #[test]
@@ -314,8 +386,7 @@ fn a_finished_job_is_kept_for_its_ttl_from_when_its_result_was_recorded() {
 
 #[test]
 fn an_answer_to_a_creation_that_comes_when_its_job_has_ended_holds_no_slot() {
-    let mut scenario = Scenario::empty();
-    scenario.add_nodes(&["a", "b"]);
+    let mut scenario = Scenario::of_nodes(&["a", "b"]);
     for node in ["a", "b"] {
         scenario.steer(node, "upgrade.run-delay", Some("1s"));
     }
@@ -352,8 +423,7 @@ fn a_job_that_goes_while_its_label_is_on_the_way_is_not_run_again() {
         scenario.delete(Kind::Job, &job);
         scenario.pass_secs(30);
         scenario.fault_injector.hold_watch("nodes", false);
-        scenario.roll_out();
-        scenario.assert_over();
+        scenario.finish();
         assert_eq!(scenario.invariants.upgrades, 1, "{effect:?}");
     }
 }
@@ -367,8 +437,7 @@ fn a_label_that_is_removed_while_the_job_is_being_marked_runs_the_plan_again() {
     scenario.set_done_label("a", "p", None);
     scenario.pass_secs(1);
     assert_eq!(scenario.done_label("a", "p"), None, "nobody asked for the label");
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
     assert_eq!(scenario.invariants.upgrades, 2);
 }
 
@@ -382,15 +451,13 @@ fn a_job_that_was_never_marked_does_not_undo_what_the_next_one_did() {
     scenario.pass_secs(60);
     scenario.roll_out();
     scenario.restart();
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
     assert_eq!(scenario.invariants.upgrades, 2);
 }
 
 #[test]
 fn a_job_that_was_created_and_deleted_before_its_response_arrived_does_not_exist() {
-    let mut scenario = Scenario::empty();
-    scenario.add_nodes(&["a"]);
+    let mut scenario = Scenario::of_nodes(&["a"]);
     scenario.fault_injector.hold_watch("jobs", true);
     scenario.fault(Rule::on("create", "jobs").late(Duration::from_secs(6)));
     scenario.apply(plan("p"));
@@ -401,14 +468,12 @@ fn a_job_that_was_created_and_deleted_before_its_response_arrived_does_not_exist
     scenario.cluster.with(|state| state.store.forget());
     scenario.fault_injector.cut_watches("jobs");
     scenario.fault_injector.hold_watch("jobs", false);
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
 }
 
 #[test]
 fn a_plan_that_is_gone_is_not_brought_back_by_the_answer_to_a_write() {
-    let mut scenario = Scenario::empty();
-    scenario.add_nodes(&["a"]);
+    let mut scenario = Scenario::of_nodes(&["a"]);
     scenario.fault(
         Rule::on("patch", "plans/status")
             .named("p")

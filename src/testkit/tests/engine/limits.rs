@@ -22,12 +22,10 @@ pub(super) fn set(scenario: &mut Scenario, key: &str, value: Option<&str>) {
 }
 
 fn frozen(key: &str, value: &str) -> Scenario {
-    let mut scenario = Scenario::empty();
-    scenario.add_nodes(&["a", "b"]);
+    let mut scenario = Scenario::of_nodes(&["a", "b"]);
     set(&mut scenario, key, Some(value));
     scenario.apply(plan("p"));
-    scenario.apply(plan_with("q", |spec| spec.cordon = None));
-    scenario.settle();
+    scenario.apply_and_settle(plan_with("q", |spec| spec.cordon = None));
     scenario
 }
 
@@ -37,9 +35,9 @@ fn a_freeze_starts_no_node_of_any_plan_and_every_plan_says_why() {
     assert!(scenario.invariants.jobs.is_empty());
     let text = "no node starts, by ConfigMap refit: audit until Monday";
     for name in ["p", "q"] {
-        let (status, reason, message) = scenario.complete(name);
+        let [status, reason, message] = scenario.complete(name);
         assert_eq!((&*status, &*reason, &*message), ("False", "Frozen", text));
-        assert_eq!(scenario.phase(name, "a").1, "Frozen");
+        assert_eq!(scenario.phase(name, "a")[1], "Frozen");
     }
     assert_eq!(scenario.events_of("Frozen"), [text, text]);
     scenario.restart();
@@ -47,20 +45,17 @@ fn a_freeze_starts_no_node_of_any_plan_and_every_plan_says_why() {
     assert!(scenario.invariants.jobs.is_empty());
     set(&mut scenario, "freeze", None);
     assert_eq!(scenario.live_nodes("p").len(), 1);
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
 }
 
 #[test]
 fn a_node_on_which_the_pod_of_a_deleted_plan_still_runs_counts_for_both_limits() {
     for key in ["maxConcurrent", "maxUnavailable"] {
-        let mut scenario = Scenario::empty();
-        scenario.add_nodes(&["a", "b"]);
+        let mut scenario = Scenario::of_nodes(&["a", "b"]);
         set(&mut scenario, key, Some("1"));
         scenario.steer("a", "delete-delay", Some("20s"));
         scenario.steer("b", "delete-delay", Some("20s"));
-        scenario.apply(plan("p"));
-        scenario.settle();
+        scenario.apply_and_settle(plan("p"));
         let first = scenario.live_nodes("p").remove(0);
         scenario.comes_to(&first, PodStage::Upgrade);
         scenario.delete(Kind::Plan, "p");
@@ -68,10 +63,9 @@ fn a_node_on_which_the_pod_of_a_deleted_plan_still_runs_counts_for_both_limits()
         scenario.pass_secs(5);
         assert_eq!(scenario.pods().count(), 1, "{key}");
         let waits = scenario.complete("q");
-        assert_eq!(waits.1, "ClusterLimit", "{key}: {}", waits.2);
-        assert!(waits.2.contains(&format!(": {first}")), "{key}: {}", waits.2);
-        scenario.roll_out();
-        scenario.assert_over();
+        assert_eq!(waits[1], "ClusterLimit", "{key}: {}", waits[2]);
+        assert!(waits[2].contains(&format!(": {first}")), "{key}: {}", waits[2]);
+        scenario.finish();
     }
 }
 
@@ -112,7 +106,7 @@ fn an_invalid_limit_stops_all_plans_and_names_the_key_the_value_and_the_allowed_
     ] {
         let mut scenario = frozen(key, value);
         assert!(scenario.invariants.jobs.is_empty());
-        let (_, reason, message) = scenario.complete("p");
+        let [_, reason, message] = scenario.complete("p");
         assert_eq!(reason, "Frozen");
         assert!(message.contains(says), "{message}");
         assert_eq!(scenario.events_of("Frozen").len(), 2);
@@ -123,8 +117,7 @@ fn an_invalid_limit_stops_all_plans_and_names_the_key_the_value_and_the_allowed_
 
 #[test]
 fn max_concurrent_counts_the_nodes_of_all_plans() {
-    let mut scenario = Scenario::empty();
-    scenario.add_nodes(&["a", "b", "c", "d"]);
+    let mut scenario = Scenario::of_nodes(&["a", "b", "c", "d"]);
     set(&mut scenario, "maxConcurrent", Some("50%"));
     for name in ["p", "q"] {
         scenario.apply(plan_with(name, |spec| spec.concurrency = Some(4)));
@@ -149,14 +142,12 @@ fn max_concurrent_counts_the_nodes_of_all_plans() {
     assert_eq!(count(&scenario), 3);
     set(&mut scenario, "maxConcurrent", None);
     assert_eq!(count(&scenario), 4);
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
 }
 
 #[test]
 fn max_unavailable_counts_all_nodes_of_the_cluster() {
-    let mut scenario = Scenario::empty();
-    scenario.add_nodes(&["a", "b", "c"]);
+    let mut scenario = Scenario::of_nodes(&["a", "b", "c"]);
     // No Plan selects it.
     scenario.add_node(
         "x",
@@ -164,10 +155,9 @@ fn max_unavailable_counts_all_nodes_of_the_cluster() {
     );
     scenario.cordon("x", true);
     set(&mut scenario, "maxUnavailable", Some("1"));
-    scenario.apply(plan_with("p", |spec| spec.concurrency = Some(3)));
-    scenario.settle();
+    scenario.apply_and_settle(plan_with("p", |spec| spec.concurrency = Some(3)));
     assert!(scenario.live_nodes("p").is_empty());
-    let (_, reason, message) = scenario.complete("p");
+    let [_, reason, message] = scenario.complete("p");
     assert_eq!(
         (&*reason, &*message),
         (
@@ -187,13 +177,11 @@ fn max_unavailable_counts_all_nodes_of_the_cluster() {
 
 #[test]
 fn a_plans_own_limit_holds_beside_that_of_all() {
-    let mut scenario = Scenario::empty();
-    scenario.add_nodes(&["a", "b", "c"]);
+    let mut scenario = Scenario::of_nodes(&["a", "b", "c"]);
     set(&mut scenario, "maxConcurrent", Some("3"));
-    scenario.apply(plan_with("p", |spec| {
+    scenario.apply_and_settle(plan_with("p", |spec| {
         spec.max_concurrent = Some(IntOrString::Int(2));
     }));
-    scenario.settle();
     assert_eq!(scenario.live_nodes("p").len(), 2);
 }
 
@@ -205,7 +193,7 @@ fn a_blackout_of_all_plans_holds() {
     );
     assert!(scenario.invariants.jobs.is_empty());
     let text = "a blackout of ConfigMap refit lasts until 2026-01-02T00:00:00Z: new year";
-    assert_eq!(scenario.complete("p").2, text);
+    assert_eq!(scenario.complete("p")[2], text);
     assert_eq!(
         scenario.status("p").next_window.as_deref(),
         Some("2026-01-02T00:00:00Z")
@@ -216,8 +204,7 @@ fn a_blackout_of_all_plans_holds() {
 
 #[test]
 fn nobody_starts_before_it_was_read() {
-    let mut scenario = Scenario::empty();
-    scenario.add_nodes(&["a"]);
+    let mut scenario = Scenario::of_nodes(&["a"]);
     scenario.fault_always(Rule::on("list", "configmaps").answer(500));
     scenario.apply(plan("p"));
     scenario.pass_secs(120);

@@ -105,15 +105,13 @@ fn a_node_in_maintenance_is_left_alone_by_plans_and_counts_as_unavailable() {
     assert!(scenario.jobs_for("a").is_empty());
     end(&mut scenario, "disk");
     assert!(!scenario.is_cordoned("a") || scenario.slots("p").contains(&"a".to_owned()));
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
 }
 
 #[test]
 fn a_maintenance_waits_for_the_plan_that_is_at_work_and_comes_before_its_next_one() {
     let mut scenario = scenario(&["a", "b"]);
-    scenario.apply(plan("p"));
-    scenario.settle();
+    scenario.apply_and_settle(plan("p"));
     let busy = scenario.slots("p")[0].clone();
     let other = if busy == "a" { "b" } else { "a" };
     begin(&mut scenario, "now", &busy);
@@ -128,8 +126,7 @@ fn a_maintenance_waits_for_the_plan_that_is_at_work_and_comes_before_its_next_on
     for name in ["now", "next"] {
         end(&mut scenario, name);
     }
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
 }
 
 #[test]
@@ -137,8 +134,7 @@ fn a_maintenance_waits_for_max_unavailable_of_the_cluster_and_no_plan_takes_the_
     let mut scenario = scenario(&["a", "b", "c"]);
     set(&mut scenario, "maxUnavailable", Some("1"));
     set(&mut scenario, "maxConcurrent", Some("1"));
-    scenario.apply(plan_with("p", |spec| spec.concurrency = Some(3)));
-    scenario.settle();
+    scenario.apply_and_settle(plan_with("p", |spec| spec.concurrency = Some(3)));
     let busy = scenario.slots("p")[0].clone();
     let mut others = ["a", "b", "c"].into_iter().filter(|node| **node != *busy);
     let node = others.next_back().unwrap();
@@ -158,8 +154,7 @@ fn a_maintenance_waits_for_max_unavailable_of_the_cluster_and_no_plan_takes_the_
     end(&mut scenario, "fan");
     scenario.cordon(next, false);
     end(&mut scenario, "disk");
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
 }
 
 #[test]
@@ -216,8 +211,7 @@ fn an_object_that_vanishes_with_its_finalizer_leaves_its_node_as_it_was_whatever
 #[test]
 fn the_taint_of_a_maintenance_goes_with_it_although_a_plan_holds_the_node_and_the_plan_goes_on_there() {
     let mut scenario = scenario(&["a"]);
-    scenario.apply(plan_with("p", |spec| spec.drain = Some(DrainSpec::default())));
-    scenario.settle();
+    scenario.apply_and_settle(plan_with("p", |spec| spec.drain = Some(DrainSpec::default())));
     scenario.fail("a");
     scenario.settle();
     assert!(scenario.is_cordoned("a"), "a failed node stays cordoned");
@@ -236,8 +230,7 @@ fn the_taint_of_a_maintenance_goes_with_it_although_a_plan_holds_the_node_and_th
         "the Plan holds it still"
     );
     scenario.retry("a", "p");
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
 }
 
 fn explained(snapshot: &Snapshot) -> String {
@@ -254,8 +247,7 @@ fn has(text: &str, parts: &[&str]) {
 #[test]
 fn status_and_explain_say_what_a_maintenance_waits_for_and_who_holds_its_node() {
     let mut scenario = scenario(&["a", "b"]);
-    scenario.apply(plan("p"));
-    scenario.settle();
+    scenario.apply_and_settle(plan("p"));
     let busy = scenario.slots("p")[0].clone();
     begin(&mut scenario, "disk", &busy);
     let snapshot = scenario.snapshot();
@@ -283,16 +275,14 @@ fn status_and_explain_say_what_a_maintenance_waits_for_and_who_holds_its_node() 
     assert_eq!(of_node.len(), 2, "{of_node:#?}");
     has(&of_node[0].verdict, &[drained.trim_end()]);
     end(&mut scenario, "disk");
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
 }
 
 #[test]
 fn a_node_in_maintenance_is_explained_by_the_object_that_holds_it() {
     let mut scenario = scenario(&["a"]);
     begin(&mut scenario, "disk", "a");
-    scenario.apply(plan("p"));
-    scenario.settle();
+    scenario.apply_and_settle(plan("p"));
     let snapshot = scenario.snapshot();
     let view = PlanOverview::new(&snapshot, &snapshot.plans[0]);
     let chain = [
@@ -303,8 +293,7 @@ fn a_node_in_maintenance_is_explained_by_the_object_that_holds_it() {
     ];
     has(&explain_node(&view, "a").to_text(), &chain);
     end(&mut scenario, "disk");
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
 }
 
 #[test]

@@ -19,8 +19,7 @@ fn begin(plan: Plan) -> Scenario {
         let info = json!({ "kubeletVersion": kubelet, "osImage": os });
         scenario.add_node(name, &json!({ "status": { "nodeInfo": info } }));
     }
-    scenario.apply(plan);
-    scenario.settle();
+    scenario.apply_and_settle(plan);
     scenario
 }
 
@@ -64,16 +63,14 @@ fn a_node_whose_kubelet_has_the_version_is_done_without_a_job() {
         (scenario.slots("p").len(), progress(&scenario)),
         (2, "3/5".to_owned())
     );
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
 }
 
 #[test]
 fn without_skip_when_every_node_gets_a_job() {
     let mut scenario = begin(plan(|_| {}));
     assert_eq!(scenario.slots("p"), ["a", "b", "c", "d"]);
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
 }
 
 #[test]
@@ -97,8 +94,7 @@ fn a_suspended_plan_marks_no_node_and_one_that_waits_for_its_window_does() {
     );
     scenario.patch(Kind::Plan, "p", &json!({ "spec": { "window": null } }));
     scenario.settle();
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
 }
 
 #[test]
@@ -107,10 +103,9 @@ fn a_node_at_the_version_that_is_not_ready_is_not_marked() {
     let info = json!({ "kubeletVersion": "v1.36.1+k3s1" });
     scenario.add_node("a", &json!({ "status": { "nodeInfo": info } }));
     scenario.ready("a", false);
-    scenario.apply(plan(skipping));
-    scenario.settle();
+    scenario.apply_and_settle(plan(skipping));
     assert_eq!(progress(&scenario), "0/1");
-    assert_eq!(scenario.phase("p", "a").1, "NodeNotReady");
+    assert_eq!(scenario.phase("p", "a")[1], "NodeNotReady");
     scenario.ready("a", true);
     scenario.settle();
     assert_eq!(
@@ -159,8 +154,8 @@ fn a_node_stays_selected_while_its_upgrade_changes_what_it_says_of_itself() {
     );
     scenario.roll_out();
     assert_eq!(
-        (scenario.complete("p").0, progress(&scenario)),
-        ("True".to_owned(), "3/3".to_owned())
+        (&*scenario.complete("p")[0], &*progress(&scenario)),
+        ("True", "3/3")
     );
 }
 

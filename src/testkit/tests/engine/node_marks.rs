@@ -87,12 +87,10 @@ fn marks_for_other_programs_are_there_from_the_cordon_until_the_node_is_uncordon
 
 #[test]
 fn a_mark_that_somebody_has_made_stays() {
-    let mut scenario = Scenario::empty();
-    scenario.add_nodes(&["a"]);
+    let mut scenario = Scenario::of_nodes(&["a"]);
     scenario.label("a", NodeMark::ExcludeFromLoadBalancers.key(), Some("mine"));
     scenario.annotate(Kind::Node, "a", NodeMark::DoNotDisrupt.key(), Some("mine"));
-    scenario.apply(marking());
-    scenario.settle();
+    scenario.apply_and_settle(marking());
     let mine = Some("mine".to_owned());
     assert_eq!(
         marks(&scenario, "a"),
@@ -135,8 +133,7 @@ fn a_failed_node_keeps_its_marks_with_its_cordon() {
 
 #[test]
 fn nodes_that_are_still_to_be_upgraded_have_a_taint_from_the_first_start_until_they_are_done() {
-    let mut scenario = Scenario::empty();
-    scenario.add_nodes(&["a", "b", "c"]);
+    let mut scenario = Scenario::of_nodes(&["a", "b", "c"]);
     let theirs = json!([{ "key": "theirs", "value": "x", "effect": "PreferNoSchedule", "timeAdded": "2026-01-01T09:00:00Z" }]);
     scenario.patch(Kind::Node, "c", &json!({ "spec": { "taints": theirs } }));
     let avoiding = draining(|drain| drain.avoid_pending_nodes = Some(true));
@@ -181,8 +178,7 @@ fn nodes_that_are_still_to_be_upgraded_have_a_taint_from_the_first_start_until_t
 #[test]
 fn the_taint_goes_with_the_plan_or_the_field_and_that_of_another_namespace_stays() {
     for deletes in [false, true] {
-        let mut scenario = Scenario::empty();
-        scenario.add_nodes(&["a", "b"]);
+        let mut scenario = Scenario::of_nodes(&["a", "b"]);
         let theirs = json!([{ "key": PENDING, "value": "elsewhere", "effect": "PreferNoSchedule" }]);
         scenario.patch(Kind::Node, "b", &json!({ "spec": { "taints": theirs } }));
         scenario.apply(draining(|drain| drain.avoid_pending_nodes = Some(true)));
@@ -202,8 +198,7 @@ fn the_taint_goes_with_the_plan_or_the_field_and_that_of_another_namespace_stays
 
 #[test]
 fn the_next_nodes_pull_the_image_while_others_are_in_progress_and_no_other_node_does() {
-    let mut scenario = Scenario::empty();
-    scenario.add_nodes(&["a", "b", "c", "d"]);
+    let mut scenario = Scenario::of_nodes(&["a", "b", "c", "d"]);
     scenario.apply(plan_with("p", |spec| {
         spec.concurrency = Some(1);
         spec.prepull = Some(true);
@@ -236,14 +231,12 @@ fn the_next_nodes_pull_the_image_while_others_are_in_progress_and_no_other_node_
     scenario.pass_secs(10);
     assert_eq!(scenario.slots("p"), first, "the node that has the image is next");
     assert_eq!(pulled(&scenario).len(), 2);
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
 }
 
 #[test]
 fn a_windows_node_for_which_no_image_is_pulled_does_not_stop_the_controller() {
-    let mut scenario = Scenario::empty();
-    scenario.add_nodes(&["a", "b"]);
+    let mut scenario = Scenario::of_nodes(&["a", "b"]);
     for name in ["w", "x"] {
         let labels = json!({ "labels": { "kubernetes.io/os": "windows" } });
         scenario.add_node(name, &json!({ "metadata": labels }));
@@ -253,18 +246,17 @@ fn a_windows_node_for_which_no_image_is_pulled_does_not_stop_the_controller() {
         spec.prepull = Some(true);
     }));
     scenario.pass_secs(10);
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
 }
 
 #[test]
 fn a_pod_rather_goes_to_a_node_that_is_done_although_that_has_more_pods() {
-    let mut scenario = Scenario::empty();
-    scenario.add_nodes(&["a", "b", "c"]);
-    scenario.apply(draining(|drain| {
-        (drain.force, drain.avoid_pending_nodes) = (Some(true), Some(true));
-    }));
-    scenario.settle();
+    let mut scenario = Scenario::with(
+        &["a", "b", "c"],
+        draining(|drain| {
+            (drain.force, drain.avoid_pending_nodes) = (Some(true), Some(true));
+        }),
+    );
     let done = scenario.slots("p")[0].clone();
     scenario.succeed(&done);
     scenario.pass_secs(10);

@@ -108,6 +108,6 @@ fn a_plan_that_lost_its_fields_gets_them_back_without_an_edit() {
     scenario.start();
     scenario.settle();
     assert_eq!(suspended(&scenario), [Some(true), Some(true)]);
-    assert!(plans.iter().all(|plan| scenario.complete(plan).1 == "Suspended"));
+    assert!(plans.iter().all(|plan| scenario.complete(plan)[1] == "Suspended"));
     assert!(scenario.invariants.jobs.is_empty());
 }

@@ -44,8 +44,7 @@ fn one_zone_is_upgraded_at_a_time() {
     let mut scenario = Scenario::empty();
     add_zones(&mut scenario, &["b1", "a1", "a2", "b2"]);
     scenario.add_nodes(&["elsewhere"]);
-    scenario.apply(ordered(vec![zones()], 5));
-    scenario.settle();
+    scenario.apply_and_settle(ordered(vec![zones()], 5));
     assert_eq!(scenario.slots("p"), ["a1", "a2"]);
     scenario.succeed("a1");
     assert_eq!(
@@ -64,8 +63,7 @@ fn one_zone_is_upgraded_at_a_time() {
     scenario.succeed("b1");
     scenario.succeed("b2");
     assert_eq!(scenario.slots("p"), ["elsewhere"]);
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
 }
 
 #[test]
@@ -74,20 +72,16 @@ fn a_node_that_cannot_start_holds_its_zone_and_is_named_until_it_is_repaired_or_
         let mut scenario = Scenario::empty();
         add_zones(&mut scenario, &["a1", "a2", "b1"]);
         scenario.ready("a2", false);
-        scenario.apply(ordered(vec![zones()], 3));
-        scenario.settle();
+        scenario.apply_and_settle(ordered(vec![zones()], 3));
         assert_eq!(scenario.slots("p"), ["a1"]);
         scenario.succeed("a1");
         assert!(scenario.slots("p").is_empty());
         let text = "spec.order: a2 is left (topology.kubernetes.io/zone=a), and other nodes wait until it is done; the node is \
                     not Ready";
-        assert_eq!(
-            scenario.complete("p"),
-            ("False".to_owned(), "EarlierNodes".to_owned(), text.to_owned())
-        );
+        assert_eq!(scenario.complete("p"), ["False", "EarlierNodes", text]);
         assert_eq!(scenario.events_of("EarlierNodes"), [text]);
-        assert_eq!(scenario.phase("p", "a2").1, "NodeNotReady");
-        assert_eq!(scenario.phase("p", "b1").1, "EarlierNodes");
+        assert_eq!(scenario.phase("p", "a2")[1], "NodeNotReady");
+        assert_eq!(scenario.phase("p", "b1")[1], "EarlierNodes");
         if repairs {
             scenario.ready("a2", true);
         } else {
@@ -95,8 +89,7 @@ fn a_node_that_cannot_start_holds_its_zone_and_is_named_until_it_is_repaired_or_
         }
         scenario.settle();
         assert_eq!(scenario.slots("p"), [if repairs { "a2" } else { "b1" }]);
-        scenario.roll_out();
-        scenario.assert_over();
+        scenario.finish();
     }
 }
 
@@ -104,8 +97,7 @@ fn a_node_that_cannot_start_holds_its_zone_and_is_named_until_it_is_repaired_or_
 fn a_failed_node_holds_its_zone_and_is_named() {
     let mut scenario = Scenario::empty();
     add_zones(&mut scenario, &["a1", "b1"]);
-    scenario.apply(ordered(vec![zones()], 3));
-    scenario.settle();
+    scenario.apply_and_settle(ordered(vec![zones()], 3));
     scenario.fail("a1");
     let message = scenario.entry("p", "b1").message.unwrap();
     assert!(
@@ -114,20 +106,17 @@ fn a_failed_node_holds_its_zone_and_is_named() {
     );
     assert!(message.ends_with("; it failed"), "{message}");
     scenario.retry("a1", "p");
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
 }
 
 #[test]
 fn a_node_that_joins_an_earlier_zone_waits_for_the_nodes_under_way_and_then_goes_first() {
     let mut scenario = Scenario::empty();
     add_zones(&mut scenario, &["b1", "b2"]);
-    scenario.apply(ordered(vec![zones()], 1));
-    scenario.settle();
+    scenario.apply_and_settle(ordered(vec![zones()], 1));
     let first = scenario.slots("p")[0].clone();
     add_zones(&mut scenario, &["a1"]);
-    scenario.edit("p", |spec| spec.concurrency = Some(3));
-    scenario.settle();
+    scenario.edit_and_settle("p", |spec| spec.concurrency = Some(3));
     assert_eq!(
         scenario.slots("p"),
         std::slice::from_ref(&first),
@@ -135,8 +124,7 @@ fn a_node_that_joins_an_earlier_zone_waits_for_the_nodes_under_way_and_then_goes
     );
     scenario.succeed(&first);
     assert_eq!(scenario.slots("p"), ["a1"]);
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
 }
 
 #[test]
@@ -145,8 +133,7 @@ fn control_plane_nodes_are_done_before_others_start_or_start_when_all_others_are
         let mut scenario = Scenario::empty();
         scenario.add_node("server", &json!({ "metadata": { "labels": { SERVER: "true" } } }));
         scenario.add_nodes(&["agent-1", "agent-2"]);
-        scenario.apply(ordered(vec![control_plane(order)], 3));
-        scenario.settle();
+        scenario.apply_and_settle(ordered(vec![control_plane(order)], 3));
         let (first, next): (&[&str], &[&str]) = match order {
             ControlPlaneOrder::First => (&["server"], &["agent-1", "agent-2"]),
             ControlPlaneOrder::Last => (&["agent-1", "agent-2"], &["server"]),
@@ -156,8 +143,7 @@ fn control_plane_nodes_are_done_before_others_start_or_start_when_all_others_are
             scenario.succeed(node);
         }
         assert_eq!(scenario.slots("p"), next);
-        scenario.roll_out();
-        scenario.assert_over();
+        scenario.finish();
     }
 }
 
@@ -196,17 +182,14 @@ fn with_an_order_an_unavailable_node_goes_first_only_where_there_is_no_room_for_
             }]);
         })
     };
-    scenario.apply(ranked(2));
-    scenario.settle();
+    scenario.apply_and_settle(ranked(2));
     assert_eq!(scenario.slots("p"), ["a"]);
     let mut scenario = {
-        let mut scenario = Scenario::empty();
-        scenario.add_nodes(&["a", "b", "c"]);
+        let mut scenario = Scenario::of_nodes(&["a", "b", "c"]);
         scenario.cordon("c", true);
         scenario
     };
-    scenario.apply(ranked(1));
-    scenario.settle();
+    scenario.apply_and_settle(ranked(1));
     assert_eq!(scenario.slots("p"), ["c"]);
 }
 
@@ -235,15 +218,13 @@ fn the_order_holds_through_restarts_of_the_controller() {
 fn an_edit_of_the_order_applies_to_the_next_node() {
     let mut scenario = Scenario::empty();
     add_zones(&mut scenario, &["a1", "b1", "c1"]);
-    scenario.apply(ordered(vec![zones()], 1));
-    scenario.settle();
+    scenario.apply_and_settle(ordered(vec![zones()], 1));
     assert_eq!(scenario.slots("p"), ["a1"]);
     scenario.label("b1", ZONE, Some("z"));
     scenario.succeed("a1");
     assert_eq!(scenario.slots("p"), ["c1"]);
     scenario.edit("p", |spec| spec.order = None);
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
 }
 
 #[test]
@@ -255,8 +236,7 @@ fn a_zone_does_not_wait_for_a_failed_node_without_which_the_roll_out_goes_on() {
         policy: Some(FailurePolicy::Continue),
         ..FailureSpec::default()
     });
-    scenario.apply(plan);
-    scenario.settle();
+    scenario.apply_and_settle(plan);
     scenario.fail("a1");
     assert_eq!(scenario.live_nodes("p"), ["a2"]);
     scenario.succeed("a2");
@@ -273,6 +253,5 @@ fn a_zone_does_not_wait_for_a_failed_node_without_which_the_roll_out_goes_on() {
     scenario.restart();
     scenario.succeed("b2");
     assert_eq!(scenario.live_nodes("p"), ["a1"]);
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
 }

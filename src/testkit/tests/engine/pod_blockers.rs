@@ -41,8 +41,7 @@ fn pod(name: &str, namespace: &str, node: &str, labels: &Value) -> Value {
 
 /// `a` runs a training job, and pods that have the label or the namespace only.
 fn scenario() -> Scenario {
-    let mut scenario = Scenario::empty();
-    scenario.add_nodes(&["a", "b", "c"]);
+    let scenario = Scenario::of_nodes(&["a", "b", "c"]);
     let training = json!({ "job": "training" });
     for pod in [
         pod("epoch-7", "science", "a", &training),
@@ -67,7 +66,7 @@ fn a_node_with_such_a_pod_waits_and_names_it_while_the_others_are_upgraded() {
         Some("spec.drain.blockedBy: pod science/epoch-7 runs on the node, which starts when it has ended")
     );
     assert!(scenario.jobs_for("a").is_empty() && !scenario.is_cordoned("a"));
-    assert_eq!(scenario.complete("p").1, "PodBlocks");
+    assert_eq!(scenario.complete("p")[1], "PodBlocks");
 
     scenario.restart();
     scenario.pass_secs(90);
@@ -81,22 +80,17 @@ fn a_node_with_such_a_pod_waits_and_names_it_while_the_others_are_upgraded() {
 
 #[test]
 fn the_pods_of_a_node_are_listed_only_when_its_turn_has_come() {
-    let mut scenario = Scenario::empty();
-    scenario.add_nodes(&["a", "b", "c", "d", "e", "f"]);
-    scenario.apply(waiting_for_training());
-    scenario.settle();
+    let mut scenario = Scenario::with(&["a", "b", "c", "d", "e", "f"], waiting_for_training());
     assert_eq!(scenario.slots("p").len(), 1);
     assert_eq!(scenario.requests("GET /namespaces/science/pods"), 1);
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
     assert_eq!(scenario.requests("GET /namespaces/science/pods"), 6);
 }
 
 #[test]
 fn a_plan_without_the_field_lists_no_pods_of_others() {
     let mut scenario = scenario();
-    scenario.apply(plan_with("p", |spec| spec.drain = Some(DrainSpec::default())));
-    scenario.settle();
+    scenario.apply_and_settle(plan_with("p", |spec| spec.drain = Some(DrainSpec::default())));
     assert_eq!(scenario.requests("GET /namespaces/science/pods"), 0);
 }
 
@@ -121,10 +115,9 @@ fn without_permission_to_list_pods_no_node_starts_and_explain_has_the_commands_t
     scenario.roll_out();
     // It is refused only this list: the controller has begun already, and watches the pods of its Jobs.
     scenario.fault_injector.allow("list", "pods", false);
-    scenario.apply(waiting_for_training());
-    scenario.settle();
+    scenario.apply_and_settle(waiting_for_training());
     assert!(scenario.slots("p").is_empty());
-    let (_, reason, message) = scenario.complete("p");
+    let [_, reason, message] = scenario.complete("p");
     let text = "list pods in all namespaces, which spec.drain.blockedBy needs";
     assert!(
         reason == "MissingPermission" && message.contains(text),
@@ -142,8 +135,7 @@ fn without_permission_to_list_pods_no_node_starts_and_explain_has_the_commands_t
         "{explained}"
     );
     scenario.pass_secs(60);
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
 }
 
 #[test]

@@ -19,8 +19,7 @@ fn with_preflight() -> Plan {
 
 /// `b` has exit code and last words of `preflight`.
 fn begin(code: &str, why: &str) -> Scenario {
-    let mut scenario = Scenario::empty();
-    scenario.add_nodes(&["a", "b", "c"]);
+    let mut scenario = Scenario::of_nodes(&["a", "b", "c"]);
     scenario.annotate(Kind::Node, "b", "fake-kubelet/preflight.exit-code", Some(code));
     scenario.annotate(Kind::Node, "b", "fake-kubelet/preflight.message", Some(why));
     scenario.apply(with_preflight());
@@ -47,7 +46,7 @@ fn a_node_that_preflight_skips_is_left_out_at_this_version_with_its_words_as_the
         ["preflight skips Node b at v1: the disk has only 1 GiB, which is too little"]
     );
     assert_eq!(scenario.status("p").progress.as_deref(), Some("2/2"));
-    assert_eq!(scenario.complete("p").0, "True");
+    assert_eq!(scenario.complete("p")[0], "True");
     assert!(scenario.events_of("JobFailed").is_empty());
     assert!(!scenario.is_cordoned("b"));
     // A person may want it nevertheless, and another version is another question.
@@ -116,6 +115,5 @@ fn a_plan_that_relies_on_a_field_that_the_api_server_drops_is_degraded_and_goes_
     scenario.succeed(&node);
     scenario.settle();
     assert_eq!(degraded(&scenario), None);
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
 }

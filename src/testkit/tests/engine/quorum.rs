@@ -34,8 +34,7 @@ fn a_control_plane_node_starts_only_while_a_majority_stays_without_it() {
     let mut scenario = servers(&SERVERS);
     scenario.add_nodes(&["worker"]);
     scenario.ready("s2", false);
-    scenario.apply(plan_with("p", many));
-    scenario.settle();
+    scenario.apply_and_settle(plan_with("p", many));
     assert_eq!(scenario.slots("p"), ["worker"], "workers continue");
     let text = "without the node, 1 of 3 control-plane nodes would be available, and 2 are needed: s2 is unavailable";
     let entry = scenario.entry("p", "s1");
@@ -44,15 +43,14 @@ fn a_control_plane_node_starts_only_while_a_majority_stays_without_it() {
         (Some("ControlPlaneQuorum"), Some(text))
     );
     scenario.succeed("worker");
-    let (status, reason, message) = scenario.complete("p");
+    let [status, reason, message] = scenario.complete("p");
     assert_eq!((&*status, &*reason), ("False", "ControlPlaneQuorum"));
     assert_eq!(message, format!("Node s1: {text}"));
     assert_eq!(scenario.events_of("ControlPlaneQuorum"), [message]);
     scenario.ready("s2", true);
     scenario.settle();
     assert_eq!(scenario.slots("p").len(), 1, "one after the other");
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
 }
 
 #[test]
@@ -64,8 +62,7 @@ fn the_labels_of_older_kubernetes_and_of_other_distributions_count() {
             &SERVERS,
             &format!("node-role.kubernetes.io/{label}"),
         );
-        scenario.apply(plan_with("p", many));
-        scenario.settle();
+        scenario.apply_and_settle(plan_with("p", many));
         assert_eq!(scenario.slots("p").len(), 1, "{label}");
     }
 }
@@ -79,11 +76,9 @@ fn of_five_servers_two_may_be_down_and_of_two_both() {
         (&["s1"][..], 1),
     ] {
         let mut scenario = servers(names);
-        scenario.apply(plan_with("p", many));
-        scenario.settle();
+        scenario.apply_and_settle(plan_with("p", many));
         assert_eq!(scenario.slots("p").len(), slots, "{names:?}");
-        scenario.roll_out();
-        scenario.assert_over();
+        scenario.finish();
     }
 }
 
@@ -91,8 +86,7 @@ fn of_five_servers_two_may_be_down_and_of_two_both() {
 fn etcd_nodes_and_control_plane_nodes_have_a_majority_each() {
     let mut scenario = servers(&["c1", "c2"]);
     add_servers(&mut scenario, &["e1", "e2", "e3"], "node-role.kubernetes.io/etcd");
-    scenario.apply(plan_with("p", many));
-    scenario.settle();
+    scenario.apply_and_settle(plan_with("p", many));
     let slots = scenario.slots("p");
     assert_eq!(slots.len(), 3, "{slots:?}");
     assert_eq!(slots.iter().filter(|node| node.starts_with('e')).count(), 1);
@@ -101,27 +95,23 @@ fn etcd_nodes_and_control_plane_nodes_have_a_majority_each() {
 #[test]
 fn nodes_that_other_plans_take_down_count_and_a_cordon_does_not() {
     let mut scenario = servers(&SERVERS);
-    scenario.apply(plan("patch"));
-    scenario.settle();
+    scenario.apply_and_settle(plan("patch"));
     let busy = scenario.slots("patch")[0].clone();
-    scenario.apply(plan_with("upgrade", |spec| {
+    scenario.apply_and_settle(plan_with("upgrade", |spec| {
         many(spec);
         spec.drain = Some(DrainSpec::default());
     }));
-    scenario.settle();
     assert!(scenario.slots("upgrade").is_empty());
     let waits = SERVERS.into_iter().find(|node| *node != busy).unwrap();
     let text = format!(
         "without the node, 1 of 3 control-plane nodes would be available, and 2 are needed: {busy} is unavailable"
     );
     assert_eq!(scenario.entry("upgrade", waits).message, Some(text));
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
 
     let mut scenario = servers(&SERVERS);
     scenario.cordon("s1", true);
-    scenario.apply(plan("p"));
-    scenario.settle();
+    scenario.apply_and_settle(plan("p"));
     assert_eq!(scenario.slots("p").len(), 1);
 }
 
@@ -129,7 +119,7 @@ fn nodes_that_other_plans_take_down_count_and_a_cordon_does_not() {
 fn a_server_that_is_not_ready_costs_nothing_and_is_repaired() {
     let mut scenario = servers(&SERVERS);
     scenario.ready("s1", false);
-    scenario.apply(plan_with("p", |spec| {
+    scenario.apply_and_settle(plan_with("p", |spec| {
         many(spec);
         spec.tolerations = Some(vec![Toleration {
             key: Some("node.kubernetes.io/not-ready".to_owned()),
@@ -137,14 +127,12 @@ fn a_server_that_is_not_ready_costs_nothing_and_is_repaired() {
             ..Toleration::default()
         }]);
     }));
-    scenario.settle();
     assert_eq!(scenario.slots("p"), ["s1"]);
     scenario.succeed_unseen("s1");
     scenario.ready("s1", true);
     scenario.settle();
     assert!(scenario.is_done("s1", "p"));
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
 }
 
 #[test]
@@ -160,7 +148,7 @@ fn a_plan_that_disturbs_nothing_is_guarded_when_it_asks_and_any_plan_can_forgo_i
         (false, Some(true), 1),
     ] {
         let mut scenario = servers(&SERVERS);
-        scenario.apply(plan_with("p", |spec| {
+        scenario.apply_and_settle(plan_with("p", |spec| {
             if disturbs {
                 many(spec);
             } else {
@@ -168,7 +156,6 @@ fn a_plan_that_disturbs_nothing_is_guarded_when_it_asks_and_any_plan_can_forgo_i
             }
             spec.control_plane_quorum = asks;
         }));
-        scenario.settle();
         assert_eq!(scenario.slots("p").len(), slots, "{disturbs} {asks:?}");
     }
 }
@@ -177,8 +164,7 @@ fn a_plan_that_disturbs_nothing_is_guarded_when_it_asks_and_any_plan_can_forgo_i
 fn a_node_that_has_its_slot_and_no_job_yet_waits_when_another_server_goes_down() {
     let mut scenario = servers(&SERVERS);
     scenario.fault_always(Rule::on("create", "jobs").answer(422));
-    scenario.apply(plan("p"));
-    scenario.settle();
+    scenario.apply_and_settle(plan("p"));
     let slot = scenario.slots("p")[0].clone();
     let other = SERVERS.into_iter().find(|node| *node != slot).unwrap();
     scenario.ready(other, false);
@@ -187,39 +173,35 @@ fn a_node_that_has_its_slot_and_no_job_yet_waits_when_another_server_goes_down()
     scenario.restart();
     scenario.pass_secs(120);
     assert!(scenario.jobs_for(&slot).is_empty());
-    assert_eq!(scenario.phase("p", &slot).1, "ControlPlaneQuorum");
+    assert_eq!(scenario.phase("p", &slot)[1], "ControlPlaneQuorum");
     scenario.ready(other, true);
     scenario.settle();
     scenario.comes_to(&slot, PodStage::Upgrade);
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
 }
 
 #[test]
 fn a_retry_on_a_server_waits_for_the_majority() {
     let mut scenario = servers(&SERVERS);
-    scenario.apply(plan("p"));
-    scenario.settle();
+    scenario.apply_and_settle(plan("p"));
     let first = scenario.slots("p")[0].clone();
     scenario.fail(&first);
     let other = SERVERS.into_iter().find(|node| *node != first).unwrap();
     scenario.ready(other, false);
     scenario.retry(&first, "p");
     scenario.settle();
-    assert_eq!(scenario.phase("p", &first).1, "ControlPlaneQuorum");
+    assert_eq!(scenario.phase("p", &first)[1], "ControlPlaneQuorum");
     scenario.ready(other, true);
     scenario.settle();
     assert_eq!(scenario.live_job(&first).attempt, 2);
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
 }
 
 /// A cloud provider deletes the Node of a machine that is off for its reboot.
 #[test]
 fn a_deleted_server_counts_for_ten_minutes_or_until_it_registers_again() {
     let mut scenario = servers(&SERVERS);
-    scenario.apply(plan("p"));
-    scenario.settle();
+    scenario.apply_and_settle(plan("p"));
     let first = scenario.slots("p")[0].clone();
     scenario.delete(Kind::Node, &first);
     scenario.settle();
@@ -235,14 +217,12 @@ fn a_deleted_server_counts_for_ten_minutes_or_until_it_registers_again() {
     assert_eq!(scenario.slots("p").len(), 1, "it is gone for good");
 
     let mut scenario = servers(&SERVERS);
-    scenario.apply(plan("p"));
-    scenario.settle();
+    scenario.apply_and_settle(plan("p"));
     let first = scenario.slots("p")[0].clone();
     scenario.delete(Kind::Node, &first);
     scenario.settle();
     add_servers(&mut scenario, &[&first], "node-role.kubernetes.io/control-plane");
     scenario.settle();
     assert_eq!(scenario.slots("p").len(), 1);
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
 }

@@ -78,13 +78,11 @@ fn the_committed_recordings_are_what_the_commands_print() {
 fn a_report_says_what_was_done_where_and_when_and_what_is_not_known_any_more() {
     let mut scenario = Scenario::with(&["a", "b"], plan("p"));
     scenario.roll_out();
-    scenario.edit("p", |spec| spec.version = Some("v2".to_owned()));
-    scenario.settle();
+    scenario.edit_and_settle("p", |spec| spec.version = Some("v2".to_owned()));
     let failed = scenario.slots("p")[0].clone();
     scenario.fail(&failed);
     scenario.retry(&failed, "p");
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
     for (gone, unknown) in [
         (false, "the version of each node before"),
         (true, "Kubernetes has deleted their Jobs"),

@@ -4,15 +4,12 @@ use std::time::Duration;
 
 use super::scenario::{Scenario, Setup};
 use crate::fault::{Effect, Moment, Rule};
+use crate::invariants::CONTROLLER;
 use refit_api::{Plan, SecretSpec};
 use refit_facts::PodStage;
 use refit_fixtures::{plan, plan_with};
 use refit_rehearse::json::{Value, json};
 use refit_rehearse::{Kind, State};
-
-fn says(status: &str, reason: &str, message: &str) -> (String, String, String) {
-    (status.to_owned(), reason.to_owned(), message.to_owned())
-}
 
 fn secret() -> Value {
     json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "s", "namespace": "system-upgrade" } })
@@ -39,7 +36,7 @@ fn missing_permissions_are_reported_before_a_node_starts_until_they_are_granted(
     scenario.start();
     scenario.settle();
     let text = "the controller may not create jobs.batch in namespace system-upgrade, patch nodes";
-    assert_eq!(scenario.complete("p"), says("False", "MissingPermission", text));
+    assert_eq!(scenario.complete("p"), ["False", "MissingPermission", text]);
     assert!(scenario.requests("POST /jobs") == 0 && scenario.slots("p").is_empty());
     scenario.pass_secs(120);
     assert_eq!(
@@ -50,8 +47,7 @@ fn missing_permissions_are_reported_before_a_node_starts_until_they_are_granted(
     scenario.fault_injector.allow("create", "jobs", true);
     scenario.fault_injector.allow("patch", "nodes", true);
     scenario.pass_secs(40);
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
 }
 
 #[test]
@@ -69,14 +65,13 @@ fn a_permission_that_is_taken_away_in_mid_roll_out_stops_it_and_loses_nothing() 
     scenario.pass_secs(60);
     assert_eq!(scenario.slots("p"), [first.as_str()]);
     assert!(
-        scenario.complete("p").2.contains("cannot be patched"),
+        scenario.complete("p")[2].contains("cannot be patched"),
         "{:?}",
         scenario.complete("p")
     );
     scenario.fault_injector.allow("patch", "nodes", true);
     scenario.pass_secs(60);
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
     assert_eq!(scenario.invariants.upgrades, 2);
 }
 
@@ -91,9 +86,9 @@ fn a_plan_without_secrets_needs_no_permission_for_them() {
     scenario.apply(plan("without"));
     scenario.start();
     scenario.settle();
-    assert_eq!(scenario.complete("minds").1, "MissingPermission");
+    assert_eq!(scenario.complete("minds")[1], "MissingPermission");
     assert!(
-        scenario.complete("minds").2.contains("secrets"),
+        scenario.complete("minds")[2].contains("secrets"),
         "{:?}",
         scenario.complete("minds")
     );
@@ -108,19 +103,16 @@ fn a_plan_without_secrets_needs_no_permission_for_them() {
     scenario.fault_injector.allow("watch", "secrets", true);
     scenario.fault_injector.allow("list", "secrets", true);
     scenario.pass_secs(120);
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
 }
 
 #[test]
 fn only_secrets_that_plans_have_in_their_hash_are_listed_watched_and_read() {
-    let mut scenario = Scenario::empty();
-    scenario.add_nodes(&["a"]);
+    let mut scenario = Scenario::of_nodes(&["a"]);
     scenario.cluster.put(secret()).unwrap();
     let other = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "other", "namespace": "system-upgrade" } });
     scenario.cluster.put(other).unwrap();
-    scenario.apply(plan("without"));
-    scenario.settle();
+    scenario.apply_and_settle(plan("without"));
     let requests = |scenario: &Scenario| {
         let of_secrets = |state: &State| {
             let lines = state.trace().iter().filter(|line| line.contains("/secrets"));
@@ -144,8 +136,7 @@ fn only_secrets_that_plans_have_in_their_hash_are_listed_watched_and_read() {
 
 #[test]
 fn many_secrets_are_watched_in_turn_and_a_change_of_each_is_seen() {
-    let mut scenario = Scenario::empty();
-    scenario.add_nodes(&["a"]);
+    let mut scenario = Scenario::of_nodes(&["a"]);
     let named = |number: usize| format!("s{number}");
     let content = |number: usize, value: &str| {
         json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": named(number), "namespace": "system-upgrade" },
@@ -159,8 +150,7 @@ fn many_secrets_are_watched_in_turn_and_a_change_of_each_is_seen() {
         ..SecretSpec::default()
     });
     let all: Vec<_> = all.collect();
-    scenario.apply(plan_with("p", |spec| spec.secrets = Some(all)));
-    scenario.settle();
+    scenario.apply_and_settle(plan_with("p", |spec| spec.secrets = Some(all)));
     scenario.roll_out();
     assert!(scenario.is_done("a", "p"));
     for number in [0, 50, 99] {
@@ -176,9 +166,8 @@ fn many_secrets_are_watched_in_turn_and_a_change_of_each_is_seen() {
     });
     let more: Vec<_> = more.collect();
     let hash = scenario.hash("p");
-    scenario.edit("p", |spec| spec.secrets = Some(more));
-    scenario.settle();
-    let (status, _, why) = scenario.condition("p", "Validated");
+    scenario.edit_and_settle("p", |spec| spec.secrets = Some(more));
+    let [status, _, why] = scenario.condition("p", "Validated");
     assert_eq!(status, "False");
     assert!(why.contains("names 101 secrets"), "{why}");
     assert_eq!(scenario.hash("p"), hash, "it stays what nodes are done with");
@@ -186,22 +175,20 @@ fn many_secrets_are_watched_in_turn_and_a_change_of_each_is_seen() {
 
 #[test]
 fn a_secret_that_may_not_be_watched_holds_up_only_the_plans_that_name_it() {
-    let mut scenario = Scenario::empty();
-    scenario.add_nodes(&["a", "b"]);
+    let mut scenario = Scenario::of_nodes(&["a", "b"]);
     scenario.cluster.put(secret()).unwrap();
     let other = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "t", "namespace": "system-upgrade" } });
     scenario.cluster.put(other).unwrap();
     scenario.fault_always(Rule::on("list", "secrets").named("s").answer(403));
     scenario.apply(with_secret("p"));
-    scenario.apply(plan_with("q", |spec| {
+    scenario.apply_and_settle(plan_with("q", |spec| {
         spec.secrets = Some(vec![SecretSpec {
             name: "t".to_owned(),
             ..SecretSpec::default()
         }]);
     }));
-    scenario.settle();
-    assert_eq!(scenario.complete("p").1, "MissingPermission");
-    let why = scenario.complete("p").2;
+    assert_eq!(scenario.complete("p")[1], "MissingPermission");
+    let [.., why] = scenario.complete("p");
     assert!(
         why.contains("list secrets \"s\"") && why.contains("watch secrets \"s\""),
         "{why}"
@@ -213,8 +200,7 @@ fn a_secret_that_may_not_be_watched_holds_up_only_the_plans_that_name_it() {
     assert!(scenario.is_done("a", "q") && scenario.is_done("b", "q"));
     scenario.mend();
     scenario.pass_secs(60);
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
 }
 
 #[test]
@@ -234,8 +220,7 @@ fn without_permission_to_list_each_plan_has_an_event_and_no_node_starts() {
     );
     scenario.fault_injector.allow("list", "nodes", true);
     scenario.pass_secs(120);
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
 }
 
 #[test]
@@ -255,7 +240,7 @@ fn a_missing_permission_that_an_event_named_before_all_lists_were_read_is_not_na
     );
     scenario.mend();
     scenario.pass_secs(60);
-    assert_eq!(scenario.complete("p").1, "MissingPermission");
+    assert_eq!(scenario.complete("p")[1], "MissingPermission");
     assert_eq!(
         scenario.events_of("MissingPermission").len(),
         1,
@@ -280,23 +265,18 @@ fn an_event_that_may_not_be_written_keeps_no_node_from_being_finished() {
 fn events_come_before_the_write_that_they_tell_of_and_each_is_written_once() {
     // The response to an event is lost, and the controller dies before it writes the status.
     for effect in [Effect::Hang(Moment::After), Effect::Kill(Moment::After)] {
-        let mut scenario = Scenario::empty();
-        scenario.add_nodes(&["a"]);
+        let mut scenario = Scenario::of_nodes(&["a"]);
         scenario
             .fault_injector
             .add(Rule::on("create", "events").after(1).times(2).effect(effect));
         scenario.apply(plan("p"));
         scenario.pass_secs(40);
-        scenario.roll_out();
-        scenario.assert_over();
+        scenario.finish();
         for reason in ["Validated", "Resolved", "SyncJob", "JobComplete", "Complete"] {
             assert_eq!(scenario.events_of(reason).len(), 1, "{effect:?} {reason}");
         }
     }
-    let mut scenario = Scenario::empty();
-    scenario.add_nodes(&["a"]);
-    scenario.apply(plan("p"));
-    scenario.settle();
+    let scenario = Scenario::with(&["a"], plan("p"));
     let first =
         |state: &State, part: &str| state.trace().iter().position(|line| line.contains(part)).unwrap();
     let [events, status] = ["POST /api/v1/namespaces/system-upgrade/events", "/plans/p/status"]
@@ -308,8 +288,7 @@ fn events_come_before_the_write_that_they_tell_of_and_each_is_written_once() {
 fn sixteen_requests_are_under_way_at_most_and_each_of_them_makes_room() {
     let names: Vec<String> = (10..50).map(|number| format!("n{number}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let mut scenario = Scenario::empty();
-    scenario.add_nodes(&names);
+    let mut scenario = Scenario::of_nodes(&names);
     scenario.fault_always(Rule::on("create", "jobs").late(Duration::from_secs(4)));
     // Otherwise the watch would deliver the Jobs before the responses.
     scenario.fault_injector.hold_watch("jobs", true);
@@ -322,32 +301,28 @@ fn sixteen_requests_are_under_way_at_most_and_each_of_them_makes_room() {
     assert_eq!(made, [16, 32, 40]);
     scenario.fault_injector.hold_watch("jobs", false);
     scenario.mend();
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
 }
 
 #[test]
 fn a_request_that_is_never_answered_is_reported_until_it_is() {
-    let mut scenario = Scenario::empty();
-    scenario.add_nodes(&["a"]);
+    let mut scenario = Scenario::of_nodes(&["a"]);
     scenario.fault_always(Rule::on("create", "jobs").hang());
     scenario.apply(plan("p"));
     scenario.pass_secs(20);
-    assert_eq!(scenario.phase("p", "a").1, "", "an outage of seconds is no news");
+    assert_eq!(scenario.phase("p", "a")[1], "", "an outage of seconds is no news");
     scenario.pass_secs(120);
-    assert_eq!(scenario.phase("p", "a").1, "JobRefused");
+    assert_eq!(scenario.phase("p", "a")[1], "JobRefused");
     assert!(scenario.entry("p", "a").message.is_some());
     scenario.mend();
     scenario.pass_secs(60);
-    assert_eq!(scenario.phase("p", "a").1, "");
-    scenario.roll_out();
-    scenario.assert_over();
+    assert_eq!(scenario.phase("p", "a")[1], "");
+    scenario.finish();
 }
 
 #[test]
 fn a_request_that_keeps_failing_is_repeated_less_and_less_often_and_reported() {
-    let mut scenario = Scenario::empty();
-    scenario.add_nodes(&["a"]);
+    let mut scenario = Scenario::of_nodes(&["a"]);
     scenario.fault_always(Rule::on("create", "jobs").answer(500));
     scenario.apply(plan("p"));
     scenario.pass_secs(1);
@@ -360,7 +335,7 @@ fn a_request_that_keeps_failing_is_repeated_less_and_less_often_and_reported() {
     });
     assert!((3..=5).contains(&first), "{first}");
     assert_eq!(
-        scenario.phase("p", "a").1,
+        scenario.phase("p", "a")[1],
         "",
         "a server that stumbles is no news"
     );
@@ -373,19 +348,17 @@ fn a_request_that_keeps_failing_is_repeated_less_and_less_often_and_reported() {
             .count()
     });
     assert!((15..=25).contains(&all), "{all}");
-    assert_eq!(scenario.phase("p", "a").1, "JobRefused", "one that is down is");
+    assert_eq!(scenario.phase("p", "a")[1], "JobRefused", "one that is down is");
     scenario.mend();
     scenario.pass_secs(31);
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
 }
 
 /// On a real control plane the Job controller may write a Job just before refit does, which then reads it and writes again.
 #[test]
 fn a_job_takes_one_request_to_make_and_one_to_record_and_is_not_read() {
     let mut scenario = Scenario::with(&["a"], plan("p"));
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
     let requests = [
         "GET /jobs?",
         "GET /jobs/",
@@ -398,6 +371,39 @@ fn a_job_takes_one_request_to_make_and_one_to_record_and_is_not_read() {
 }
 
 #[test]
+fn a_reboot_takes_nine_requests_per_node_at_most_and_reads_no_object() {
+    const NODES: usize = 10;
+    let names: Vec<String> = (0..NODES).map(|number| format!("n{number}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut scenario = Scenario::of_nodes(&names);
+    scenario.settle();
+    let before = scenario.cluster.with(|state| state.trace().len());
+    scenario.apply(plan_with("p", |spec| {
+        spec.concurrency = Some(i64::try_from(NODES).unwrap());
+        spec.reboot = Some(refit_fixtures::reboot(refit_api::RebootWhen::Always));
+    }));
+    scenario.finish();
+    assert_eq!(scenario.invariants.reboots, 10);
+    let aside = ["/events", "/selfsubjectaccessreviews", "/leases"];
+    let asked: Vec<String> = scenario.cluster.with(|state| {
+        let lines = state.trace()[before..]
+            .iter()
+            .filter(|line| line.contains(&format!(" {CONTROLLER} ")));
+        lines
+            .filter(|line| !aside.iter().any(|part| line.contains(part)))
+            .cloned()
+            .collect()
+    });
+    let reads: Vec<_> = asked
+        .iter()
+        .filter(|line| line.contains(" GET ") && !line.contains('?'))
+        .collect();
+    assert!(reads.is_empty(), "{reads:?}");
+    let writes = asked.iter().filter(|line| !line.contains(" GET ")).count();
+    assert!(writes <= 9 * NODES, "{writes}: {asked:#?}");
+}
+
+#[test]
 fn pods_that_may_not_be_watched_are_listed_while_there_is_work() {
     let mut scenario = Scenario::without_controller(&Setup::default());
     scenario.fault_injector.allow("watch", "pods", false);
@@ -407,11 +413,10 @@ fn pods_that_may_not_be_watched_are_listed_while_there_is_work() {
     assert_eq!(scenario.requests("GET /pods?"), 1, "nothing to look for");
     scenario.apply(plan("p"));
     scenario.pass_secs(20);
-    assert_eq!(scenario.phase("p", "a").0, "Upgrading");
+    assert_eq!(scenario.phase("p", "a")[0], "Upgrading");
     let listed = scenario.requests("GET /pods?");
     assert!((5..=12).contains(&listed), "{listed}");
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
     let listed = scenario.requests("GET /pods?");
     scenario.pass_secs(60);
     assert!(scenario.requests("GET /pods?") <= listed + 1);
@@ -430,8 +435,7 @@ fn pods_that_may_not_be_watched_are_listed_again_until_a_list_succeeds() {
     assert!(scenario.invariants.jobs.is_empty());
     scenario.mend();
     scenario.pass_secs(30);
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
 }
 
 #[test]
@@ -449,8 +453,7 @@ fn without_permission_to_list_pods_each_plan_has_an_event_and_no_node_starts() {
     assert_eq!(events.len(), 1, "{:?}", scenario.events());
     scenario.fault_injector.allow("list", "pods", true);
     scenario.pass_secs(120);
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
 }
 
 #[test]
@@ -463,16 +466,14 @@ fn a_watch_that_is_behind_starts_no_second_job_and_gives_no_second_slot() {
         scenario.succeed(&first);
         scenario.pass_secs(30);
         scenario.fault_injector.hold_watch(resource, false);
-        scenario.roll_out();
-        scenario.assert_over();
+        scenario.finish();
         assert_eq!(scenario.invariants.upgrades, 3, "{resource}");
     }
 }
 
 #[test]
 fn a_node_whose_job_is_being_made_keeps_its_slot_whatever_happens_to_it() {
-    let mut scenario = Scenario::empty();
-    scenario.add_nodes(&["a", "b"]);
+    let mut scenario = Scenario::of_nodes(&["a", "b"]);
     scenario.fault(Rule::on("create", "jobs").late(Duration::from_secs(8)));
     scenario.fault_injector.hold_watch("jobs", true);
     scenario.apply(plan("p"));
@@ -481,12 +482,11 @@ fn a_node_whose_job_is_being_made_keeps_its_slot_whatever_happens_to_it() {
     scenario.ready(&first, false);
     scenario.pass_secs(3);
     assert_eq!(scenario.slots("p"), [first.as_str()]);
-    assert_eq!(scenario.phase("p", &first).1, "NodeNotReady");
+    assert_eq!(scenario.phase("p", &first)[1], "NodeNotReady");
     assert_eq!(scenario.jobs_for(&first).len(), 1);
     scenario.fault_injector.hold_watch("jobs", false);
     scenario.ready(&first, true);
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
     assert_eq!(scenario.invariants.upgrades, 2);
 }
 

@@ -219,15 +219,20 @@ impl Scenario {
 
     /// A cluster with these nodes and a Plan, after the immediate reactions.
     pub(super) fn with(nodes: &[&str], plan: Plan) -> Self {
-        let mut scenario = Self::new(&Setup::default());
-        scenario.add_nodes(nodes);
-        scenario.apply(plan);
-        scenario.settle();
+        let mut scenario = Self::of_nodes(nodes);
+        scenario.apply_and_settle(plan);
         scenario
     }
 
     pub(super) fn empty() -> Self {
         Self::new(&Setup::default())
+    }
+
+    /// A cluster with these nodes, and a controller.
+    pub(super) fn of_nodes(nodes: &[&str]) -> Self {
+        let mut scenario = Self::empty();
+        scenario.add_nodes(nodes);
+        scenario
     }
 
     /// A cluster without nodes, and a controller.
@@ -348,6 +353,13 @@ impl Scenario {
         self.steer_upgrades(&all, Some("1s"));
         self.rest();
         self.steer_upgrades(&all, None);
+    }
+
+    /// Ends upgrades successfully until all nodes are done, and checks that nothing of refit is left.
+    #[track_caller]
+    pub(super) fn finish(&mut self) {
+        self.roll_out();
+        self.assert_over();
     }
 
     fn steer_upgrades(&mut self, nodes: &[String], delay: Option<&str>) {

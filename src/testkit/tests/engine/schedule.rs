@@ -33,7 +33,7 @@ fn nodes_start_while_one_of_the_windows_is_open() {
             window(spec, "0 22 * * *", "30m");
         }),
     );
-    assert_eq!(scenario.complete("p").1, "Waiting");
+    assert_eq!(scenario.complete("p")[1], "Waiting");
     assert_eq!(
         scenario.status("p").next_window.as_deref(),
         Some("2026-01-01T10:00:00Z")
@@ -69,15 +69,14 @@ fn a_node_starts_only_if_it_will_be_through_by_its_time_limit() {
         }),
     );
     scenario.pass_secs(1900);
-    scenario.edit("p", |spec| spec.suspend = None);
-    scenario.settle();
+    scenario.edit_and_settle("p", |spec| spec.suspend = None);
     assert!(scenario.live_nodes("p").is_empty());
     let entry = scenario.entry("p", "a");
     assert_eq!(entry.reason.as_deref(), Some("WindowTooShort"));
     let text = "a node that starts now might not finish by 2026-01-01T10:00:00Z, when no node may be in progress: its time limit \
                 is 30m, and the longest time in this roll-out was none yet; nodes may start again at 2026-01-02T09:00:00Z";
     assert_eq!(entry.message.as_deref(), Some(text));
-    assert_eq!(scenario.complete("p").1, "WindowTooShort");
+    assert_eq!(scenario.complete("p")[1], "WindowTooShort");
     assert_eq!(scenario.events_of("WindowTooShort"), [text]);
     assert_eq!(
         scenario.status("p").next_window.as_deref(),
@@ -113,14 +112,13 @@ fn the_longest_time_of_this_roll_out_counts_where_it_is_shorter_and_survives_a_r
     scenario.pass_secs(1210);
     scenario.succeed(&second[0]);
     assert!(scenario.live_nodes("p").is_empty(), "twenty are left");
-    let message = scenario.complete("p").2;
+    let [.., message] = scenario.complete("p");
     assert!(
         message.contains("its time limit is 50m") && message.contains("in this roll-out was 20m"),
         "{message}"
     );
     scenario.pass_secs(24 * 3600);
-    scenario.edit("p", |spec| spec.version = Some("v2".to_owned()));
-    scenario.settle();
+    scenario.edit_and_settle("p", |spec| spec.version = Some("v2".to_owned()));
     assert_eq!(scenario.status("p").longest_run, None, "another roll-out");
 }
 
@@ -133,7 +131,7 @@ fn a_window_that_is_never_long_enough_says_so_and_one_without_time_limit_starts_
             window(spec, "0 9 * * *", "1h");
         }),
     );
-    let message = scenario.complete("p").2;
+    let [.., message] = scenario.complete("p");
     assert!(
         message.contains("no window is ever long enough, the longest has 1h: lengthen one, or shorten spec.jobActiveDeadlineSecs"),
         "{message}"
@@ -157,10 +155,9 @@ fn the_limits_of_reboot_and_settle_are_part_of_the_time_limit() {
             window(spec, "0 9 * * *", "39m");
         }),
     );
-    let message = scenario.complete("p").2;
+    let [.., message] = scenario.complete("p");
     assert!(message.contains("its time limit is 40m"), "{message}");
-    scenario.edit("p", |spec| spec.post_complete_delay = None);
-    scenario.settle();
+    scenario.edit_and_settle("p", |spec| spec.post_complete_delay = None);
     assert_eq!(scenario.live_nodes("p"), ["a"]);
 }
 
@@ -179,8 +176,7 @@ fn system_upgrade_controllers_window_starts_nodes_until_it_closes() {
         }),
     );
     assert_eq!(scenario.live_nodes("p"), ["a"]);
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
 }
 
 #[test]
@@ -199,19 +195,18 @@ fn in_a_blackout_no_node_starts_and_none_that_might_not_be_through_before_it() {
         scenario.succeed(&node);
     }
     assert!(scenario.live_nodes("p").is_empty(), "three minutes are left");
-    assert_eq!(scenario.complete("p").1, "WindowTooShort");
+    assert_eq!(scenario.complete("p")[1], "WindowTooShort");
     assert_eq!(
         scenario.status("p").next_window.as_deref(),
         Some("2026-01-01T12:00:00Z")
     );
     scenario.pass_secs(300);
     let text = "a blackout of spec.blackouts lasts until 2026-01-01T12:00:00Z: inventory";
-    let (_, reason, message) = scenario.complete("p");
+    let [_, reason, message] = scenario.complete("p");
     assert_eq!((&*reason, &*message), ("Blackout", text));
     assert_eq!(scenario.events_of("Blackout"), [text]);
     scenario.pass_secs(8_940);
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
 }
 
 #[test]
@@ -224,7 +219,7 @@ fn a_yearly_blackout_holds_whatever_the_windows_say() {
             blackout(spec, "12-24", "01-02");
         }),
     );
-    assert_eq!(scenario.complete("p").1, "Blackout");
+    assert_eq!(scenario.complete("p")[1], "Blackout");
     assert_eq!(
         scenario.status("p").next_window.as_deref(),
         Some("2026-01-03T00:00:00Z")
@@ -246,14 +241,13 @@ fn before_not_before_no_node_starts_and_one_in_progress_finishes() {
     scenario.succeed(&first);
     assert!(scenario.live_nodes("p").is_empty());
     let text = "no node starts before spec.notBefore, 2026-01-01T12:00:00Z";
-    let (_, reason, message) = scenario.complete("p");
+    let [_, reason, message] = scenario.complete("p");
     assert_eq!((&*reason, &*message), ("NotBefore", text));
     assert_eq!(scenario.events_of("NotBefore"), [text]);
     scenario.pass_secs(3 * 3600 - 30);
     assert!(scenario.live_nodes("p").is_empty());
     scenario.pass_secs(60);
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
 }
 
 #[test]
@@ -266,9 +260,9 @@ fn after_not_before_the_window_decides() {
             window(spec, "0 14 * * *", "1h");
         }),
     );
-    assert_eq!(scenario.complete("p").1, "NotBefore");
+    assert_eq!(scenario.complete("p")[1], "NotBefore");
     scenario.pass_secs(2 * 3600 + 10);
-    assert_eq!(scenario.complete("p").1, "Waiting");
+    assert_eq!(scenario.complete("p")[1], "Waiting");
     scenario.pass_secs(3 * 3600);
     assert_eq!(scenario.live_nodes("p"), ["a"]);
 }

@@ -50,8 +50,7 @@ fn while_the_definition_lacks_fields_nothing_is_written_or_started_and_each_proc
         scenario.settle();
         assert!(scenario.is_done(&first, "p"));
     }
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
 }
 
 #[test]
@@ -59,12 +58,10 @@ fn a_plan_carries_a_note_of_the_fields_that_only_refit_has() {
     let mut scenario = Scenario::with(&["a"], suspended());
     let first = note(&scenario).unwrap();
     assert!(first.starts_with("1:"), "{first}");
-    scenario.edit("p", |spec| spec.suspend = Some(false));
-    scenario.settle();
+    scenario.edit_and_settle("p", |spec| spec.suspend = Some(false));
     let second = note(&scenario).unwrap();
     assert!(second.starts_with("2:") && second[2..] != first[2..], "{second}");
-    scenario.edit("p", |spec| spec.suspend = None);
-    scenario.settle();
+    scenario.edit_and_settle("p", |spec| spec.suspend = None);
     assert_eq!(note(&scenario), None, "a Plan that uses none carries none");
 }
 
@@ -95,14 +92,13 @@ fn a_plan_that_lost_its_fields_starts_no_node_until_someone_edits_it() {
     scenario.start();
     scenario.settle();
     assert!(scenario.invariants.jobs.is_empty());
-    assert_eq!(scenario.complete("p").1, "SpecPruned");
+    assert_eq!(scenario.complete("p")[1], "SpecPruned");
     assert_eq!(
         note(&scenario),
         before,
         "the note stays until somebody applies the Plan again"
     );
-    scenario.edit("p", |spec| spec.concurrency = Some(2));
-    scenario.settle();
+    scenario.edit_and_settle("p", |spec| spec.concurrency = Some(2));
     assert_eq!(scenario.jobs_for("a").len(), 1, "an edit is an edit");
 }
 
@@ -121,15 +117,14 @@ fn a_suspended_plan_that_was_read_under_another_definition_is_read_again_before_
         Some(true),
         "what was pruned on reading is not pruned from what is stored"
     );
-    assert_eq!(scenario.complete("p").1, "Suspended");
+    assert_eq!(scenario.complete("p")[1], "Suspended");
     assert!(scenario.events_of("SyncJob").is_empty() && scenario.invariants.jobs.is_empty());
 }
 
 #[test]
 fn jobs_continue_under_another_definition_and_nodes_of_plans_that_are_gone_are_released() {
     let mut scenario = Scenario::with(&["a", "b"], plan_with("p", |spec| spec.concurrency = Some(2)));
-    scenario.apply(plan("q"));
-    scenario.settle();
+    scenario.apply_and_settle(plan("q"));
     scenario.comes_to("a", PodStage::Upgrade);
     scenario.comes_to("b", PodStage::Upgrade);
     assert!(scenario.is_cordoned("a") && scenario.is_cordoned("b"));
@@ -146,8 +141,7 @@ fn jobs_continue_under_another_definition_and_nodes_of_plans_that_are_gone_are_r
     assert!(["a", "b"].iter().all(|node| scenario.node(node).ledger.is_none()));
     assert_eq!(scenario.status("q").applying, None, "nothing begins");
     scenario.serve_definition_of_suc(false);
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
 }
 
 #[test]
@@ -163,8 +157,7 @@ fn a_plan_that_is_not_found_for_a_write_keeps_its_jobs() {
     scenario.pass_secs(60);
     assert_eq!(scenario.job_for("a").uid, job);
     scenario.mend();
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
     assert_eq!(scenario.invariants.upgrades, 1);
 }
 
@@ -183,8 +176,7 @@ fn each_kind_that_is_listed_anew_after_410_is_as_it_was() {
         scenario.cluster.with(|state| state.store.forget());
         scenario.fault_injector.cut_watches(resource);
         scenario.fault_injector.hold_watch(resource, false);
-        scenario.roll_out();
-        scenario.assert_over();
+        scenario.finish();
         assert_eq!(scenario.invariants.upgrades, 2, "{resource}");
         let lists = scenario.cluster.with(|state| {
             let lines = state
@@ -218,9 +210,8 @@ fn objects_missing_from_a_list_after_410_are_gone() {
         scenario.cluster.with(|state| state.store.forget());
         scenario.fault_injector.cut_watches(resource);
         scenario.fault_injector.hold_watch(resource, false);
-        scenario.roll_out();
-        scenario.assert_over();
-        assert_eq!(scenario.complete("p").0, "True", "{resource}");
+        scenario.finish();
+        assert_eq!(scenario.complete("p")[0], "True", "{resource}");
         assert_eq!(
             scenario.invariants.upgrades,
             if resource == "nodes" { 1 } else { 3 },

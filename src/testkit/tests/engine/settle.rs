@@ -27,10 +27,7 @@ fn a_node_is_done_when_it_has_been_ready_for_long_enough_and_a_break_begins_the_
         scenario.succeed("a");
         assert!(scenario.is_cordoned("a"), "released when it is proven");
         scenario.pass_secs(20);
-        assert_eq!(
-            scenario.phase("p", "a"),
-            ("Settling".to_owned(), "MinReady".to_owned())
-        );
+        assert_eq!(scenario.phase("p", "a"), ["Settling", "MinReady"]);
         match disturbs {
             Some("break") => {
                 // It ends between two observations.
@@ -60,39 +57,36 @@ fn a_node_that_does_not_settle_in_time_has_failed() {
     scenario.succeed("a");
     for _ in 0..6 {
         scenario.pass_secs(18);
-        assert_eq!(scenario.phase("p", "a").0, "Settling");
+        assert_eq!(scenario.phase("p", "a")[0], "Settling");
         scenario.ready("a", false);
         scenario.pass_secs(1);
         scenario.ready("a", true);
     }
     scenario.pass_secs(8);
     assert_eq!(
-        scenario.phase("p", "a").0,
+        scenario.phase("p", "a")[0],
         "Settling",
         "it is Ready, and may stay so"
     );
     scenario.ready("a", false);
     scenario.settle();
-    assert_eq!(
-        scenario.phase("p", "a"),
-        ("Failed".to_owned(), "SettleTimedOut".to_owned())
-    );
+    assert_eq!(scenario.phase("p", "a"), ["Failed", "SettleTimedOut"]);
     assert!(scenario.is_cordoned("a") && scenario.events_of("SettleFailed").len() == 1);
     scenario.ready("a", true);
     scenario.pass_secs(3600);
-    assert_eq!(scenario.phase("p", "a").0, "Failed");
+    assert_eq!(scenario.phase("p", "a")[0], "Failed");
 }
 
 #[test]
 fn a_kubelet_of_another_version_is_waited_for_and_one_that_stays_behind_is_a_failure() {
     for follows in [true, false] {
-        let mut scenario = Scenario::empty();
-        scenario.add_nodes(&["a"]);
-        scenario.apply(plan_with("p", |spec| {
-            spec.version = Some("v1.37.4+k3s1".to_owned());
-            spec.settle.get_or_insert_default().kubelet_version = Some(true);
-        }));
-        scenario.settle();
+        let mut scenario = Scenario::with(
+            &["a"],
+            plan_with("p", |spec| {
+                spec.version = Some("v1.37.4+k3s1".to_owned());
+                spec.settle.get_or_insert_default().kubelet_version = Some(true);
+            }),
+        );
         scenario.succeed("a");
         let entry = scenario.entry("p", "a");
         assert_eq!(entry.reason.as_deref(), Some("KubeletVersion"));
@@ -193,15 +187,12 @@ fn a_node_is_released_first_and_keeps_its_slot_until_its_workloads_are_whole_und
         scenario.is_done(&first, "p") && !scenario.is_cordoned(&first),
         "an evicted pod may fit only here"
     );
-    assert_eq!(
-        scenario.phase("p", &first),
-        ("Settling".to_owned(), "Workloads".to_owned())
-    );
+    assert_eq!(scenario.phase("p", &first), ["Settling", "Workloads"]);
     assert_eq!(
         scenario.entry("p", &first).message.as_deref(),
         Some("ReplicaSet shop/db has 0 of 3 pods ready")
     );
-    assert_eq!(scenario.complete("p").0, "False");
+    assert_eq!(scenario.complete("p")[0], "False");
     let before = reads(&scenario);
     scenario.restart();
     scenario.pass_secs(30);
@@ -210,8 +201,7 @@ fn a_node_is_released_first_and_keeps_its_slot_until_its_workloads_are_whole_und
     be_whole(&mut scenario, true);
     scenario.pass_secs(12);
     assert_ne!(scenario.slots("p"), [first.as_str()], "the other one");
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
     assert_eq!(scenario.events_of("JobComplete").len(), 2);
 }
 
@@ -244,8 +234,7 @@ fn after_a_crash_a_removed_label_has_a_node_upgraded_again_whose_workloads_were_
     scenario.annotate(Kind::Job, &job.name, ANNOTATION_RECORDED, None);
     scenario.set_done_label(&first, "p", None);
     scenario.restart();
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
     assert_ne!(scenario.job_for(&first).uid, job.uid, "labelled without a run");
 }
 
@@ -285,8 +274,7 @@ fn a_workload_that_stays_broken_is_a_failure_that_names_it_and_one_that_is_gone_
     assert_eq!(scenario.slots("p"), [first.as_str()]);
     be_whole(&mut scenario, true);
     scenario.retry(&first, "p");
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
 
     let (mut scenario, first) = drained();
     scenario.cluster.delete(Kind::ReplicaSet, "shop", "db").unwrap();
@@ -299,7 +287,7 @@ fn a_workload_that_is_whole_at_the_last_moment_is_read_once_more_before_that_cou
     for stays in [true, false] {
         let (mut scenario, first) = drained();
         scenario.pass_secs(105);
-        assert_eq!(scenario.phase("p", &first).0, "Settling");
+        assert_eq!(scenario.phase("p", &first)[0], "Settling");
         // Available at the last read before the timeout.
         scenario.pass_secs(5);
         be_whole(&mut scenario, true);
@@ -311,7 +299,7 @@ fn a_workload_that_is_whole_at_the_last_moment_is_read_once_more_before_that_cou
         let settled = scenario.slots("p") != [first.as_str()];
         assert_eq!(settled, stays, "{:?}", scenario.slots("p"));
         if !stays {
-            assert_eq!(scenario.phase("p", &first).1, "SettleTimedOut");
+            assert_eq!(scenario.phase("p", &first)[1], "SettleTimedOut");
         }
     }
 }

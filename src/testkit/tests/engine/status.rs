@@ -1,15 +1,13 @@
 //! The status of a Plan, and its events.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+
 use super::scenario::{Scenario, Setup};
 use refit_api::{DrainSpec, Plan, PlanSpec, SecretSpec, TimeWindowSpec};
 use refit_facts::PodStage;
 use refit_fixtures::{plan, plan_with};
 use refit_rehearse::Kind;
 use refit_rehearse::json::json;
-
-fn says(status: &str, reason: &str, message: &str) -> (String, String, String) {
-    (status.to_owned(), reason.to_owned(), message.to_owned())
-}
 
 fn one(plan: Plan) -> Scenario {
     Scenario::with(&["a"], plan)
@@ -43,10 +41,65 @@ fn the_first_status_is_final_and_its_conditions_come_in_system_upgrade_controlle
         (status.latest_version.as_deref(), status.observed_generation),
         (Some("v1"), Some(1))
     );
+    assert_eq!(scenario.hash("p").len(), 56);
     assert_eq!(
         (&status.applying, status.progress.as_deref()),
         (&Some(vec!["a".to_owned()]), Some("0/1"))
     );
+}
+
+#[test]
+fn a_plan_that_selects_no_node_is_complete_and_says_why() {
+    let nowhere = LabelSelector {
+        match_labels: Some([("no".to_owned(), "such".to_owned())].into()),
+        ..LabelSelector::default()
+    };
+    for (selector, why) in [
+        (None, "spec.nodeSelector is absent, which selects no node"),
+        (Some(nowhere), "spec.nodeSelector matches no node"),
+        (Some(LabelSelector::default()), ""), // the label disables all nodes
+    ] {
+        // Slots do not matter if no node is selected (F7).
+        for slots in [Some(1), Some(0), None] {
+            let mut scenario = Scenario::of_nodes(&["a"]);
+            scenario.set_done_label("a", "p", why.is_empty().then_some("disabled"));
+            scenario.apply_and_settle(plan_with("p", |spec| {
+                (spec.node_selector, spec.concurrency) = (selector.clone(), slots);
+            }));
+            assert_eq!(scenario.complete("p"), ["True", "Complete", why], "{slots:?}");
+            let stored = scenario.cluster.get(Kind::Plan, "system-upgrade", "p").unwrap();
+            assert!(
+                stored["status"].get("applying").is_none(),
+                "prepare containers count null as none (S68)"
+            );
+            assert_eq!(
+                scenario.requests("PATCH /plans/p/status"),
+                1,
+                "its first status is its last"
+            );
+        }
+    }
+}
+
+#[test]
+fn applying_has_hostnames_in_the_order_of_the_nodes_names() {
+    let mut scenario = Scenario::empty();
+    for (node, hostname) in [("a", "host-9"), ("b", "host-8"), ("c", "host-7"), ("d", "host-6")] {
+        let labels = json!({ "labels": { "kubernetes.io/hostname": hostname } });
+        scenario.add_node(node, &json!({ "metadata": labels }));
+    }
+    scenario.apply_and_settle(plan_with("p", |spec| spec.concurrency = Some(3)));
+    let slots = scenario.slots("p");
+    assert!(slots.len() == 3 && slots.is_sorted(), "{slots:?}");
+    let hostnames = slots.iter().map(|node| scenario.node(node).hostname().to_owned());
+    let hostnames: Vec<_> = hostnames.collect();
+    assert_eq!(scenario.status("p").applying.as_ref(), Some(&hostnames));
+    let text = format!(
+        "Jobs synced for version v1 on Nodes {}. Hash: {}",
+        hostnames.join(","),
+        scenario.hash("p")
+    );
+    assert_eq!(scenario.events_of("SyncJob"), [text]);
 }
 
 #[test]
@@ -62,8 +115,7 @@ fn times_tell_when_a_condition_changed_and_when_its_status_did() {
     scenario.pass_secs(57); // 9:01:00
     scenario.edit("p", |spec| spec.suspend = Some(true));
     scenario.succeed("a");
-    scenario.edit("p", |spec| spec.suspend = None);
-    scenario.settle();
+    scenario.edit_and_settle("p", |spec| spec.suspend = None);
     let done = time(&scenario);
     assert!(
         done.0.starts_with("2026-01-01T09:01:0") && done.0 == done.1,
@@ -85,8 +137,9 @@ fn times_tell_when_a_condition_changed_and_when_its_status_did() {
     );
 }
 
+/// Its e2e suite polls once a second.
 #[test]
-fn errors_of_a_plan_have_the_words_of_system_upgrade_controller_until_they_are_fixed() {
+fn errors_of_a_plan_have_the_words_of_system_upgrade_controller_within_a_second_until_they_are_fixed() {
     type Mistake = (fn(&mut PlanSpec), &'static str);
     let mistakes: [Mistake; 4] = [
         (
@@ -126,10 +179,10 @@ fn errors_of_a_plan_have_the_words_of_system_upgrade_controller_until_they_are_f
     ];
     for (mistake, text) in mistakes {
         let mut scenario = one(plan_with("p", mistake));
-        assert_eq!(scenario.condition("p", "Validated"), says("False", "Error", text));
+        assert_eq!(scenario.condition("p", "Validated"), ["False", "Error", text]);
         assert_eq!(
             scenario.complete("p"),
-            says("False", "NotReady", "plan is not valid and resolved")
+            ["False", "NotReady", "plan is not valid and resolved"]
         );
         assert_eq!(
             scenario.events_of("ValidateFailed"),
@@ -137,12 +190,12 @@ fn errors_of_a_plan_have_the_words_of_system_upgrade_controller_until_they_are_f
         );
         assert!(scenario.invariants.jobs.is_empty());
         scenario.edit("p", |spec| *spec = plan("p").spec);
-        scenario.settle();
-        assert_eq!(
-            scenario.condition("p", "Validated"),
-            says("True", "PlanIsValid", "")
-        );
+        scenario.pass_secs(1);
+        assert_eq!(scenario.condition("p", "Validated"), ["True", "PlanIsValid", ""]);
         assert_eq!(scenario.jobs_for("a").len(), 1);
+        scenario.edit("p", mistake);
+        scenario.pass_secs(1);
+        assert_eq!(scenario.condition("p", "Validated"), ["False", "Error", text]);
     }
 }
 
@@ -156,25 +209,18 @@ fn a_plan_without_version_and_channel_says_so_until_it_has_one() {
         let text = "cannot resolve plan: missing channel and version";
         assert_eq!(
             scenario.condition("p", "LatestResolved"),
-            says("False", "Error", text)
+            ["False", "Error", text]
         );
-        assert_eq!(
-            scenario.condition("p", "Validated"),
-            says("True", "PlanIsValid", "")
-        );
+        assert_eq!(scenario.condition("p", "Validated"), ["True", "PlanIsValid", ""]);
         assert_eq!(
             scenario.complete("p"),
-            says("False", "NotReady", "plan is not valid and resolved")
+            ["False", "NotReady", "plan is not valid and resolved"]
         );
         assert_eq!(scenario.events_of("ResolveFailed"), [text]);
         let status = scenario.status("p");
         assert_eq!((&status.latest_version, &status.latest_hash), (&None, &None));
-        scenario.edit("p", |spec| spec.version = Some("v1.2.3+test+x".to_owned()));
-        scenario.settle();
-        assert_eq!(
-            scenario.condition("p", "LatestResolved"),
-            says("True", "Version", "")
-        );
+        scenario.edit_and_settle("p", |spec| spec.version = Some("v1.2.3+test+x".to_owned()));
+        assert_eq!(scenario.condition("p", "LatestResolved"), ["True", "Version", ""]);
         assert_eq!(
             scenario.status("p").latest_version.as_deref(),
             Some("v1.2.3-test-x")
@@ -186,9 +232,8 @@ fn a_plan_without_version_and_channel_says_so_until_it_has_one() {
 fn an_invalid_or_malformed_plan_lets_running_nodes_finish() {
     let mut scenario = one(plan("p"));
     scenario.comes_to("a", PodStage::Upgrade);
-    scenario.edit("p", |spec| spec.post_complete_delay = Some("-1s".to_owned()));
-    scenario.settle();
-    assert_eq!(scenario.complete("p").1, "NotReady");
+    scenario.edit_and_settle("p", |spec| spec.post_complete_delay = Some("-1s".to_owned()));
+    assert_eq!(scenario.complete("p")[1], "NotReady");
     assert_eq!(scenario.status("p").applying, Some(vec!["a".to_owned()]));
     scenario.succeed("a");
     assert!(scenario.is_done("a", "p"));
@@ -199,34 +244,33 @@ fn a_name_that_no_label_can_hold_is_refused() {
     let name = "n".repeat(64);
     let scenario = one(plan(&name));
     let text = "metadata.name has 64 characters, and the label that marks a finished node holds 63";
-    assert_eq!(
-        scenario.condition(&name, "Validated"),
-        says("False", "Error", text)
-    );
+    assert_eq!(scenario.condition(&name, "Validated"), ["False", "Error", text]);
     assert!(scenario.invariants.jobs.is_empty());
 }
 
 #[test]
-fn a_secret_that_has_to_be_read_again_changes_nothing_unless_it_has_changed() {
-    let secret = |value: &str, note: &str| {
-        json!({
-            "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "s", "namespace": "system-upgrade", "annotations": { "note": note } },
-            "data": { "key": value },
-        })
+fn a_changed_secret_changes_the_hash_within_a_second_and_runs_the_plan_again() {
+    let secret = |name: &str, value: &str, note: &str| {
+        let metadata =
+            json!({ "name": name, "namespace": "system-upgrade", "annotations": { "note": note } });
+        json!({ "apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": { "key": value } })
     };
-    let mut scenario = Scenario::empty();
-    scenario.add_nodes(&["a"]);
-    scenario.cluster.put(secret("eA==", "")).unwrap();
-    scenario.apply(plan_with("p", |spec| {
-        spec.secrets = Some(vec![SecretSpec {
-            name: "s".to_owned(),
+    let mut scenario = Scenario::of_nodes(&["a"]);
+    for name in ["s", "ignored"] {
+        scenario.cluster.put(secret(name, "eA==", "")).unwrap();
+    }
+    scenario.apply_and_settle(plan_with("p", |spec| {
+        let named = |name: &str, ignored| SecretSpec {
+            name: name.to_owned(),
+            ignore_updates: ignored,
             ..SecretSpec::default()
-        }]);
+        };
+        spec.secrets = Some([named("s", None), named("ignored", Some(true))].into());
     }));
-    scenario.settle();
     scenario.roll_out();
     let (hash, writes) = (scenario.hash("p"), scenario.requests("PATCH /plans/p"));
-    scenario.patch(Kind::Secret, "s", &secret("eA==", "its metadata only"));
+    scenario.patch(Kind::Secret, "s", &secret("s", "eA==", "its metadata only"));
+    scenario.patch(Kind::Secret, "ignored", &secret("ignored", "eQ==", ""));
     scenario.settle();
     scenario.fault_injector.cut_watches("secrets");
     scenario.settle();
@@ -236,10 +280,15 @@ fn a_secret_that_has_to_be_read_again_changes_nothing_unless_it_has_changed() {
         writes,
         "nor does a list or another controller"
     );
-    scenario.patch(Kind::Secret, "s", &secret("eQ==", ""));
-    scenario.settle();
-    assert_ne!(scenario.hash("p"), hash);
-    assert_eq!(scenario.slots("p"), ["a"]);
+    for (value, is_first, upgrades) in [("eQ==", false, 2), ("eA==", true, 3)] {
+        scenario.patch(Kind::Secret, "s", &secret("s", value, ""));
+        scenario.pass_secs(1);
+        assert_eq!(scenario.hash("p") == hash, is_first);
+        assert_eq!(scenario.slots("p"), ["a"]);
+        scenario.roll_out();
+        assert_eq!(scenario.invariants.upgrades, upgrades);
+        assert_eq!(scenario.condition("p", "LatestResolved"), ["True", "Version", ""]);
+    }
 }
 
 #[test]
@@ -248,18 +297,14 @@ fn a_secret_that_was_made_a_moment_before_its_plan_is_found() {
     scenario.fault_injector.hold_watch("secrets", true);
     let secret = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "s", "namespace": "system-upgrade" } });
     scenario.cluster.put(secret).unwrap();
-    scenario.apply(plan_with("p", |spec| {
+    scenario.apply_and_settle(plan_with("p", |spec| {
         spec.secrets = Some(vec![SecretSpec {
             name: "s".to_owned(),
             ..SecretSpec::default()
         }]);
     }));
-    scenario.settle();
     let assert_valid = |scenario: &Scenario| {
-        assert_eq!(
-            scenario.condition("p", "Validated"),
-            says("True", "PlanIsValid", "")
-        );
+        assert_eq!(scenario.condition("p", "Validated"), ["True", "PlanIsValid", ""]);
         assert!(scenario.events_of("ValidateFailed").is_empty());
         assert_eq!(scenario.requests("GET /secrets/s"), 1, "it is read once");
     };
@@ -279,11 +324,10 @@ fn the_phase_of_a_node_is_what_its_job_does() {
     scenario.guard("a");
     scenario.steer("a", "start-delay", Some("1h"));
     scenario.steer("a", "prepare.run-delay", Some("1h"));
-    scenario.apply(plan_with("p", |spec| {
+    scenario.apply_and_settle(plan_with("p", |spec| {
         spec.drain = Some(DrainSpec::default());
         spec.prepare = spec.upgrade.clone();
     }));
-    scenario.settle();
     let entry = scenario.entry("p", "a");
     assert_eq!(
         (entry.phase.as_str(), entry.reason.as_deref()),
@@ -292,10 +336,10 @@ fn the_phase_of_a_node_is_what_its_job_does() {
     assert!(entry.message.unwrap().contains("nodes are available"));
     scenario.patch(Kind::Node, "a", &json!({ "spec": { "taints": null } }));
     scenario.settle();
-    assert_eq!(scenario.phase("p", "a").0, "Starting");
+    assert_eq!(scenario.phase("p", "a")[0], "Starting");
     scenario.steer("a", "start-delay", None);
     scenario.settle();
-    assert_eq!(scenario.phase("p", "a").0, "Preparing");
+    assert_eq!(scenario.phase("p", "a")[0], "Preparing");
     scenario.steer("a", "prepare.run-delay", None);
     scenario.pass_secs(20);
     let entry = scenario.entry("p", "a");
@@ -340,11 +384,9 @@ fn progress_waits_a_second_and_news_does_not() {
 
 #[test]
 fn counts_are_of_what_the_plan_is_for() {
-    let mut scenario = Scenario::empty();
-    scenario.add_nodes(&["a", "b", "c", "d", "e"]);
+    let mut scenario = Scenario::of_nodes(&["a", "b", "c", "d", "e"]);
     scenario.set_done_label("e", "p", Some("disabled"));
-    scenario.apply(plan_with("p", |spec| spec.concurrency = Some(2)));
-    scenario.settle();
+    scenario.apply_and_settle(plan_with("p", |spec| spec.concurrency = Some(2)));
     let slots = scenario.slots("p");
     scenario.succeed(&slots[0]);
     scenario.fail(&slots[1]);

@@ -22,8 +22,7 @@ fn summary(scenario: &Scenario) -> Vec<(&str, i64, i64, Option<bool>)> {
 
 #[test]
 fn an_aborted_plan_stops_its_drain_releases_that_node_and_lets_an_upgrade_finish() {
-    let mut scenario = Scenario::empty();
-    scenario.add_nodes(&["a", "b", "c"]);
+    let mut scenario = Scenario::of_nodes(&["a", "b", "c"]);
     scenario.guard("a");
     scenario.apply(plan_with("p", |spec| {
         spec.drain = Some(DrainSpec::default());
@@ -44,15 +43,12 @@ fn an_aborted_plan_stops_its_drain_releases_that_node_and_lets_an_upgrade_finish
         ["b", "c"],
         "running upgrades keep their slots"
     );
-    assert_eq!(
-        scenario.phase("p", "a"),
-        ("Waiting".to_owned(), "Aborted".to_owned())
-    );
+    assert_eq!(scenario.phase("p", "a"), ["Waiting", "Aborted"]);
     scenario.restart();
     scenario.succeed("b");
     scenario.succeed("c");
     assert!(scenario.is_done("b", "p") && scenario.is_done("c", "p") && !scenario.is_done("a", "p"));
-    let (status, reason, message) = scenario.complete("p");
+    let [status, reason, message] = scenario.complete("p");
     assert_eq!((&*status, &*reason), ("False", "Aborted"));
     assert_eq!(
         message,
@@ -67,8 +63,7 @@ fn an_aborted_plan_stops_its_drain_releases_that_node_and_lets_an_upgrade_finish
 
     scenario.annotate(Kind::Plan, "p", names::ANNOTATION_ABORT, None);
     scenario.open_budget();
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
     assert_eq!(scenario.invariants.upgrades, 3);
 }
 
@@ -78,25 +73,19 @@ fn a_failed_node_stays_failed_when_its_plan_is_aborted() {
     scenario.fail("a");
     scenario.annotate(Kind::Plan, "p", names::ANNOTATION_ABORT, Some(BY));
     scenario.settle();
-    assert_eq!(scenario.phase("p", "a").0, "Failed");
+    assert_eq!(scenario.phase("p", "a")[0], "Failed");
     scenario.annotate(Kind::Plan, "p", names::ANNOTATION_ABORT, None);
     scenario.retry("a", "p");
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
 }
 
 #[test]
 fn a_skipped_node_is_passed_over_and_the_plan_is_complete_without_it() {
-    let mut scenario = Scenario::empty();
-    scenario.add_nodes(&["a", "b", "c"]);
+    let mut scenario = Scenario::of_nodes(&["a", "b", "c"]);
     let text = format!("other, p@v1 {BY}");
     scenario.annotate(Kind::Node, "b", names::ANNOTATION_SKIP, Some(&text));
-    scenario.apply(plan("p"));
-    scenario.settle();
-    assert_eq!(
-        scenario.phase("p", "b"),
-        ("Waiting".to_owned(), "Skipped".to_owned())
-    );
+    scenario.apply_and_settle(plan("p"));
+    assert_eq!(scenario.phase("p", "b"), ["Waiting", "Skipped"]);
     let why = scenario.entry("p", "b").message.unwrap();
     assert!(
         why.contains("by alice at") && why.ends_with("excludes it at v1"),
@@ -105,20 +94,18 @@ fn a_skipped_node_is_passed_over_and_the_plan_is_complete_without_it() {
     scenario.roll_out();
     let counts = scenario.status("p").nodes.unwrap();
     assert_eq!((counts.selected, counts.done, counts.skipped), (2, 2, Some(1)));
-    let (status, _, message) = scenario.complete("p");
+    let [status, _, message] = scenario.complete("p");
     assert_eq!((&*status, &*message), ("True", "skipped (refit.rs/skip): b"));
     assert!(!scenario.is_done("b", "p"));
 
     scenario.annotate(Kind::Node, "b", names::ANNOTATION_SKIP, None);
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
     assert_eq!(scenario.status("p").nodes.unwrap().skipped, None);
 }
 
 #[test]
 fn a_node_is_skipped_only_at_the_version_that_the_annotation_names() {
-    let mut scenario = Scenario::empty();
-    scenario.add_nodes(&["a"]);
+    let mut scenario = Scenario::of_nodes(&["a"]);
     scenario.annotate(Kind::Node, "a", names::ANNOTATION_SKIP, Some("p@v2"));
     scenario.apply(plan("p"));
     scenario.roll_out();
@@ -127,8 +114,7 @@ fn a_node_is_skipped_only_at_the_version_that_the_annotation_names() {
     scenario.roll_out();
     assert!(!scenario.is_done("a", "p"));
     scenario.edit("p", |spec| spec.version = Some("v3".to_owned()));
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
 }
 
 #[test]
@@ -138,16 +124,15 @@ fn skipping_a_failed_node_frees_its_slot_and_releases_it() {
     scenario.fail(&first);
     assert!(scenario.is_cordoned(&first), "a failed node stays cordoned");
     let other = if first == "a" { "b" } else { "a" };
-    assert_eq!(scenario.phase("p", other).1, "NoSlot");
+    assert_eq!(scenario.phase("p", other)[1], "NoSlot");
     scenario.annotate(Kind::Node, &first, names::ANNOTATION_SKIP, Some("p"));
     scenario.settle();
     assert_eq!(scenario.slots("p"), [other]);
     assert!(!scenario.is_cordoned(&first) && scenario.node(&first).records.is_empty());
     scenario.roll_out();
-    assert_eq!(scenario.complete("p").0, "True");
+    assert_eq!(scenario.complete("p")[0], "True");
     scenario.annotate(Kind::Node, &first, names::ANNOTATION_SKIP, None);
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
 }
 
 #[test]
@@ -171,8 +156,7 @@ fn an_entry_of_retry_may_say_who_wrote_it_and_the_others_stay() {
     let left = scenario.node("a").retry.as_deref().map(str::to_owned);
     assert_eq!(left, Some(format!("other {BY}")));
     assert_eq!(scenario.entry("p", "a").attempt, Some(2));
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
 }
 
 #[test]
@@ -182,8 +166,7 @@ fn a_plan_whose_labels_are_removed_runs_again_on_these_nodes_as_another_roll_out
     scenario.annotate(Kind::Plan, "p", names::ANNOTATION_RERUN, Some(BY));
     scenario.set_done_label("a", "p", None);
     scenario.set_done_label("c", "p", None);
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
     assert_eq!(scenario.invariants.upgrades, 5);
     assert_eq!(
         summary(&scenario),
@@ -196,8 +179,7 @@ fn a_plan_whose_labels_are_removed_runs_again_on_these_nodes_as_another_roll_out
 fn the_history_counts_nodes_and_failures_once_through_restarts() {
     let mut scenario = Scenario::new(&Setup::default());
     scenario.add_nodes(&["a", "b", "c"]);
-    scenario.apply(plan("p"));
-    scenario.settle();
+    scenario.apply_and_settle(plan("p"));
     let first = scenario.slots("p")[0].clone();
     scenario.fail(&first);
     scenario.restart();
@@ -211,8 +193,7 @@ fn the_history_counts_nodes_and_failures_once_through_restarts() {
     scenario.retry(&first, "p");
     scenario.succeed(&first);
     scenario.restart();
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
     assert_eq!(summary(&scenario), [("v1", 3, 2, Some(true))]);
     let current = &roll_outs(&scenario)[0];
     assert!(current.shortest_seconds <= current.longest_seconds && current.shortest_seconds.is_some());
@@ -224,8 +205,7 @@ fn a_version_that_replaces_another_ends_its_roll_out_and_ten_are_kept() {
     let mut scenario = Scenario::with(&["a"], plan("p"));
     scenario.fail("a");
     for number in 2..=12 {
-        scenario.edit("p", |spec| spec.version = Some(format!("v{number}")));
-        scenario.settle();
+        scenario.edit_and_settle("p", |spec| spec.version = Some(format!("v{number}")));
         if number > 2 {
             scenario.roll_out();
         } else {
@@ -296,7 +276,7 @@ fn the_expected_end_lies_between_the_fastest_and_the_slowest_node_and_goes_when_
     assert_eq!(scenario.status("p").expected_end, None);
     let last = scenario.slots("p")[0].clone();
     scenario.succeed(&last);
-    let (_, reason, message) = scenario.complete("p");
+    let [_, reason, message] = scenario.complete("p");
     assert_eq!(
         (&*reason, &*message),
         ("Suspended", &*format!("spec.suspend is true, set {BY}"))
@@ -305,8 +285,7 @@ fn the_expected_end_lies_between_the_fastest_and_the_slowest_node_and_goes_when_
 
 #[test]
 fn the_commit_of_a_plan_is_in_status_in_the_history_and_in_the_event() {
-    let mut scenario = Scenario::empty();
-    scenario.add_nodes(&["a"]);
+    let mut scenario = Scenario::of_nodes(&["a"]);
     let mut plan = plan("p");
     let notes = [("refit.rs/commit", "4f1c2d7"), ("refit.rs/author", "alice")];
     plan.metadata.annotations = Some(
@@ -314,8 +293,7 @@ fn the_commit_of_a_plan_is_in_status_in_the_history_and_in_the_event() {
             .map(|(key, value)| (key.to_owned(), value.to_owned()))
             .into(),
     );
-    scenario.apply(plan);
-    scenario.settle();
+    scenario.apply_and_settle(plan);
     let origin = scenario.status("p").origin.clone().unwrap();
     assert_eq!(
         (origin.commit.as_deref(), origin.author.as_deref()),

@@ -76,8 +76,7 @@ fn draining(name: &str) -> Plan {
 
 #[test]
 fn a_budget_that_never_allows_an_eviction() {
-    let mut scenario = Scenario::empty();
-    scenario.add_nodes(&["a", "b"]);
+    let mut scenario = Scenario::of_nodes(&["a", "b"]);
     scenario.guard("a");
     scenario.apply(plan_with("p", |spec| {
         spec.drain = Some(DrainSpec::default());
@@ -203,12 +202,10 @@ fn a_wave_that_waits_for_its_nodes_its_soak_and_its_approval() {
 
 #[test]
 fn a_suspended_and_an_aborted_plan_name_who_did_it_and_the_command_that_ends_it() {
-    let mut scenario = Scenario::empty();
-    scenario.add_nodes(&["a"]);
+    let mut scenario = Scenario::of_nodes(&["a"]);
     let mut suspended = plan_with("p", |spec| spec.suspend = Some(true));
     suspended.metadata.annotations = Some([(names::ANNOTATION_SUSPENDED.to_owned(), BY.to_owned())].into());
-    scenario.apply(suspended);
-    scenario.settle();
+    scenario.apply_and_settle(suspended);
     names(
         &mut scenario,
         &["Suspended", BY, "refit resume -n system-upgrade p"],
@@ -230,11 +227,9 @@ fn a_suspended_and_an_aborted_plan_name_who_did_it_and_the_command_that_ends_it(
 
 #[test]
 fn an_image_that_does_not_exist() {
-    let mut scenario = Scenario::empty();
-    scenario.add_nodes(&["a"]);
+    let mut scenario = Scenario::of_nodes(&["a"]);
     scenario.steer("a", "start-delay", Some("1h"));
-    scenario.apply(plan("p"));
-    scenario.settle();
+    scenario.apply_and_settle(plan("p"));
     let pod = scenario.pods().next().unwrap().facts.name.to_string();
     let waiting = json!({ "status": { "initContainerStatuses": [{
         "name": "cordon", "image": "x", "imageID": "", "ready": false, "restartCount": 0,
@@ -285,8 +280,7 @@ fn a_taint_that_the_plan_does_not_tolerate() {
     let mut scenario = Scenario::empty();
     let taint = json!({ "spec": { "taints": [{ "key": "example.com/full", "effect": "NoSchedule" }] } });
     scenario.add_node("a", &taint);
-    scenario.apply(plan("p"));
-    scenario.settle();
+    scenario.apply_and_settle(plan("p"));
     names(
         &mut scenario,
         &["PodWaiting", "Node a", "nodes are available"],
@@ -297,8 +291,7 @@ fn a_taint_that_the_plan_does_not_tolerate() {
 #[test]
 fn a_webhook_or_a_quota_that_refuses_the_job() {
     for code in [403, 422] {
-        let mut scenario = Scenario::empty();
-        scenario.add_nodes(&["a", "b"]);
+        let mut scenario = Scenario::of_nodes(&["a", "b"]);
         scenario.fault_always(Rule::on("create", "jobs").answer(code));
         scenario.apply(plan("p"));
         scenario.pass_secs(10);
@@ -312,11 +305,9 @@ fn a_webhook_or_a_quota_that_refuses_the_job() {
 
 #[test]
 fn a_node_that_is_not_ready() {
-    let mut scenario = Scenario::empty();
-    scenario.add_nodes(&["a", "b"]);
+    let mut scenario = Scenario::of_nodes(&["a", "b"]);
     scenario.ready("a", false);
-    scenario.apply(plan("p"));
-    scenario.settle();
+    scenario.apply_and_settle(plan("p"));
     scenario.succeed("b");
     names(
         &mut scenario,
@@ -332,14 +323,12 @@ fn a_node_that_is_not_ready() {
 
 #[test]
 fn another_plan_that_works_on_the_node_and_waits_itself() {
-    let mut scenario = Scenario::empty();
-    scenario.add_nodes(&["a"]);
+    let mut scenario = Scenario::of_nodes(&["a"]);
     scenario.guard("a");
     scenario.apply(draining("other"));
     scenario.comes_to("a", PodStage::Drain);
     scenario.pass_secs(10);
-    scenario.apply(draining("p"));
-    scenario.settle();
+    scenario.apply_and_settle(draining("p"));
     names(
         &mut scenario,
         &["NodeBusy", "Plan other works on the node"],
@@ -398,10 +387,7 @@ fn a_failed_node_that_keeps_its_slot() {
 fn jobs_of_others_that_have_both_names() {
     let known = Scenario::with(&["a"], plan("p"));
     let hash = known.hash("p");
-    let mut scenario = Scenario::empty();
-    scenario.add_nodes(&["a"]);
-    scenario.apply(plan_with("p", |spec| spec.suspend = Some(true)));
-    scenario.settle();
+    let mut scenario = Scenario::with(&["a"], plan_with("p", |spec| spec.suspend = Some(true)));
     let plan = scenario.cluster.get(Kind::Plan, NAMESPACE, "p").unwrap();
     let uid = |object: &refit_rehearse::json::Value| object["metadata"]["uid"].as_str().unwrap().to_owned();
     let node = scenario.cluster.get(Kind::Node, "", "a").unwrap();
@@ -421,14 +407,13 @@ fn jobs_of_others_that_have_both_names() {
         });
         scenario.cluster.put(foreign).unwrap();
     }
-    scenario.edit("p", |spec| spec.suspend = None);
-    scenario.settle();
+    scenario.edit_and_settle("p", |spec| spec.suspend = None);
     names(
         &mut scenario,
         &["NameTaken", &second],
         &["delete the Job or pod that the message names"],
     );
-    assert_eq!(scenario.phase("p", "a").1, "NameTaken");
+    assert_eq!(scenario.phase("p", "a")[1], "NameTaken");
     scenario.delete(Kind::Job, &second);
     scenario.roll_out();
     assert_eq!(*scenario.job_for("a").name, *second);
@@ -462,8 +447,7 @@ fn a_plan_that_is_not_valid_or_misses_its_secret_or_starts_nobody() {
 
 #[test]
 fn a_node_that_a_person_has_excluded() {
-    let mut scenario = Scenario::empty();
-    scenario.add_nodes(&["a", "b"]);
+    let mut scenario = Scenario::of_nodes(&["a", "b"]);
     scenario.annotate(
         Kind::Node,
         "a",
@@ -471,8 +455,7 @@ fn a_node_that_a_person_has_excluded() {
         Some(&format!("p@v1 {BY}")),
     );
     scenario.set_done_label("b", "p", Some("disabled"));
-    scenario.apply(plan("p"));
-    scenario.settle();
+    scenario.apply_and_settle(plan("p"));
     names_node(
         &mut scenario,
         "a",

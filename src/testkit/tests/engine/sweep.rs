@@ -124,7 +124,7 @@ fn act(spec: fn(&mut PlanSpec), action: impl Fn(&mut Scenario), most_upgrades: u
         let came = scenario.after_writes(write);
         action(&mut scenario);
         scenario.rest();
-        if scenario.complete("p").1 == "JobFailed" {
+        if scenario.complete("p")[1] == "JobFailed" {
             // refit does not repeat an interrupted upgrade without a retry.
             for node in ["a", "b"] {
                 scenario.retry(node, "*");

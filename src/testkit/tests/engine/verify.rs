@@ -25,8 +25,7 @@ fn verified(change: impl FnOnce(&mut PlanSpec)) -> Plan {
 
 /// `a` is upgraded, and is being verified.
 fn verifying(change: impl FnOnce(&mut PlanSpec)) -> Scenario {
-    let mut scenario = Scenario::empty();
-    scenario.add_nodes(&["a", "b"]);
+    let mut scenario = Scenario::of_nodes(&["a", "b"]);
     scenario.steer("a", "verify.run-delay", Some("1h"));
     scenario.apply(verified(change));
     scenario.succeed("a");
@@ -65,8 +64,7 @@ fn a_node_is_verified_before_it_is_uncordoned_and_the_next_one_starts() {
 
 #[test]
 fn a_node_is_verified_in_its_new_boot_and_once_it_has_settled() {
-    let mut scenario = Scenario::empty();
-    scenario.add_nodes(&["a"]);
+    let mut scenario = Scenario::of_nodes(&["a"]);
     scenario.steer("a", "verify.run-delay", Some("1h"));
     scenario.apply(verified(|spec| {
         spec.reboot = Some(reboot(RebootWhen::Always));
@@ -107,8 +105,7 @@ fn a_node_whose_verification_fails_stays_cordoned_and_a_retry_upgrades_and_verif
     assert!(!scenario.is_done("b", "p"), "a failed node keeps its slot");
     scenario.steer("a", "verify.exit-code", None);
     scenario.retry("a", "p");
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
     assert_eq!(scenario.invariants.upgrades, 3);
     assert_eq!(scenario.events_of("VerifyFailed").len(), 1);
 }
@@ -141,8 +138,7 @@ fn an_edit_of_verify_replaces_its_job_and_to_remove_it_ends_the_wait() {
     assert!(uid(&scenario).is_some() && uid(&scenario) != first);
     assert_eq!(scenario.invariants.upgrades, 1, "the upgrade does not run again");
     scenario.edit("p", |spec| spec.verify = None);
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
 }
 
 #[test]
@@ -195,8 +191,7 @@ fn while_the_plan_has_lost_its_fields_no_node_counts_as_verified() {
         assert_eq!(waits.as_deref(), (!begun).then_some("SpecPruned"));
         scenario.steer("a", "verify.run-delay", Some("0s"));
         scenario.edit("p", |spec| spec.verify = Some(look("look")));
-        scenario.roll_out();
-        scenario.assert_over();
+        scenario.finish();
     }
 }
 

@@ -41,13 +41,11 @@ fn in_waves(waves: Vec<WaveSpec>) -> Plan {
 
 /// Six nodes, of which `c` and `d` are canaries.
 fn with_waves(waves: Vec<WaveSpec>) -> Scenario {
-    let mut scenario = Scenario::empty();
-    scenario.add_nodes(&NODES);
+    let mut scenario = Scenario::of_nodes(&NODES);
     for name in ["c", "d"] {
         scenario.label(name, "canary", Some("true"));
     }
-    scenario.apply(in_waves(waves));
-    scenario.settle();
+    scenario.apply_and_settle(in_waves(waves));
     scenario
 }
 
@@ -73,7 +71,7 @@ fn canaries_are_upgraded_and_stay_ready_before_the_others_start() {
     let mut scenario = with_waves(vec![canary(Some("30m"))]);
     assert_eq!(scenario.slots("p"), ["c", "d"]);
     assert!(is_at(&scenario, "canary", "Progressing"));
-    assert_eq!(scenario.phase("p", "a").1, "WaveInProgress");
+    assert_eq!(scenario.phase("p", "a")[1], "WaveInProgress");
     scenario.succeed("c");
     assert_eq!(scenario.slots("p"), ["d"]);
     scenario.succeed("d");
@@ -81,19 +79,15 @@ fn canaries_are_upgraded_and_stay_ready_before_the_others_start() {
     assert_eq!(phase, "Soaking");
     let until = until.unwrap();
     let text = format!("spec.waves: no node starts while wave canary soaks, until {until}");
-    assert_eq!(
-        scenario.complete("p"),
-        ("False".to_owned(), "WaveSoaking".to_owned(), text.clone())
-    );
+    assert_eq!(scenario.complete("p"), ["False", "WaveSoaking", text.as_str()]);
     assert_eq!(scenario.events_of("WaveSoaking"), [text]);
-    assert_eq!(scenario.phase("p", "a").1, "WaveSoaking");
+    assert_eq!(scenario.phase("p", "a")[1], "WaveSoaking");
     scenario.pass_secs(29 * 60);
     assert!(scenario.slots("p").is_empty());
     scenario.pass_secs(60 + 5);
     assert_eq!(scenario.slots("p"), ["a", "b", "e", "f"]);
     assert!(is_at(&scenario, "wave-2", "Progressing"));
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
 }
 
 #[test]
@@ -129,8 +123,7 @@ fn a_node_of_the_wave_that_is_not_ready_begins_the_soak_again() {
     assert!(scenario.slots("p").is_empty());
     scenario.pass_secs(11 * 60);
     assert_eq!(scenario.slots("p").len(), 4);
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
 }
 
 #[test]
@@ -149,8 +142,7 @@ fn a_restart_neither_shortens_a_soak_nor_begins_it_again() {
     assert!(scenario.slots("p").is_empty());
     scenario.pass_secs(3 * 60);
     assert_eq!(scenario.slots("p").len(), 4);
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
 }
 
 #[test]
@@ -196,8 +188,7 @@ fn a_lost_status_soaks_again() {
     assert!(is_at(&scenario, "canary", "Soaking"));
     scenario.pass_secs(31 * 60);
     assert_eq!(scenario.slots("p"), ["late"]);
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
 }
 
 #[test]
@@ -256,8 +247,7 @@ fn an_approval_counts_for_its_wave_and_for_no_other_version() {
     assert_eq!(scenario.slots("p").len(), 4);
     succeed_all(&mut scenario);
     scenario.assert_over();
-    scenario.edit("p", |spec| spec.version = Some("v2".to_owned()));
-    scenario.settle();
+    scenario.edit_and_settle("p", |spec| spec.version = Some("v2".to_owned()));
     assert!(
         is_at(&scenario, "wave-1", "Progressing"),
         "the next version begins with the first wave"
@@ -283,8 +273,7 @@ fn a_failed_node_holds_its_wave() {
     scenario.settle();
     scenario.succeed("d");
     assert_eq!(scenario.slots("p").len(), 4);
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
 }
 
 #[test]
@@ -306,8 +295,7 @@ fn a_node_that_joins_belongs_to_the_last_wave_that_has_begun() {
     );
     scenario.settle();
     assert_eq!(scenario.slots("p"), ["later"], "the last wave has begun");
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
 }
 
 #[test]
@@ -319,8 +307,8 @@ fn a_canary_that_is_not_ready_holds_its_wave_and_a_number_passes_it_over() {
     held.apply(in_waves(vec![canary(None)]));
     held.settle();
     assert!(held.slots("p").is_empty());
-    assert_eq!(held.phase("p", "c").1, "NodeNotReady");
-    assert_eq!(held.phase("p", "a").1, "WaveInProgress");
+    assert_eq!(held.phase("p", "c")[1], "NodeNotReady");
+    assert_eq!(held.phase("p", "a")[1], "WaveInProgress");
     held.edit("p", |spec| spec.waves = Some(vec![up_to(IntOrString::Int(5))]));
     held.settle();
     assert_eq!(held.slots("p").len(), 5);
@@ -331,14 +319,13 @@ fn a_canary_that_is_not_ready_holds_its_wave_and_a_number_passes_it_over() {
 
 fn with_policy(policy: FailurePolicy, waves: Vec<WaveSpec>) -> Scenario {
     let mut scenario = with_waves(waves);
-    scenario.edit("p", |spec| {
+    scenario.edit_and_settle("p", |spec| {
         spec.failure = Some(FailureSpec {
             policy: Some(policy),
             budget: (policy == FailurePolicy::Stop).then_some(IntOrString::Int(2)),
             ..FailureSpec::default()
         });
     });
-    scenario.settle();
     scenario
 }
 
@@ -360,7 +347,7 @@ fn under_continue_a_wave_goes_on_without_its_failed_node_and_a_retry_of_it_soaks
     scenario.pass_secs(2 * 60);
     assert_eq!(scenario.live_nodes("p"), ["a", "b", "e", "f"]);
     scenario.roll_out();
-    assert_eq!(scenario.phase("p", "d").0, "Failed");
+    assert_eq!(scenario.phase("p", "d")[0], "Failed");
 }
 
 #[test]
@@ -381,7 +368,7 @@ fn under_stop_a_wave_goes_on_until_the_budget_is_used_up() {
     scenario.fail(&next[0]);
     scenario.succeed(&next[1]);
     assert_eq!(scenario.live_nodes("p"), [""; 0]);
-    assert_eq!(scenario.complete("p").1, "JobFailed");
+    assert_eq!(scenario.complete("p")[1], "JobFailed");
     let waiting = scenario.status("p").active.clone().unwrap();
     let waiting: Vec<_> = waiting
         .iter()
@@ -393,10 +380,9 @@ fn under_stop_a_wave_goes_on_until_the_budget_is_used_up() {
             .all(|node| node.reason.as_deref() == Some("FailureBudget")),
         "{waiting:?}"
     );
-    scenario.edit("p", |spec| {
+    scenario.edit_and_settle("p", |spec| {
         spec.failure.as_mut().unwrap().budget = Some(IntOrString::Int(3));
     });
-    scenario.settle();
     assert_eq!(scenario.live_nodes("p").len(), 2);
 }
 
@@ -421,8 +407,7 @@ fn a_plan_with_an_order_takes_the_zones_of_each_wave_one_after_the_other() {
         topology_key: Some("zone".to_owned()),
         ..OrderSpec::default()
     }]);
-    scenario.apply(plan);
-    scenario.settle();
+    scenario.apply_and_settle(plan);
     for slots in [&["d"][..], &["c"], &["a", "b"], &["e", "f"]] {
         assert_eq!(scenario.slots("p"), slots);
         succeed_all(&mut scenario);

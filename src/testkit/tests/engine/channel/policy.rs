@@ -24,8 +24,7 @@ fn done_at(version: &str, change: impl FnOnce(&mut VersionPolicySpec)) -> Scenar
 }
 
 fn edit(scenario: &mut Scenario, change: impl FnOnce(&mut VersionPolicySpec)) {
-    scenario.edit("p", |spec| change(spec.version_policy.get_or_insert_default()));
-    scenario.settle();
+    scenario.edit_and_settle("p", |spec| change(spec.version_policy.get_or_insert_default()));
 }
 
 fn annotate(scenario: &mut Scenario, key: &str, value: Option<&str>) {
@@ -34,7 +33,7 @@ fn annotate(scenario: &mut Scenario, key: &str, value: Option<&str>) {
 }
 
 fn up_to_date(scenario: &Scenario) -> (String, String) {
-    let (status, reason, _) = scenario.condition("p", "UpToDate");
+    let [status, reason, _] = scenario.condition("p", "UpToDate");
     (status, reason)
 }
 
@@ -83,7 +82,7 @@ fn a_plan_whose_version_has_left_the_range_begins_with_no_node() {
     let mut scenario = done_at("v1.33.2", |policy| policy.range = Some(">=1.34".to_owned()));
     scenario.add_nodes(&["c"]);
     scenario.settle();
-    assert_eq!(scenario.complete("p").1, "VersionOutOfRange");
+    assert_eq!(scenario.complete("p")[1], "VersionOutOfRange");
     assert!(scenario.jobs_for("c").is_empty());
     scenario.offer(URL, "v1.34.0");
     scenario.pass_secs(A_POLL);
@@ -132,12 +131,10 @@ fn a_version_is_as_old_as_it_is_for_every_observer() {
 
 #[test]
 fn the_first_version_of_all_waits_too() {
-    let mut scenario = Scenario::empty();
-    scenario.add_nodes(&["a"]);
+    let mut scenario = Scenario::of_nodes(&["a"]);
     scenario.offer(URL, "v1.33.3");
-    scenario.apply(guarded(|policy| policy.minimum_age = Some("1h".to_owned())));
-    scenario.settle();
-    let (status, reason, message) = scenario.condition("p", "LatestResolved");
+    scenario.apply_and_settle(guarded(|policy| policy.minimum_age = Some("1h".to_owned())));
+    let [status, reason, message] = scenario.condition("p", "LatestResolved");
     assert_eq!((status.as_str(), reason.as_str()), ("False", "Held"));
     assert!(
         message.starts_with("v1.33.3 is taken at 2026-01-01T10:00:"),
@@ -146,11 +143,10 @@ fn the_first_version_of_all_waits_too() {
     assert_eq!((version(&scenario), scenario.invariants.jobs.len()), ("", 0));
     assert_eq!(scenario.events_of("ResolveFailed"), [""; 0]);
     scenario.restart();
-    assert_eq!(scenario.condition("p", "LatestResolved").2, message);
+    assert_eq!(scenario.condition("p", "LatestResolved")[2], message);
     scenario.pass_secs(60 * 60);
     assert_eq!(version(&scenario), "v1.33.3");
-    scenario.roll_out();
-    scenario.assert_over();
+    scenario.finish();
 }
 
 #[test]
@@ -233,8 +229,7 @@ fn one_url_with_two_secrets_is_two_channels() {
     assert_eq!(channel(&scenario).secrets.as_deref(), Some("one"));
     scenario.restart();
     assert_eq!(scenario.polls(), 3, "another controller knows them apart");
-    scenario.edit("q", |spec| spec.channel_secret_ref = None);
-    scenario.settle();
+    scenario.edit_and_settle("q", |spec| spec.channel_secret_ref = None);
     assert_eq!(scenario.polls(), 4, "a Plan without an answer gets one now");
 }
 
@@ -257,8 +252,7 @@ fn feed(scenario: &Scenario, releases: &[(&str, Option<&str>)]) {
 
 #[test]
 fn of_several_releases_the_newest_in_range_is_taken_and_the_next_one_when_it_is_old_enough() {
-    let mut scenario = Scenario::empty();
-    scenario.add_nodes(&["a"]);
+    let mut scenario = Scenario::of_nodes(&["a"]);
     let releases = [
         ("v1.34.0+k3s1", Some("2025-12-01T00:00:00Z")),
         ("v1.33.2+k3s1", Some("2025-12-01T00:00:00Z")),
@@ -266,11 +260,10 @@ fn of_several_releases_the_newest_in_range_is_taken_and_the_next_one_when_it_is_
         ("v1.32.9+k3s1", Some("2025-12-31T00:00:00Z")),
     ];
     feed(&scenario, &releases);
-    scenario.apply(guarded(|policy| {
+    scenario.apply_and_settle(guarded(|policy| {
         policy.range = Some("~1.33".to_owned());
         policy.minimum_age = Some("2h".to_owned());
     }));
-    scenario.settle();
     assert_eq!(version(&scenario), "v1.33.2-k3s1");
     assert_eq!(channel(&scenario).candidate.as_deref(), Some("v1.33.3+k3s1"));
     assert_eq!(channel(&scenario).due.as_deref(), Some("2026-01-01T10:00:00Z"));
@@ -288,17 +281,15 @@ fn of_several_releases_the_newest_in_range_is_taken_and_the_next_one_when_it_is_
 
 #[test]
 fn a_release_that_is_taken_back_holds_those_that_have_not_begun() {
-    let mut scenario = Scenario::empty();
-    scenario.add_nodes(&["a", "b"]);
+    let mut scenario = Scenario::of_nodes(&["a", "b"]);
     feed(&scenario, &[("v1.33.3", None), ("v1.33.2", None)]);
-    scenario.apply(guarded(|_| {}));
-    scenario.settle();
+    scenario.apply_and_settle(guarded(|_| {}));
     let first = scenario.slots("p")[0].clone();
     feed(&scenario, &[("v1.33.2", None)]);
     annotate(&mut scenario, ANNOTATION_POLL_NOW, Some("1"));
     scenario.succeed(&first);
     assert!(scenario.is_done(&first, "p") && scenario.slots("p").is_empty());
-    assert_eq!(scenario.complete("p").1, "ChannelWithdrawn");
+    assert_eq!(scenario.complete("p")[1], "ChannelWithdrawn");
     assert_eq!(channel(&scenario).withdrawn.as_deref(), Some("v1.33.2"));
 }
 
@@ -329,7 +320,7 @@ fn a_node_that_is_too_far_behind_waits_and_the_others_do_not_wait_for_it() {
         .collect();
     assert_eq!(done, ["a", "c", "e"]);
     assert_eq!(
-        scenario.complete("p").2.split("; ").next().unwrap(),
+        scenario.complete("p")[2].split("; ").next().unwrap(),
         "Node b: v1.33.2-k3s1 is 2 minor versions from the node's kubelet, v1.31.9+k3s1, and spec.versionPolicy.maxMinorSkip is 1"
     );
     let unknown = scenario.entry("p", "d");
@@ -341,10 +332,9 @@ fn a_node_that_is_too_far_behind_waits_and_the_others_do_not_wait_for_it() {
             .starts_with("v1.33.2-k3s1 cannot be compared with the node's kubelet")
     );
     // Also after `version` replaces the channel.
-    scenario.edit("p", |spec| {
+    scenario.edit_and_settle("p", |spec| {
         (spec.version, spec.channel) = (spec.channel.take().map(|_| "v1.33.2+k3s1".to_owned()), None);
     });
-    scenario.settle();
     assert_eq!(scenario.entry("p", "b").reason.as_deref(), Some("MinorSkip"));
     edit(&mut scenario, |policy| policy.max_minor_skip = Some(2));
     scenario.rest();
@@ -364,10 +354,7 @@ fn image_of(scenario: &Scenario, node: &str) -> String {
 
 #[test]
 fn jobs_run_by_the_digest_that_stored_status_has() {
-    let mut scenario = Scenario::empty();
-    scenario.add_nodes(&["a", "b"]);
-    scenario.apply(plan_with("p", pinned));
-    scenario.settle();
+    let mut scenario = Scenario::with(&["a", "b"], plan_with("p", pinned));
     let first = scenario.slots("p")[0].clone();
     let image = image_of(&scenario, &first);
     assert!(image.starts_with("example.com/upgrade:v1@sha256:"), "{image}");
@@ -379,8 +366,7 @@ fn jobs_run_by_the_digest_that_stored_status_has() {
     let second = scenario.slots("p")[0].clone();
     assert_eq!(image_of(&scenario, &second), image);
     scenario.roll_out();
-    scenario.edit("p", |spec| spec.version = Some("v2".to_owned()));
-    scenario.settle();
+    scenario.edit_and_settle("p", |spec| spec.version = Some("v2".to_owned()));
     let node = scenario.slots("p")[0].clone();
     assert!(
         image_of(&scenario, &node).starts_with("example.com/upgrade:v2@sha256:"),
@@ -394,7 +380,7 @@ fn a_policy_that_cannot_be_read_takes_nothing() {
     scenario.offer(URL, "v1.33.3");
     scenario.pass_secs(A_POLL);
     assert_eq!(version(&scenario), "v1.33.2");
-    let (status, _, message) = scenario.condition("p", "Validated");
+    let [status, _, message] = scenario.condition("p", "Validated");
     assert_eq!(status, "False");
     assert!(
         message.starts_with("spec.versionPolicy.range is invalid, \"newest\" is not a version range"),

@@ -110,6 +110,12 @@ impl Scenario {
         self.cluster.put(serde_json::to_value(plan).unwrap()).unwrap();
     }
 
+    /// Applies a Plan, and waits for the immediate reactions.
+    pub(in crate::tests::engine) fn apply_and_settle(&mut self, plan: Plan) {
+        self.apply(plan);
+        self.settle();
+    }
+
     pub(in crate::tests::engine) fn edit(&mut self, plan: &str, change: impl FnOnce(&mut PlanSpec)) {
         let known = self.cluster.get(Kind::Plan, NAMESPACE, plan).unwrap();
         let mut spec = PlanSpec::deserialize(&known["spec"]).unwrap();
@@ -124,6 +130,16 @@ impl Scenario {
             });
             written.map(drop).unwrap();
         });
+    }
+
+    /// Edits a Plan, and waits for the immediate reactions.
+    pub(in crate::tests::engine) fn edit_and_settle(
+        &mut self,
+        plan: &str,
+        change: impl FnOnce(&mut PlanSpec),
+    ) {
+        self.edit(plan, change);
+        self.settle();
     }
 
     pub(in crate::tests::engine) fn delete(&mut self, kind: Kind, name: &str) {

@@ -69,21 +69,18 @@ impl Scenario {
 
     /// Status, reason and message of a condition.
     #[track_caller]
-    pub(in crate::tests::engine) fn condition(&self, plan: &str, type_: &str) -> (String, String, String) {
+    pub(in crate::tests::engine) fn condition(&self, plan: &str, type_: &str) -> [String; 3] {
         let mut conditions = self.status(plan).conditions.iter();
         let one = conditions
             .find(|one| one.type_ == type_)
             .expect("a condition")
             .clone();
-        (
-            one.status,
-            one.reason.unwrap_or_default().to_string(),
-            one.message.unwrap_or_default(),
-        )
+        let reason = one.reason.unwrap_or_default().to_string();
+        [one.status, reason, one.message.unwrap_or_default()]
     }
 
     #[track_caller]
-    pub(in crate::tests::engine) fn complete(&self, plan: &str) -> (String, String, String) {
+    pub(in crate::tests::engine) fn complete(&self, plan: &str) -> [String; 3] {
         self.condition(plan, "Complete")
     }
 
@@ -113,12 +110,12 @@ impl Scenario {
 
     /// Phase and reason of a node in status.
     #[track_caller]
-    pub(in crate::tests::engine) fn phase(&self, plan: &str, node: &str) -> (String, String) {
+    pub(in crate::tests::engine) fn phase(&self, plan: &str, node: &str) -> [String; 2] {
         let entry = self.entry(plan, node);
-        (
+        [
             entry.phase.to_string(),
             entry.reason.unwrap_or_default().to_string(),
-        )
+        ]
     }
 
     pub(in crate::tests::engine) fn hash(&self, plan: &str) -> String {

@@ -13,8 +13,7 @@ use refit_view::{PlanOverview, explain_node, explain_plan, table};
 fn no_controller_that_processes_the_plan() {
     let mut scenario = Scenario::without_controller(&Setup::default());
     scenario.add_nodes(&["a"]);
-    scenario.apply(plan("p"));
-    scenario.settle();
+    scenario.apply_and_settle(plan("p"));
     names(
         &mut scenario,
         &[
@@ -27,8 +26,7 @@ fn no_controller_that_processes_the_plan() {
     scenario.start();
     scenario.roll_out();
     scenario.stop();
-    scenario.edit("p", |spec| spec.version = Some("v2".to_owned()));
-    scenario.settle();
+    scenario.edit_and_settle("p", |spec| spec.version = Some("v2".to_owned()));
     names(
         &mut scenario,
         &["Unprocessed", "has not processed generation"],
@@ -42,8 +40,7 @@ fn a_plan_in_a_namespace_without_a_controller() {
     scenario.roll_out();
     let mut stray = plan("stray");
     stray.metadata.namespace = Some("default".to_owned());
-    scenario.apply(stray);
-    scenario.settle();
+    scenario.apply_and_settle(stray);
     let snapshot = scenario.snapshot();
     let stray = snapshot
         .plans

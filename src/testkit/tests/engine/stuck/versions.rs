@@ -10,8 +10,7 @@ const URL: &str = "https://example.com/stable";
 
 #[test]
 fn a_channel_that_cannot_be_reached() {
-    let mut scenario = Scenario::empty();
-    scenario.add_nodes(&["a"]);
+    let mut scenario = Scenario::of_nodes(&["a"]);
     let offers = &mut scenario.channels.lock().unwrap().offers.clone();
     offers.clear();
     scenario
@@ -20,10 +19,9 @@ fn a_channel_that_cannot_be_reached() {
         .unwrap()
         .offers
         .insert(URL.to_owned(), Err("connection refused".to_owned()));
-    scenario.apply(plan_with("p", |spec| {
+    scenario.apply_and_settle(plan_with("p", |spec| {
         (spec.version, spec.channel) = (None, Some(URL.to_owned()));
     }));
-    scenario.settle();
     names(
         &mut scenario,
         &["connection refused"],
@@ -36,17 +34,15 @@ fn a_channel_that_cannot_be_reached() {
 
 #[test]
 fn a_version_that_waits_for_approval() {
-    let mut scenario = Scenario::empty();
-    scenario.add_nodes(&["a"]);
+    let mut scenario = Scenario::of_nodes(&["a"]);
     scenario.offer(URL, "v1.30.1-k3s1");
     let policy = VersionPolicySpec {
         propose: Some(true),
         ..VersionPolicySpec::default()
     };
-    scenario.apply(plan_with("p", |spec| {
+    scenario.apply_and_settle(plan_with("p", |spec| {
         (spec.version, spec.channel, spec.version_policy) = (None, Some(URL.to_owned()), Some(policy));
     }));
-    scenario.settle();
     names(
         &mut scenario,
         &["v1.30.1-k3s1", "refit approve -n system-upgrade p"],
@@ -66,13 +62,11 @@ fn a_version_that_waits_for_approval() {
 
 #[test]
 fn a_channel_that_has_withdrawn_the_version() {
-    let mut scenario = Scenario::empty();
-    scenario.add_nodes(&["a", "b"]);
+    let mut scenario = Scenario::of_nodes(&["a", "b"]);
     scenario.offer(URL, "v1.31.0-k3s1");
-    scenario.apply(plan_with("p", |spec| {
+    scenario.apply_and_settle(plan_with("p", |spec| {
         (spec.version, spec.channel) = (None, Some(URL.to_owned()));
     }));
-    scenario.settle();
     let first = scenario.slots("p")[0].clone();
     scenario.offer(URL, "v1.30.0-k3s1");
     scenario.annotate(Kind::Plan, "p", names::ANNOTATION_POLL_NOW, Some("1"));
