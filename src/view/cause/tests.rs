@@ -15,6 +15,7 @@ use refit_fixtures::{node, plan_with, read};
 fn message(reason: Reason) -> &'static str {
     match reason {
         Reason::DependencyNotComplete | Reason::DependencyCycle => "Plan server is not complete",
+        Reason::DependencySelectsNothing => "Plan server selects no node",
         Reason::DependencyUnknown => "Plan absent does not exist",
         Reason::NodeBusy => "Plan other works on the node",
         Reason::Blackout => "a blackout of ConfigMap refit lasts until 2026-01-03T00:00:00Z",
