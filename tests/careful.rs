@@ -15,6 +15,7 @@ use refit_rehearse::journal::JournalEvent;
 use serde_json::{Value, json};
 
 use crate::rollout::{PLAN, RollOut, Shape};
+use crate::testenv::binaries::kubernetes_version;
 use crate::testenv::context::TestContext;
 use crate::testenv::context::cluster::{create, find_condition};
 use crate::testenv::controller::Controller;
@@ -142,7 +143,8 @@ fn example(now: Timestamp) -> Value {
     plans.retain(|object| object["kind"] == "Plan");
     let mut spec = plans.remove(0)["spec"].take();
     spec.as_object_mut().unwrap().remove("channel");
-    spec["version"] = "v1.2.3".into();
+    // Not older than the kubelets, and not newer than the control plane.
+    spec["version"] = kubernetes_version().into();
     spec["verify"] = json!({ "image": "example.com/verify" });
     spec["windows"] = json!([closed_window(now)]);
     // Until the test ends it.

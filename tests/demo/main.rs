@@ -35,12 +35,12 @@ use testenv::manifest;
 use testenv::process::Run;
 use view::{Nodes, say};
 
-/// The version of the release channel.
-const RELEASE: &str = "v1.36.4+k3s1";
+/// The version of the release channel, that of the control plane: agents wait until it has theirs.
+const RELEASE: &str = "v1.36.3+k3s1";
 /// The target of the channel's redirect, without the version.
 const RELEASES: &str = "https://github.com/k3s-io/k3s/releases/tag";
 /// The version of the nodes at the start.
-const RUNNING: &str = "v1.36.3+k3s1";
+const RUNNING: &str = "v1.36.2+k3s1";
 const SERVERS: [&str; 1] = ["server-1"];
 const AGENTS: [&str; 4] = ["agent-1", "agent-2", "agent-3", "agent-4"];
 
