@@ -148,7 +148,8 @@ reasons! {
             "the Plan installs Kubernetes, and the node's kubelet is newer than the Plan's version; other nodes continue"
             => "set a newer version; or, to downgrade, `versionPolicy.allowDowngrade`. [More](versions.md#what-nodes-say)"
         ControlPlaneOlder Warning [Node Complete PlanEvent]
-            "the Plan installs Kubernetes, and a control-plane node, or the API server, is older than the Plan's version. Nodes of the              control plane continue; the message names node and version"
+            "the Plan installs Kubernetes, and a control-plane node, or the API server, is older than the Plan's version. Nodes of the \
+             control plane continue; the message names node and version"
             => "upgrade the control plane first: see the Plan that selects that node, or add one. [More](versions.md#what-nodes-say)"
         MinorSkip Warning [Node Complete PlanEvent]
             "the kubelet's version differs from the Plan's by more than `versionPolicy.maxMinorSkip`, or cannot be compared with it; \
