@@ -15,9 +15,9 @@ use super::lanes::{self, Lanes};
 use super::lease::{PlansNote, Progress};
 use super::metrics::{LoopFigures, Reporter, Scrape};
 use super::notify::{OutlookRequest, OutlookServer};
+use super::wanted::Wanted;
 use refit_api::Reason;
 use refit_facts::Schema;
-use refit_facts::Text;
 use refit_rollout::{
     ClusterState, Decision, Grants, Key, Kind, Lane, ListCounts, Observation, Step, StepEffect, decide,
     decide_degraded,
@@ -67,45 +67,6 @@ pub struct Engine {
     outlook: Option<OutlookServer>,
     /// Receives which nodes other objects than Plans may take.
     grants: Option<watch::Sender<Grants>>,
-}
-
-/// What is watched only while a Plan needs it.
-pub struct Wanted {
-    /// Whether to list pods, if they cannot be watched.
-    pub pods: watch::Sender<bool>,
-    /// Whether the version of the API server is of interest.
-    pub api_server: watch::Sender<bool>,
-    /// The Secrets that Plans have in their hash.
-    pub secrets: watch::Sender<Arc<BTreeSet<Text>>>,
-}
-
-/// What the watches know of [`Wanted`].
-pub struct Wishes {
-    pub pods: watch::Receiver<bool>,
-    pub api_server: watch::Receiver<bool>,
-    pub secrets: watch::Receiver<Arc<BTreeSet<Text>>>,
-}
-
-impl Wanted {
-    /// Nothing is wanted yet.
-    pub fn none() -> (Self, Wishes) {
-        let (pods, pods_wanted) = watch::channel(false);
-        let (api_server, api_server_wanted) = watch::channel(false);
-        let (secrets, secrets_wanted) = watch::channel(Arc::default());
-        let wishes = Wishes {
-            pods: pods_wanted,
-            api_server: api_server_wanted,
-            secrets: secrets_wanted,
-        };
-        (
-            Self {
-                pods,
-                api_server,
-                secrets,
-            },
-            wishes,
-        )
-    }
 }
 
 /// The note about Plans on the Lease.

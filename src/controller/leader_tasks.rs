@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 
 use super::act::{self, Actor};
 use super::crd::Registered;
-use super::engine::{Engine, Wanted, Wishes};
+use super::engine::Engine;
 use super::events::Source;
 use super::lease::{PlansNote, Progress};
 use super::maintenance::FrontEnd;
@@ -21,6 +21,7 @@ use super::observe::{Observer, QUEUE, Reports};
 use super::outbox::{self, Outbox};
 use super::own_image::{self, OwnImage};
 use super::settings::{FrontEndName, Settings};
+use super::wanted::{Wanted, Wishes};
 use super::{Error, PROGRAM, SHUTDOWN_GRACE, write_node_event};
 use refit_api::Reason;
 use refit_channel::ChannelClient;

@@ -26,6 +26,7 @@ pub mod server;
 pub mod settings;
 pub mod telemetry;
 mod timeline;
+mod wanted;
 
 use std::future::Future;
 use std::sync::Arc;
