@@ -2,10 +2,10 @@
 
 /// API group of the Plan.
 pub const GROUP: &str = "upgrade.cattle.io";
-/// Job and pod label: name of the controller that created the Job.
-pub const LABEL_CONTROLLER: &str = "upgrade.cattle.io/controller";
 /// The service account for work on nodes in refit's manifests.
 pub const JOB_SERVICE_ACCOUNT: &str = "system-upgrade";
+/// Job and pod label: name of the controller that created the Job.
+pub const LABEL_CONTROLLER: &str = "upgrade.cattle.io/controller";
 /// Job and pod label: whether the Plan is exclusive, `"true"` or `"false"`.
 pub const LABEL_EXCLUSIVE: &str = "upgrade.cattle.io/exclusive";
 /// Job and pod label: the node (shortened by `SafeConcatName` if the name is not a label value).

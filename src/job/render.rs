@@ -253,20 +253,13 @@ fn pod(plan: &PlanInput<'_>, node: &NodeInput<'_>, settings: &JobSettings) -> Re
         .chain([&main])
         .any(|one| one.image.as_ref() == Some(&settings.own_image));
     let mut volumes = volumes::of_pod(spec)?;
-    let with = |is: fn(&Container) -> bool| {
-        init_containers
-            .iter()
-            .chain([&main])
-            .filter(|one| is(one))
-            .count()
-    };
-    let is_every = with(volumes::has_token_path) == init_containers.len() + 1;
-    // As under system-upgrade-controller, without which a pod would differ from its.
+    let is_every = init_containers.iter().chain([&main]).all(volumes::has_token_path);
+    // As under system-upgrade-controller, so that its pods and refit's are equal.
     let automount = settings.api_access(spec) == ApiAccess::All && is_every;
     if automount {
         let all = init_containers.iter_mut().chain([&mut main]);
         all.for_each(volumes::unmount_token);
-    } else if with(volumes::has_token) > 0 {
+    } else if init_containers.iter().chain([&main]).any(volumes::has_token) {
         volumes.push(volumes::token());
     }
     if prepull::applies(spec, node) {
@@ -282,7 +275,7 @@ fn pod(plan: &PlanInput<'_>, node: &NodeInput<'_>, settings: &JobSettings) -> Re
             },
         ),
         init_containers: Some(init_containers).filter(|all| !all.is_empty()),
-        // What the API server does unless it is told not to.
+        // Absent, the API server mounts a token into every container.
         automount_service_account_token: (!automount).then_some(false),
         ..on_node(plan, node, main, volumes)
     })

@@ -9,13 +9,12 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::{Cluster, Finding, Severity};
+use refit_api::names::JOB_SERVICE_ACCOUNT;
 use refit_api::{Plan, Reason};
 
 const SHIPPED: &str = include_str!("../../../deploy/rbac.yaml");
 /// The account of the controller in the shipped roles.
 const CONTROLLER: &str = "system-upgrade-controller";
-/// The account of what runs on nodes.
-const ON_NODES: &str = "system-upgrade";
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Permission {
@@ -96,7 +95,7 @@ pub fn missing(cluster: &Cluster) -> Vec<MissingPermission> {
         look(
             cluster,
             account,
-            ON_NODES,
+            JOB_SERVICE_ACCOUNT,
             &|permission| on_nodes(&plans, permission),
             &mut found,
         );

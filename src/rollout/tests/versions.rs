@@ -1,6 +1,6 @@
 //! What the kubelets of nodes allow.
 
-use super::build::{cluster, observe_node};
+use super::build::cluster;
 use crate::{ClusterState, Observation, Step, decide};
 use refit_api::{DependencySpec, Installs, NodeProgress, Plan, PlanSpec, PlanStatus, VersionPolicySpec};
 use refit_facts::NodeFacts;
@@ -188,5 +188,4 @@ fn a_dependency_that_selects_no_node_is_not_complete() {
         message.starts_with("spec.dependsOn: Plan servers selects no node"),
         "{message}"
     );
-    observe_node(&mut cluster, 2, with_kubelet("agent", "v1.33.4+k3s1"));
 }
