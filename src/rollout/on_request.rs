@@ -75,9 +75,12 @@ pub(super) fn remove_labels<'a>(
     nodes: &'a BTreeMap<NodeName, NodeState>,
 ) -> impl Iterator<Item = Step> + 'a {
     let name = &plan.facts.name;
-    // The label is the evidence of a Job until that is recorded.
+    let stored_slots = plan.facts.status().active.as_deref().unwrap_or_default();
+    // The label is the evidence of a Job until that is recorded, and while the stored status names it: without the label,
+    // the next request would find the name of a Job that is gone, and take it for a lost one.
     let is_over = |node: &&NodeFacts| {
         !nodes.contains_key(&node.name)
+            && !stored_slots.iter().any(|slot| *slot.name == *node.name)
             && !node.records.contains_key(name)
             && !cluster
                 .jobs_on(&node.name)

@@ -105,6 +105,29 @@ fn a_node_in_progress_counts_as_such_until_it_has_settled_in_its_new_boot() {
     assert_eq!((boots(&scenario, "a"), boots(&scenario, "b")), (1, 1));
 }
 
+/// Status that still names the Job of the last request would make the next one look like a Job that was lost.
+#[test]
+fn a_request_that_comes_before_status_has_released_the_node_is_met() {
+    let mut scenario = begin();
+    ask(&mut scenario, "a");
+    while boots(&scenario, "a") == 0 {
+        scenario.pass_secs(1);
+    }
+    scenario
+        .fault_injector
+        .add(Rule::on("patch", "plans/status").answer(500));
+    scenario.pass_secs(60);
+    assert_eq!(scenario.slots("p"), ["a"]);
+    ask(&mut scenario, "a");
+    scenario.pass_secs(60);
+    scenario.stop();
+    scenario.fault_injector.clear_rules();
+    scenario.start();
+    scenario.rest();
+    assert_idle(&scenario);
+    assert_eq!(boots(&scenario, "a"), 2);
+}
+
 #[test]
 fn a_request_from_another_boot_is_void() {
     let mut scenario = begin();
