@@ -70,6 +70,7 @@ mod dashboard;
 mod definition;
 mod drain;
 mod e2e;
+mod evidence;
 mod faults;
 mod gitops {
     //! `refit validate` and `refit render` beside an API server, and beside kubectl.

@@ -8,8 +8,8 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
+use super::field_enum::field_enum;
 use super::node_limit::NodeLimit;
-use super::reboot::one_of;
 use super::{PlanSpec, Reason};
 use refit_base::go::{DurationError, GoDuration};
 
@@ -52,40 +52,17 @@ pub struct FailureSpec {
     pub uncordon: Option<bool>,
 }
 
-/// What a failed node means for the others.
-#[derive(Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum FailurePolicy {
-    /// A failed node keeps its slot, as under system-upgrade-controller.
-    #[default]
-    Hold,
-    /// No further node starts once the budget is used up.
-    Stop,
-    /// Other nodes continue.
-    Continue,
-}
-
-impl FailurePolicy {
-    /// All values, in the order of the documentation.
-    pub const ALL: [Self; 3] = [Self::Hold, Self::Stop, Self::Continue];
-
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Hold => "Hold",
-            Self::Stop => "Stop",
-            Self::Continue => "Continue",
-        }
-    }
-}
-
-impl JsonSchema for FailurePolicy {
-    fn inline_schema() -> bool {
-        true
-    }
-    fn schema_name() -> Cow<'static, str> {
-        "FailurePolicy".into()
-    }
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        one_of(&Self::ALL.map(Self::as_str))
+field_enum! {
+    /// What a failed node means for the others.
+    #[derive(Default)]
+    FailurePolicy {
+        /// A failed node keeps its slot, as under system-upgrade-controller.
+        #[default]
+        Hold,
+        /// No further node starts once the budget is used up.
+        Stop,
+        /// Other nodes continue.
+        Continue,
     }
 }
 

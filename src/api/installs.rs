@@ -1,44 +1,28 @@
-//! `spec.installs`: what the Plan's version is the version of.
+//! `spec.installs`: what the Plan's version is the version of; `spec.onDrift`: what follows if a node loses it.
 
-use std::borrow::Cow;
-
-use schemars::{JsonSchema, Schema, SchemaGenerator};
-use serde::{Deserialize, Serialize};
-
+use super::field_enum::field_enum;
 use super::plan::PlanSpec;
-use super::reboot::one_of;
-use refit_base::version::installs_kubernetes;
+use refit_base::version::{Claim, installs_kubernetes};
 
-/// What a Plan installs, as far as refit can compare it with its nodes.
-#[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Installs {
-    /// Kubernetes: the version of a node is that of its kubelet.
-    Kubernetes,
-    /// Something else, whose version refit does not know of its nodes.
-    Other,
-}
-
-impl Installs {
-    /// All values, in the order of the documentation.
-    const ALL: [Self; 2] = [Self::Kubernetes, Self::Other];
-
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::Kubernetes => "Kubernetes",
-            Self::Other => "Other",
-        }
+field_enum! {
+    /// What a Plan installs, as far as refit can compare it with its nodes.
+    Installs {
+        /// Kubernetes: the version of a node is that of its kubelet.
+        Kubernetes,
+        /// Something else, whose version refit does not know of its nodes.
+        Other,
     }
 }
 
-impl JsonSchema for Installs {
-    fn inline_schema() -> bool {
-        true
-    }
-    fn schema_name() -> Cow<'static, str> {
-        "Installs".into()
-    }
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        one_of(&Self::ALL.map(Self::as_str))
+field_enum! {
+    /// What follows if a done node goes back to an older version.
+    #[derive(Default)]
+    OnDrift {
+        /// It is reported.
+        #[default]
+        Report,
+        /// It is reported, and the Plan runs there again.
+        Rerun,
     }
 }
 
@@ -50,5 +34,10 @@ impl PlanSpec {
             Some(installs) => installs == Installs::Kubernetes,
             None => installs_kubernetes(self.upgrade_image()),
         }
+    }
+
+    /// What the kubelets of nodes that are done at this version must report, if the Plan installs Kubernetes.
+    pub fn claim(&self, version: &str) -> Option<Claim> {
+        self.installs_kubernetes().then(|| Claim::of(version))?
     }
 }

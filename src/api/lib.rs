@@ -12,6 +12,7 @@ pub mod crd;
 pub mod digest;
 pub mod drain;
 pub mod failure;
+mod field_enum;
 pub mod ids;
 pub mod image;
 mod installs;
@@ -48,9 +49,9 @@ pub use channel_ref::ChannelRef;
 pub use check::{BadCheck, Check, CheckAnswer, CheckRequest, CheckSpec, HttpCheck, PrometheusCheck};
 pub use drain::{DrainNote, DrainWait, NodeDrain};
 pub use failure::{FailurePolicy, FailureSpec};
-pub use installs::Installs;
+pub use installs::{Installs, OnDrift};
 pub use ledger::{Cancelled, Holder, Ledger};
-pub use node_info::{BadNodeInfo, NodeInfo, NodeInfoSelector, NodeInfoSpec, SkipWhenSpec};
+pub use node_info::{BadNodeInfo, NodeInfo, NodeInfoSelector, NodeInfoSpec, SkipWhenSpec, VersionEvidence};
 pub use node_limit::NodeLimit;
 pub use node_mark::{MarkForm, NodeMark};
 pub use notified::Notified;
@@ -70,7 +71,7 @@ pub use schedule::{BlackoutSpec, WindowSpec};
 pub use sentinel::{RebootFault, SentinelName, SentinelReport};
 pub use status::{
     ChannelStatus, CheckStatus, ExpectedEnd, FirstSeen, NodeCounts, NodeProgress, Origin, PinnedImage,
-    PinnedStatus, PlanCondition, PlanStatus, RollOut, WaveStatus,
+    PinnedStatus, PlanCondition, PlanStatus, RollOut, VersionDiffers, WaveStatus,
 };
 pub use trigger::Trigger;
 pub use version_policy::{BadPolicy, VersionPolicySpec};

@@ -42,6 +42,10 @@ pub struct SkipWhenSpec {
     /// Whether a Ready node whose kubelet has the Plan's version is marked as done without a Job. Defaults to false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kubelet_version: Option<bool>,
+    /// Whether a Ready node whose `osImage` has the Plan's version as one of its words is marked as done without a Job. For
+    /// Plans that upgrade the operating system. Defaults to false.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub os_image: Option<bool>,
 }
 
 /// What a node says of itself.
@@ -51,6 +55,36 @@ pub struct NodeInfo<'a> {
     pub os_image: &'a str,
     pub kernel_version: &'a str,
     pub architecture: &'a str,
+}
+
+/// Which of a node's fields must have the Plan's version.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct VersionEvidence {
+    pub kubelet: bool,
+    pub os_image: bool,
+}
+
+impl VersionEvidence {
+    /// The first of these fields that has another version, and what the node has there.
+    pub fn missing<'a>(self, node: NodeInfo<'a>, version: &str) -> Option<(&'static str, &'a str)> {
+        if self.kubelet && bare(node.kubelet_version) != bare(version) {
+            return Some(("kubeletVersion", node.kubelet_version));
+        }
+        (self.os_image && !has_version(node.os_image, version)).then_some(("osImage", node.os_image))
+    }
+}
+
+/// A version without optional parts: `v1.33.4+k3s1` equals the Plan's `v1.33.4-k3s1`, because the Plan's version is an
+/// image tag, which cannot contain `+`.
+pub fn bare(version: &str) -> String {
+    version.strip_prefix('v').unwrap_or(version).replace('+', "-")
+}
+
+/// Whether a word of the operating system's name is the version: `Talos (v1.11.2)`, `Bottlerocket OS 1.49.0 (aws-k8s-1.33)`.
+fn has_version(os_image: &str, version: &str) -> bool {
+    let version = bare(version);
+    let mut words = os_image.split(|c: char| c.is_whitespace() || "()[],;".contains(c));
+    words.any(|word| !word.is_empty() && bare(word) == version)
 }
 
 /// `spec.nodeInfo`, parsed. The default selects all nodes.
@@ -170,10 +204,14 @@ impl PlanSpec {
         })
     }
 
-    /// Whether a node whose kubelet has the Plan's version needs no Job.
-    pub fn skips_at_version(&self) -> bool {
-        let skip = self.skip_when.as_ref();
-        skip.and_then(|skip| skip.kubelet_version).unwrap_or_default()
+    /// What shows that a node has the Plan's version and needs no Job; `None` if each node gets one.
+    pub fn skips_at_version(&self) -> Option<VersionEvidence> {
+        let skip = self.skip_when.as_ref()?;
+        let evidence = VersionEvidence {
+            kubelet: skip.kubelet_version.unwrap_or_default(),
+            os_image: skip.os_image.unwrap_or_default(),
+        };
+        (evidence != VersionEvidence::default()).then_some(evidence)
     }
 }
 
@@ -200,6 +238,45 @@ mod tests {
 
     fn texts(texts: &[&str]) -> Vec<String> {
         texts.iter().map(|text| (*text).to_owned()).collect()
+    }
+
+    #[test]
+    fn a_version_is_a_word_of_the_name_of_the_operating_system() {
+        let evidence = VersionEvidence {
+            os_image: true,
+            ..VersionEvidence::default()
+        };
+        for (os_image, version, has) in [
+            (
+                "Flatcar Container Linux by Kinvolk 4081.2.0 (Oklo)",
+                "4081.2.0",
+                true,
+            ),
+            ("Bottlerocket OS 1.49.0 (aws-k8s-1.33)", "v1.49.0", true),
+            ("Talos (v1.11.2)", "v1.11.2", true),
+            ("Kairos v3.5.0+k3s1", "v3.5.0-k3s1", true),
+            (
+                "Flatcar Container Linux by Kinvolk 4081.2.0 (Oklo)",
+                "4081.2",
+                false,
+            ),
+            ("Bottlerocket OS 1.49.0 (aws-k8s-1.33)", "1.33", false),
+            ("openSUSE MicroOS", "20261128", false),
+            ("", "", false),
+        ] {
+            let node = NodeInfo { os_image, ..NODE };
+            let found = evidence.missing(node, version);
+            assert_eq!(found, (!has).then_some(("osImage", os_image)), "{version}");
+        }
+        let kubelet = VersionEvidence {
+            kubelet: true,
+            ..VersionEvidence::default()
+        };
+        assert_eq!(kubelet.missing(NODE, "v1.33.4-k3s1"), None);
+        assert_eq!(
+            kubelet.missing(NODE, "v1.33.4-k3s2"),
+            Some(("kubeletVersion", "v1.33.4+k3s1"))
+        );
     }
 
     #[test]

@@ -1,11 +1,10 @@
 //! `spec.order`: the order in which nodes start. The doc comments of the fields are what `kubectl explain` prints.
 
-use std::borrow::Cow;
-
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::PlanSpec;
+use super::field_enum::field_enum;
 use super::selector::label_key_problems;
 
 /// Maximum number of criteria, as in the schema. A Plan stored under another schema may have more.
@@ -30,36 +29,13 @@ pub struct OrderSpec {
     pub label_number: Option<String>,
 }
 
-/// When control-plane nodes start.
-#[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ControlPlaneOrder {
-    /// Before all other nodes.
-    First,
-    /// After all other nodes.
-    Last,
-}
-
-impl ControlPlaneOrder {
-    /// All values, in the order of the documentation.
-    pub const ALL: [Self; 2] = [Self::First, Self::Last];
-
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::First => "First",
-            Self::Last => "Last",
-        }
-    }
-}
-
-impl JsonSchema for ControlPlaneOrder {
-    fn inline_schema() -> bool {
-        true
-    }
-    fn schema_name() -> Cow<'static, str> {
-        "ControlPlaneOrder".into()
-    }
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string", "enum": Self::ALL.map(Self::as_str) })
+field_enum! {
+    /// When control-plane nodes start.
+    ControlPlaneOrder {
+        /// Before all other nodes.
+        First,
+        /// After all other nodes.
+        Last,
     }
 }
 

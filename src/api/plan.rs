@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use super::access::ApiAccess;
 use super::check::CheckSpec;
 use super::failure::FailureSpec;
-use super::installs::Installs;
+use super::installs::{Installs, OnDrift};
 use super::names;
 use super::node_info::{NodeInfoSpec, SkipWhenSpec};
 use super::node_limit::NodeLimit;
@@ -287,6 +287,11 @@ pub struct PlanSpec {
     /// to install it (`k3s-upgrade`, `rke2-upgrade`, their installers, images named after kubeadm), otherwise to `Other`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub installs: Option<Installs>,
+    /// What follows if the kubelet of a done node goes back to an older version, as on a machine that is re-imaged or rolled
+    /// back (`Drifted` in `status.versionDiffers`). `Report`: nothing more. `Rerun`: a minute later, the Plan runs on the node
+    /// again. Only for Plans that install Kubernetes. Defaults to `Report`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_drift: Option<OnDrift>,
 }
 
 impl PlanSpec {

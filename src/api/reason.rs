@@ -51,6 +51,8 @@ pub enum ReportedIn {
     Node,
     /// `status.active[].reason` of a node that has.
     FailedNode,
+    /// `status.versionDiffers[].reason`.
+    DoneNode,
     /// The condition `Validated`.
     Validated,
     /// The condition `LatestResolved`.

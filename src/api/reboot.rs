@@ -4,12 +4,11 @@
 //!
 //! `validate` checks the values. Nothing here decides about a node.
 
-use std::borrow::Cow;
-
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::PlanSpec;
+use super::field_enum::field_enum;
 use refit_base::go::{DurationError, GoDuration};
 
 /// Files that report a required reboot on Debian, Ubuntu and derivatives.
@@ -63,6 +62,11 @@ pub struct SettleSpec {
     /// If true, the kubelet must report the Plan's version. Defaults to false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kubelet_version: Option<bool>,
+    /// If true, the Node's `osImage`, such as `Flatcar Container Linux by Kinvolk 4081.2.0 (Oklo)`, must have the Plan's
+    /// version as one of its words, with or without a `v` before it. For Plans that upgrade the operating system. Defaults to
+    /// false.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub os_image: Option<bool>,
     /// If true, the controllers of the evicted pods must have all their ready pods again. The node is schedulable
     /// meanwhile, and keeps its slot. Defaults to false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -73,82 +77,31 @@ pub struct SettleSpec {
     pub timeout: Option<String>,
 }
 
-/// When a node reboots.
-#[derive(Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum RebootWhen {
-    /// It does not reboot.
-    #[default]
-    Never,
-    /// It reboots after every upgrade.
-    Always,
-    /// It reboots if one of `requiredFiles` exists on the host.
-    IfRequired,
-}
-
-impl RebootWhen {
-    /// All values, in the order of the documentation.
-    pub const ALL: [Self; 3] = [Self::Never, Self::Always, Self::IfRequired];
-
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Never => "Never",
-            Self::Always => "Always",
-            Self::IfRequired => "IfRequired",
-        }
+field_enum! {
+    /// When a node reboots.
+    #[derive(Default)]
+    RebootWhen {
+        /// It does not reboot.
+        #[default]
+        Never,
+        /// It reboots after every upgrade.
+        Always,
+        /// It reboots if one of `requiredFiles` exists on the host.
+        IfRequired,
     }
 }
 
-/// How much of the host the pods of a Job can access.
-#[derive(Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum HostAccess {
-    /// Root file system and namespaces, as under system-upgrade-controller.
-    #[default]
-    Full,
-    /// The root file system, but no namespaces.
-    Root,
-    /// Only what the Plan names.
-    None,
-}
-
-impl HostAccess {
-    /// All values, in the order of the documentation.
-    pub const ALL: [Self; 3] = [Self::Full, Self::Root, Self::None];
-
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Full => "Full",
-            Self::Root => "Root",
-            Self::None => "None",
-        }
-    }
-}
-
-/// An enumeration of words. The derive would describe each variant in a form that structural schemas do not allow.
-pub(super) fn one_of(words: &[&str]) -> Schema {
-    json_schema!({ "type": "string", "enum": words })
-}
-
-impl JsonSchema for RebootWhen {
-    fn inline_schema() -> bool {
-        true
-    }
-    fn schema_name() -> Cow<'static, str> {
-        "RebootWhen".into()
-    }
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        one_of(&Self::ALL.map(Self::as_str))
-    }
-}
-
-impl JsonSchema for HostAccess {
-    fn inline_schema() -> bool {
-        true
-    }
-    fn schema_name() -> Cow<'static, str> {
-        "HostAccess".into()
-    }
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        one_of(&Self::ALL.map(Self::as_str))
+field_enum! {
+    /// How much of the host the pods of a Job can access.
+    #[derive(Default)]
+    HostAccess {
+        /// Root file system and namespaces, as under system-upgrade-controller.
+        #[default]
+        Full,
+        /// The root file system, but no namespaces.
+        Root,
+        /// Only what the Plan names.
+        None,
     }
 }
 
@@ -195,6 +148,7 @@ impl SettleSpec {
     const SILENT: Self = Self {
         min_ready: None,
         kubelet_version: None,
+        os_image: None,
         workloads: None,
         timeout: None,
     };
@@ -215,6 +169,11 @@ impl SettleSpec {
     /// Whether the kubelet must report the Plan's version.
     pub fn waits_for_kubelet_version(&self) -> bool {
         self.kubelet_version.unwrap_or_default()
+    }
+
+    /// Whether the Node's `osImage` must have the Plan's version.
+    pub fn waits_for_os_image(&self) -> bool {
+        self.os_image.unwrap_or_default()
     }
 
     /// Whether the controllers of evicted pods must be available again.

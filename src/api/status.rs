@@ -47,6 +47,10 @@ pub struct PlanStatus {
     /// them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub active_omitted: Option<i64>,
+    /// Done nodes whose kubelet does not have the version that the Plan installed, up to 50. Absent if the Plan does not
+    /// install Kubernetes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version_differs: Option<Vec<VersionDiffers>>,
     /// The last wave of `waves` that has begun, and what it waits for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wave: Option<WaveStatus>,
@@ -234,6 +238,28 @@ pub struct NodeProgress {
     /// Why the node does not progress, as a sentence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
+}
+
+/// A done node whose kubelet has another version than the Plan.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct VersionDiffers {
+    /// Name of the node.
+    #[serde(default)]
+    pub name: String,
+    /// UID of the node.
+    #[serde(default)]
+    pub uid: String,
+    /// Version of its kubelet.
+    #[serde(default)]
+    pub kubelet_version: String,
+    /// Since when refit knows of it (RFC 3339). For a minute from then it is not reported: a kubelet takes a while to start.
+    #[serde(default)]
+    pub since: String,
+    /// `VersionDiffers`: the upgrade has not changed it, or something else has since. `Drifted`: it had the Plan's version,
+    /// and has an older one now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<OpenEnum<Reason>>,
 }
 
 /// The last wave that has begun.

@@ -1,45 +1,18 @@
 //! `spec.trigger`: what makes a node run a Plan, besides a new version. The doc comments of the values are what the
 //! documentation prints.
 
-use std::borrow::Cow;
-
-use schemars::{JsonSchema, Schema, SchemaGenerator};
-use serde::{Deserialize, Serialize};
-
-use super::reboot::one_of;
+use super::field_enum::field_enum;
 use super::{ContainerSpec, PlanSpec, RebootWhen};
 
 /// The version of a Plan on request that names none. Under system-upgrade-controller such a Plan has no version and runs
 /// nowhere.
 pub const ON_REQUEST: &str = "on-request";
 
-/// What makes a node run a Plan.
-#[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Trigger {
-    /// The node says that it must be rebooted.
-    RebootNeeded,
-}
-
-impl Trigger {
-    /// All values, in the order of the documentation.
-    pub const ALL: [Self; 1] = [Self::RebootNeeded];
-
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::RebootNeeded => "RebootNeeded",
-        }
-    }
-}
-
-impl JsonSchema for Trigger {
-    fn inline_schema() -> bool {
-        true
-    }
-    fn schema_name() -> Cow<'static, str> {
-        "PlanTrigger".into()
-    }
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        one_of(&Self::ALL.map(Self::as_str))
+field_enum! {
+    /// What makes a node run a Plan.
+    Trigger {
+        /// The node says that it must be rebooted.
+        RebootNeeded,
     }
 }
 

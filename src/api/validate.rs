@@ -20,7 +20,7 @@ use super::text::{MAX_NAME, shorten};
 use super::window::{Window, WindowError};
 use super::{
     BadCheck, BadNodeInfo, BadOrder, BadPodBlocker, BadPolicy, BadWave, DependencySpec, DrainSpec,
-    DrainTimeout, PlanSpec, Trigger,
+    DrainTimeout, OnDrift, PlanSpec, Trigger,
 };
 use refit_base::go::{DurationError, GoDuration};
 
@@ -189,9 +189,14 @@ pub enum Invalid {
     )]
     TriggerWithWaves(Trigger),
     #[error(
-        "spec.trigger is {}, and spec.settle.kubeletVersion is true: a reboot installs no version, so remove one of them", .0.as_str()
+        "spec.trigger is {}, and spec.settle.{field} is true: a reboot installs no version, so remove one of them", .trigger.as_str()
     )]
-    TriggerWithKubeletVersion(Trigger),
+    TriggerWithVersion { trigger: Trigger, field: &'static str },
+    #[error(
+        "spec.onDrift is Rerun, and the Plan does not install Kubernetes, so that nothing shows that a node has drifted: set \
+         `installs: Kubernetes` if it does, or remove onDrift"
+    )]
+    DriftOfOther,
     #[error(
         "spec.upgrade is set, and neither spec.version nor spec.channel gives it a version: write one, such as `version: \"1\"`"
     )]
@@ -317,6 +322,7 @@ pub fn validate(name: &str, spec: &PlanSpec) -> Result<(), Invalid> {
         return Err(Invalid::ChannelTooLong(channel.len()));
     }
     validate_trigger(spec)?;
+    validate_drift(spec)?;
     validate_complete_labels(spec)?;
     let secrets = [
         ("spec.channelSecretRef", &spec.channel_secret_ref),
@@ -507,12 +513,26 @@ fn validate_trigger(spec: &PlanSpec) -> Result<(), Invalid> {
     if spec.waves.is_some() {
         return Err(Invalid::TriggerWithWaves(trigger));
     }
-    if spec.settle_or_default().waits_for_kubelet_version() {
-        return Err(Invalid::TriggerWithKubeletVersion(trigger));
+    let settle = spec.settle_or_default();
+    for (field, is_set) in [
+        ("kubeletVersion", settle.waits_for_kubelet_version()),
+        ("osImage", settle.waits_for_os_image()),
+    ] {
+        if is_set {
+            return Err(Invalid::TriggerWithVersion { trigger, field });
+        }
     }
     let is_given = |text: &Option<String>| text.as_ref().is_some_and(|text| !text.is_empty());
     if spec.upgrade_container().is_some() && !is_given(&spec.version) && !is_given(&spec.channel) {
         return Err(Invalid::TriggerWithoutVersion);
+    }
+    Ok(())
+}
+
+fn validate_drift(spec: &PlanSpec) -> Result<(), Invalid> {
+    let reruns = spec.on_drift == Some(OnDrift::Rerun);
+    if reruns && !spec.installs_kubernetes() {
+        return Err(Invalid::DriftOfOther);
     }
     Ok(())
 }

@@ -4,6 +4,7 @@
 //! equivalent, because tags cannot contain `+`. Versions that cannot be compared give an error with the reason, never
 //! an alphabetical order. Pure.
 
+mod claim;
 mod distribution;
 mod offer;
 mod order;
@@ -16,6 +17,7 @@ mod tests;
 
 use std::fmt::{self, Write as _};
 
+pub use claim::Claim;
 pub use distribution::{distribution_of, installs_kubernetes, is_upgrade_image};
 pub use offer::{Offer, Release};
 pub use order::Incomparable;

@@ -449,15 +449,11 @@ fn jobs(env: &Environment<'_>, name: &str, image: Option<&str>) -> JobSettings {
 
 /// Parses a value of `spec.apiAccess`.
 fn api_access(value: &str) -> Result<ApiAccess, String> {
-    ApiAccess::ALL
-        .into_iter()
-        .find(|access| access.as_str() == value)
-        .ok_or_else(|| {
-            format!(
-                "must be one of {}",
-                ApiAccess::ALL.map(ApiAccess::as_str).join(", ")
-            )
-        })
+    let mut all = ApiAccess::ALL.iter().copied();
+    all.find(|access| access.as_str() == value).ok_or_else(|| {
+        let words: Vec<_> = ApiAccess::ALL.iter().map(|access| access.as_str()).collect();
+        format!("must be one of {}", words.join(", "))
+    })
 }
 
 /// Parses a bool; the error quotes the value.

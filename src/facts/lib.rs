@@ -88,6 +88,8 @@ pub struct NodeFacts {
     pub labels: Labels,
     /// Whether the condition Ready is True.
     pub ready: bool,
+    /// Whether its member of etcd has a vote, as the condition `EtcdIsVoter` of K3s and RKE2 says.
+    pub etcd_voter: Option<bool>,
     pub unschedulable: bool,
     /// Whether it has the taint of a node that is not ready or unreachable.
     pub tainted: bool,

@@ -399,6 +399,12 @@ impl SlimNode {
                 .conditions
                 .iter()
                 .any(|c| c.type_ == "Ready" && c.status == "True"),
+            etcd_voter: self
+                .status
+                .conditions
+                .iter()
+                .find(|c| c.type_ == "EtcdIsVoter")
+                .map(|c| c.status == "True"),
             unschedulable: self.spec.unschedulable,
             tainted: self
                 .spec

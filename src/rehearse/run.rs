@@ -244,6 +244,16 @@ impl Rehearsal {
         }
     }
 
+    /// Whether the version of the Plan is that of the nodes' `osImage`.
+    fn compares_os_images(&self, plan: &str) -> bool {
+        let plan = self
+            .plans
+            .iter()
+            .find(|it| it["metadata"]["name"].as_str() == Some(plan));
+        let is_set = |field: &str| plan.is_some_and(|plan| plan["spec"][field]["osImage"] == json!(true));
+        is_set("settle") || is_set("skipWhen")
+    }
+
     /// Names of the nodes whose upgrade is to fail.
     ///
     /// # Errors
@@ -318,10 +328,13 @@ impl Rehearsal {
                             approve_wave(cluster, &change.new.value);
                         }
                         let effect = recorder.observe(kind, &change, entry.at);
-                        if let Some(Effect::Upgraded { plan, node, version }) = effect
-                            && let Some((from, to)) = upgraded(cluster, &node, &version)
-                        {
-                            recorder.see_version(VersionStep { plan, node, from, to });
+                        if let Some(Effect::Upgraded { plan, node, version }) = effect {
+                            if self.compares_os_images(&plan) {
+                                boot_os_image(cluster, &node, &version);
+                            }
+                            if let Some((from, to)) = upgraded(cluster, &node, &version) {
+                                recorder.see_version(VersionStep { plan, node, from, to });
+                            }
                         }
                     }
                     recorder.take_events().iter().for_each(&mut *on_event);
@@ -489,6 +502,28 @@ fn upgraded(cluster: &Cluster, node: &str, version: &str) -> Option<(String, Str
     // The node may have been deleted.
     let _ = cluster.patch_status(Kind::Node, "", node, &status);
     Some((before, after))
+}
+
+/// Sets the `osImage` of a node whose system was upgraded: its first word that begins like a version becomes the new one.
+fn boot_os_image(cluster: &Cluster, node: &str, version: &str) {
+    let Some(before) = cluster.get(Kind::Node, "", node) else {
+        return;
+    };
+    let before = before["status"]["nodeInfo"]["osImage"]
+        .as_str()
+        .unwrap_or_default();
+    let is_version = |word: &str| {
+        let word = word.trim_start_matches('(').trim_start_matches('v');
+        word.starts_with(|c: char| c.is_ascii_digit())
+    };
+    let mut words: Vec<&str> = before.split_whitespace().collect();
+    match words.iter().position(|word| is_version(word)) {
+        Some(at) => words[at] = version,
+        None => words.push(version),
+    }
+    let status = json!({ "status": { "nodeInfo": { "osImage": words.join(" ") } } });
+    // The node may have been deleted.
+    let _ = cluster.patch_status(Kind::Node, "", node, &status);
 }
 
 /// The oldest minor version that counts as one of Kubernetes: others, as Talos, are at `v1.9`.

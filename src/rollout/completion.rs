@@ -2,7 +2,7 @@
 
 use jiff::SignedDuration;
 
-use refit_api::PlanSpec;
+use refit_api::{PlanSpec, VersionEvidence};
 use refit_base::go::{DurationError, GoDuration};
 
 /// The parsed `spec.reboot` and `spec.settle`.
@@ -12,8 +12,8 @@ pub(super) struct CompletionPolicy {
     pub(super) reboot_timeout: SignedDuration,
     /// Whether the Plan has `spec.settle`, so that settling has a time limit.
     pub(super) settles: bool,
-    /// Whether the kubelet must report the Plan's version.
-    pub(super) kubelet_version: bool,
+    /// What must show the Plan's version.
+    pub(super) version: VersionEvidence,
     /// Whether the controllers of evicted pods must be available again.
     pub(super) workloads: bool,
     /// Time limit of settling.
@@ -32,7 +32,10 @@ impl CompletionPolicy {
         Self {
             reboot_timeout: or(reboot.timeout(), refit_api::reboot::REBOOT_TIMEOUT),
             settles: spec.settle.is_some(),
-            kubelet_version: settle.waits_for_kubelet_version(),
+            version: VersionEvidence {
+                kubelet: settle.waits_for_kubelet_version(),
+                os_image: settle.waits_for_os_image(),
+            },
             workloads: settle.waits_for_workloads(),
             settle_timeout: or(settle.timeout(), refit_api::reboot::SETTLE_TIMEOUT),
             min_ready: or(settle.min_ready(false), GoDuration::ZERO),

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 
 use super::blocker::Blocker;
 use super::decide::Report;
+use super::differs;
 use super::failure::with_decision;
 use super::node::{NodeState, failure_text};
 use super::plan::PlanState;
@@ -226,7 +227,7 @@ fn complete(
             plan.targets.selected() + plan.targets.disabled(),
         ) {
             (None, _) => "spec.nodeSelector is absent, which selects no node".to_owned(),
-            _ if !skipped.is_empty() => skipped_text(skipped),
+            _ if !skipped.is_empty() || !report.differs.is_empty() => left_out(plan, report),
             (Some(_), 0) => "spec.nodeSelector matches no node".to_owned(),
             _ => String::new(),
         };
@@ -268,7 +269,15 @@ fn complete(
 /// Maximum number of nodes named in the message.
 const MAX_NAMED: usize = 10;
 
-/// A complete Plan may have left nodes out, because users asked for it.
+/// Which nodes of a complete Plan do not have its version: users keep it off them, or their kubelets say so.
+fn left_out(plan: &PlanState, report: &Report) -> String {
+    let skipped = plan.targets.skipped();
+    let skipped = (!skipped.is_empty()).then(|| skipped_text(skipped));
+    let version = plan.resolved.as_ref().map_or("", |resolved| &*resolved.version);
+    let texts = skipped.into_iter().chain(differs::text(version, &report.differs));
+    texts.collect::<Vec<_>>().join("; ")
+}
+
 fn skipped_text(skipped: &BTreeSet<NodeName>) -> String {
     let named: Vec<&str> = skipped.iter().take(MAX_NAMED).map(|name| &**name).collect();
     let more = match skipped.len().saturating_sub(MAX_NAMED) {

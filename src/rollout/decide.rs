@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 
 use super::blocker::Blocker;
+use super::differs::Differs;
 use super::node::{NodeDecision, NodeReconciler, NodeState};
 use super::plan::PlanState;
 use super::poll::{self, Poll};
@@ -15,7 +16,7 @@ use super::status::report;
 use super::step::{Key, Query, Step};
 use super::summary::{Slot, slots};
 use super::wave::WaveProgress;
-use super::{digests, labelled, notified, on_request, pending, pod_blockers, release};
+use super::{differs, digests, labelled, notified, on_request, pending, pod_blockers, release};
 use refit_api::{NodePhase, NodeProgress, OpenEnum, Reason};
 use refit_facts::{BootId, JobFacts, JobName, NodeName, PlanName, PodFacts, PodUid};
 
@@ -50,6 +51,8 @@ pub struct Report {
     pub asks_checks: bool,
     /// Nodes whose pods must be listed.
     pub asks_pods: Vec<NodeName>,
+    /// Done nodes whose kubelet has another version.
+    pub differs: BTreeMap<NodeName, Differs>,
     /// Nodes that start next, with `prepull`.
     pub prepulls: Vec<NodeName>,
     /// When nodes that wait for pods are looked at again.
@@ -148,7 +151,15 @@ pub fn decide(cluster: &ClusterState, now: Timestamp) -> Decision {
         };
         let gate = gates.remove(&name).flatten();
         mark_at_version(cluster, plan, gate.as_ref(), &nodes, now, &mut decision);
+        let (differs, differs_again) = differs::of(cluster, plan, &nodes, now);
+        decision
+            .steps
+            .extend(differs::rerun(cluster, plan, gate.as_ref(), &differs));
+        if let Some(at) = differs_again {
+            decision.requeue(at);
+        }
         let mut waits = start::start(cluster, plan, gate, &mut nodes, &mut locks, now);
+        waits.differs = differs;
         let retries = nodes.values_mut().flat_map(|state| state.steps.drain(..));
         decision.steps.extend(retries);
         if let Some(until) = waits.wave.as_ref().and_then(WaveProgress::until) {

@@ -13,6 +13,7 @@ mod completion;
 mod conditions;
 mod decide;
 mod dependencies;
+mod differs;
 mod digests;
 mod event;
 mod failure;
@@ -44,6 +45,7 @@ mod tests;
 
 pub use blocker::Blocker;
 pub use decide::{Decision, Report, decide, decide_degraded};
+pub use differs::Differs;
 pub use event::{Event, Regarding};
 pub use observation::{GlobalLimits, Kind, Observation, StepEffect};
 pub use pod_blockers::PodCheck;

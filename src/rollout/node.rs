@@ -19,7 +19,6 @@ use jiff::{SignedDuration, Timestamp};
 
 pub(super) use fail::failure_text;
 pub(super) use recover::Workload;
-pub(super) use settle::bare;
 pub(super) use state::{NodeDecision, NodeState, Start};
 
 use super::blocker::Blocker;

@@ -148,7 +148,8 @@ impl PlanState {
             selection: Selection {
                 selector: Selector::nothing(),
                 info: NodeInfoSelector::default(),
-                skips_at_version: false,
+                skips_at_version: None,
+                claims_kubelets: false,
                 tolerates_not_ready: false,
                 on_request: None,
                 order: Order::default(),
@@ -271,6 +272,7 @@ impl PlanState {
             selector,
             info: spec.node_info().unwrap_or_default(),
             skips_at_version: spec.skips_at_version(),
+            claims_kubelets: spec.installs_kubernetes(),
             tolerates_not_ready: spec.tolerates_not_ready(),
             on_request: OnRequest::of(spec),
             order: Order::of(spec, &defaults.own_node),

@@ -24,7 +24,7 @@ use super::resolve::{self, Resolution};
 use super::state::ClusterState;
 use super::step::{Key, Step};
 use super::wave::WaveProgress;
-use super::{fields, poll};
+use super::{differs, fields, poll};
 use refit_api::text::{MAX_MESSAGE, shorten};
 use refit_api::{
     ChannelStatus, CheckPhase, ConditionType, FirstSeen, NodeCounts, NodePhase, NodeProgress, OpenEnum,
@@ -179,6 +179,7 @@ fn status(
         progress: Some(format!("{}/{}", counts.done, counts.selected)),
         active: Some(active(cluster, plan, nodes, report)),
         active_omitted: None,
+        version_differs: differs::status(plan, &report.differs),
         wave: wave(plan, report),
         checks: plan.checks.status(stored),
         channel: channel(cluster, plan, now),

@@ -50,6 +50,8 @@ pub struct PlanSummary<'a> {
     pub limit: i64,
     /// Whether no node may start: the Plan is suspended or aborted, or everything is frozen.
     pub is_stopped: bool,
+    /// Whether the kubelets of done nodes are compared with the version.
+    pub claims_kubelets: bool,
     pub window: Option<WindowSummary>,
     pub channel: Option<ChannelSummary<'a>>,
     /// Number of waiting nodes by reason.
@@ -108,6 +110,7 @@ impl ClusterState {
             disabled: plan.targets.disabled(),
             limit: plan.limit(),
             is_stopped: plan.is_suspended() || plan.is_aborted() || self.is_frozen(),
+            claims_kubelets: plan.targets.claim().is_some(),
             window: (!openings.are_unlimited()).then(|| WindowSummary::of(&openings, now)),
             channel: plan.channel.as_ref().and_then(known),
             waiting: waiting_by_reason(plan, report),

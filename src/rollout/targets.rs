@@ -3,12 +3,13 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use super::node::{NodeState, bare};
+use super::node::NodeState;
 use super::on_request::{self, OnRequest};
 use super::order::{Group, Order, SortKey, UNASSIGNED};
 use super::state::Table;
 use refit_api::selector::Selector;
-use refit_api::{NodeInfoSelector, NodePhase, Wave, WaveNodes, annotation, names};
+use refit_api::{NodeInfoSelector, NodePhase, VersionEvidence, Wave, WaveNodes, annotation, names};
+use refit_base::version::Claim;
 use refit_facts::{Hash, NodeFacts, NodeName, NodeUid, PlanFacts, Text};
 
 /// How a Plan selects and orders nodes.
@@ -16,8 +17,10 @@ use refit_facts::{Hash, NodeFacts, NodeName, NodeUid, PlanFacts, Text};
 pub(super) struct Selection {
     pub(super) selector: Selector,
     pub(super) info: NodeInfoSelector,
-    /// Whether a node whose kubelet has the Plan's version needs no Job.
-    pub(super) skips_at_version: bool,
+    /// What shows that a node has the Plan's version and needs no Job.
+    pub(super) skips_at_version: Option<VersionEvidence>,
+    /// Whether done nodes have kubelets of the Plan's version.
+    pub(super) claims_kubelets: bool,
     pub(super) tolerates_not_ready: bool,
     /// Set if only nodes are upgraded that request it; the others are done.
     pub(super) on_request: Option<OnRequest>,
@@ -98,6 +101,8 @@ pub(super) struct Targets {
     hash: Option<Hash>,
     /// The version of that hash.
     version: Option<Text>,
+    /// What the kubelets of done nodes must report.
+    claim: Option<Claim>,
     states: HashMap<NodeName, TargetState>,
     ready: BTreeSet<(SortKey, NodeName)>,
     not_ready: BTreeSet<(SortKey, NodeName)>,
@@ -111,6 +116,8 @@ pub(super) struct Targets {
     /// Nodes of a Plan on request whose label has the current hash, and whose request it no longer answers.
     answered: BTreeSet<NodeName>,
     done_and_not_ready: BTreeSet<NodeName>,
+    /// Done nodes whose kubelet has another version.
+    differing: BTreeSet<NodeName>,
     /// Whether a done node was seen not Ready since the last call of [`take_unready`](Self::take_unready).
     unready: bool,
     done: i64,
@@ -133,7 +140,7 @@ impl Targets {
         &self.skipped
     }
 
-    /// Ready nodes to upgrade whose kubelet has the version already, if such nodes need no Job.
+    /// Ready nodes to upgrade that have the version already, if such nodes need no Job.
     pub(super) fn at_version(&self) -> &BTreeSet<NodeName> {
         &self.at_version
     }
@@ -141,6 +148,15 @@ impl Targets {
     /// Nodes whose label must be removed, so that their next request counts.
     pub(super) fn answered(&self) -> &BTreeSet<NodeName> {
         &self.answered
+    }
+
+    pub(super) fn claim(&self) -> Option<&Claim> {
+        self.claim.as_ref()
+    }
+
+    /// Done nodes whose kubelet has another version.
+    pub(super) fn differing(&self) -> &BTreeSet<NodeName> {
+        &self.differing
     }
 
     pub(super) fn done(&self) -> i64 {
@@ -235,7 +251,9 @@ impl Targets {
         nodes: &Table<NodeName, NodeUid, NodeFacts>,
     ) {
         let (hash, version) = target.unzip();
+        let claim = version.as_deref().filter(|_| selection.claims_kubelets);
         *self = Self {
+            claim: claim.and_then(Claim::of),
             hash,
             version,
             // A node that was not Ready for a moment must begin the soak again, even if the Plan changes before
@@ -257,6 +275,10 @@ impl Targets {
         match &state {
             TargetState::Done => {
                 self.done += 1;
+                let claim = self.claim.as_ref();
+                if claim.is_some_and(|claim| claim.is_denied_by(&node.kubelet)) {
+                    self.differing.insert(node.name.clone());
+                }
                 if !node.ready {
                     self.done_and_not_ready.insert(node.name.clone());
                     self.unready = true;
@@ -271,7 +293,10 @@ impl Targets {
                 ready: true,
             } => {
                 self.ready.insert((sort_key.clone(), node.name.clone()));
-                if selection.skips_at_version && self.is_at_version(plan, node) {
+                if selection
+                    .skips_at_version
+                    .is_some_and(|evidence| self.is_at_version(plan, node, evidence))
+                {
                     self.at_version.insert(node.name.clone());
                 }
             }
@@ -307,6 +332,7 @@ impl Targets {
         self.answered.remove(name);
         self.groups.remove(name);
         self.done_and_not_ready.remove(name);
+        self.differing.remove(name);
         self.at_version.remove(name);
         match self.states.remove(name) {
             Some(TargetState::Done) => self.done -= 1,
@@ -375,11 +401,11 @@ fn has_begun(plan: &PlanFacts, node: &NodeFacts) -> bool {
 }
 
 impl Targets {
-    /// Whether the kubelet of a Ready node has the version, and the Plan has not begun there.
-    fn is_at_version(&self, plan: &PlanFacts, node: &NodeFacts) -> bool {
+    /// Whether a Ready node has the version, and the Plan has not begun there.
+    fn is_at_version(&self, plan: &PlanFacts, node: &NodeFacts, evidence: VersionEvidence) -> bool {
         let version = self.version.as_deref();
         node.is_ready_and_untainted()
-            && version.is_some_and(|version| bare(version) == bare(&node.kubelet))
+            && version.is_some_and(|version| evidence.missing(node.info(), version).is_none())
             && !node.records.contains_key(&plan.name)
     }
 

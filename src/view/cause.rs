@@ -63,7 +63,8 @@ impl Cause {
             | R::NodeLost
             | R::NotReadyAfterReboot
             | R::RebootTimedOut
-            | R::KubeletVersion => Self::Kubelet,
+            | R::KubeletVersion
+            | R::OsImage => Self::Kubelet,
             R::WindowClosed | R::Blackout | R::WindowTooShort | R::Waiting => Self::Window,
             R::Error | R::NoVersion | R::ChannelWithdrawn => Self::Channel,
             R::Held => Self::Candidate,

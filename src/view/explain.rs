@@ -10,8 +10,10 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
+use super::differs::differs;
 use super::plan::{NodeOverview, PlanOverview, condition};
 use super::read::NodeObject;
+use super::remedy::remedy;
 use super::time;
 use history::history;
 use node::no_slot;
@@ -195,8 +197,7 @@ pub fn explain_node(view: &PlanOverview<'_>, name: &str) -> Explanation {
             explanation.set_remedy("remove the label", &[format!("kubectl label node {name} {key}-")]);
         }
         (label, known) if label.is_some() && label == hash && known.is_none_or(|known| !known.has_slot()) => {
-            explanation.verdict = format!("Node {name} is done: Plan {title} has upgraded it to {version}");
-            explanation.held = false;
+            done(view, name, version, &mut explanation);
         }
         (_, Some(known)) if known.has_slot() && known.reason.is_none() => {
             let since = time::lasting(known.since.as_deref(), view.snapshot.now);
@@ -231,6 +232,28 @@ pub fn explain_node(view: &PlanOverview<'_>, name: &str) -> Explanation {
     }
     explanation.history = history(view, name);
     explanation
+}
+
+/// A node whose label says that it is done.
+fn done(view: &PlanOverview<'_>, name: &str, version: &str, explanation: &mut Explanation) {
+    let title = view.title();
+    let Some(differs) = differs(view, name) else {
+        explanation.verdict = format!("Node {name} is done: Plan {title} has upgraded it to {version}");
+        explanation.held = false;
+        return;
+    };
+    let Some(reason) = differs.reason else {
+        explanation.verdict = format!("Node {name} is done under Plan {title}; {} yet", differs.text);
+        explanation.held = false;
+        return;
+    };
+    explanation.verdict = format!(
+        "Node {name} counts as done under Plan {title}, and {}: {reason}",
+        differs.text
+    );
+    explanation.link(format!("Node {name}"), reason.about());
+    let (remedy, commands) = remedy(view, &reason.into(), Some(name));
+    explanation.set_remedy(&remedy, &commands);
 }
 
 /// Why a Plan does not select a node.

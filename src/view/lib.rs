@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod cause;
+mod differs;
 pub mod explain;
 pub mod maintenance;
 pub mod node_op;

@@ -119,6 +119,7 @@ pub(super) fn remedy(
         | Reason::NotReadyAfterReboot
         | Reason::RebootTimedOut
         | Reason::KubeletVersion
+        | Reason::OsImage
         | Reason::Workloads => vec![describe(), retry().filter(|_| known.kind() == Kind::Failure)],
         Reason::PodBlocks => vec![
             on("kubectl get pods -A --field-selector spec.nodeName=NODE"),
@@ -133,6 +134,12 @@ pub(super) fn remedy(
         | Reason::NameTaken => vec![pods(), explain()],
         Reason::JobRefused | Reason::PodRefused | Reason::StatusRefused => vec![events()],
         Reason::NodeRefused | Reason::ObjectUnreadable => vec![manifest()],
+        Reason::VersionDiffers | Reason::Drifted => vec![
+            on(&format!(
+                "kubectl logs -n {namespace} -l upgrade.cattle.io/plan={plan},upgrade.cattle.io/node=NODE --tail=50"
+            )),
+            on(&format!("refit rerun {at} NODE")),
+        ],
         Reason::MinorSkip | Reason::NodeIsNewer => vec![on("kubectl get node NODE -o wide"), edit()],
         Reason::NotReady => vec![Some(format!("kubectl get plan {at} -o yaml"))],
         Reason::OwnImageUnknown | Reason::SettingMissing => vec![

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
+use super::differs::differs;
 use super::plan::{NodeState, PlanOverview};
 use super::read::Snapshot;
 use refit_api::{NodePhase, OpenEnum, Reason, names};
@@ -64,6 +65,9 @@ impl<'a> Report<'a> {
             let is_at_work = |phase: &OpenEnum<NodePhase>| !phase.is_empty() && *phase != NodePhase::Waiting;
             // With `settle.workloads`, a node gets its label while it still holds its slot.
             if !matches!(&report.state, NodeState::Phase(phase) if is_at_work(phase)) {
+                let differs = (state == NodeState::Done).then(|| differs(view, name)).flatten();
+                let says = differs.and_then(|it| Some(format!("{}: {}", it.reason?, it.text)));
+                report.message = report.message.take().or(says);
                 report.state = state;
             }
         }

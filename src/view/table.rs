@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use super::differs::differs;
 use super::plan::{DONE, PlanOverview, check_says};
 use super::read::Snapshot;
 use super::{maintenance, time};
@@ -117,6 +118,17 @@ fn plan(view: &PlanOverview<'_>, wide: bool, out: &mut String) {
         }
         for command in &obstacle.commands {
             let _ = writeln!(out, "    {command}");
+        }
+    }
+    for entry in status.version_differs.iter().flatten() {
+        if let Some(differs) = differs(view, &entry.name)
+            && let Some(reason) = differs.reason
+        {
+            let _ = writeln!(
+                out,
+                "  {reason}: Node {} counts as done, and {}",
+                entry.name, differs.text
+            );
         }
     }
     if let Some((earliest, latest)) = view.expected_end() {

@@ -151,6 +151,16 @@ reasons! {
             "the Plan installs Kubernetes, and a control-plane node, or the API server, is older than the Plan's version. Nodes of the \
              control plane continue; the message names node and version"
             => "upgrade the control plane first: see the Plan that selects that node, or add one. [More](versions.md#what-nodes-say)"
+        VersionDiffers Warning [DoneNode Explain]
+            "the Plan installs Kubernetes, the node is done, and its kubelet has another version all the same: the upgrade ended with success \
+             and changed nothing, or something else has upgraded the node since"
+            => "look at the log of the Job and at the node; remove its label `plan.upgrade.cattle.io/<plan>` to run the Plan there \
+                again. [More](versions.md#what-nodes-say)"
+        Drifted Warning [DoneNode Explain PlanEvent]
+            "the Plan installs Kubernetes, and the kubelet of a done node had its version and has an older one now: the machine was \
+             re-imaged or rolled back"
+            => "set `onDrift: Rerun`, or remove the label `plan.upgrade.cattle.io/<plan>` of the node to run the Plan there again. \
+                [More](versions.md#what-nodes-say)"
         MinorSkip Warning [Node Complete PlanEvent]
             "the kubelet's version differs from the Plan's by more than `versionPolicy.maxMinorSkip`, or cannot be compared with it; \
              other nodes continue"
@@ -167,7 +177,7 @@ reasons! {
             "with `versionPolicy.pinDigest`: the registry returned no digest for an image; the message says why"
             => "check the registry and `imagePullSecrets`"
         AtVersion Normal [Node Complete PlanEvent]
-            "with `skipWhen.kubeletVersion`: the node's kubelet has the Plan's version already, so the node is marked as done without a Job"
+            "with `skipWhen`: the node has the Plan's version already, so the node is marked as done without a Job"
             => "nothing"
         JobRefused Warning [Node PlanEvent]
             "the API server refused the Job; the message is from the server (quota, admission, Pod Security)"
@@ -195,6 +205,9 @@ reasons! {
         PodRefused Warning [Node]
             "the API server refused the reboot Pod; the message is from the server (quota, admission, Pod Security)"
             => "follow the message; refit retries"
+        OsImage Normal [Node]
+            "with `settle.osImage`: the Node's `osImage` does not have the Plan's version yet"
+            => "wait; if it persists, look at the node: it may not have booted the new system, or not have installed it"
         KubeletVersion Normal [Node]
             "with `settle.kubeletVersion`: the kubelet does not run the Plan's version yet"
             => "wait; if it persists, check the kubelet"

@@ -518,9 +518,9 @@ fn rerun(request: &Request<'_>) -> Result<Vec<NodeChange>, String> {
     if view.snapshot.nodes.is_none() {
         return Err("Nodes cannot be read, and their labels say which are done".to_owned());
     }
-    if view.plan.facts.object.spec.skips_at_version() {
+    if view.plan.facts.object.spec.skips_at_version().is_some() {
         return Err(format!(
-            "Plan {} would run on no node that has its version: remove spec.skipWhen.kubeletVersion first",
+            "Plan {} would run on no node that has its version: remove spec.skipWhen first",
             view.title()
         ));
     }

@@ -40,6 +40,8 @@ metrics! {
             "Number of selected nodes in each phase: Done, Disabled, or a phase of status.active"
         PLAN_STALLED_NODES Gauge "refit_plan_stalled_nodes" [plan reason]
             "Number of nodes that do not progress, by the reason in status: those that wait, hold a slot and are held up, or have failed. The most frequent reasons of a Plan have a series each, and the rest are Other"
+        PLAN_DIFFERING_NODES Gauge "refit_plan_differing_nodes" [plan reason]
+            "Number of done nodes whose kubelet has not had the Plan's version for a minute: VersionDiffers, or Drifted if it had it before; absent if the Plan does not install Kubernetes"
         PLAN_CONDITION Gauge "refit_plan_condition" [plan condition]
             "Whether a condition of the Plan is True: Validated, LatestResolved, UpToDate or Degraded. refit_plan_rollout_start_timestamp_seconds shows Complete"
         PLAN_SLOTS Gauge "refit_plan_slots" [plan]

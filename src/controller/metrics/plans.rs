@@ -8,7 +8,7 @@ use super::sample::Sample;
 use super::tracker::{DONE, PlanTrack, Tracker, reason_label};
 use super::{OTHER, Samples, list};
 use refit_api::text::shorten;
-use refit_api::{ConditionType, NodePhase, OpenEnum};
+use refit_api::{ConditionType, NodePhase, OpenEnum, Reason};
 use refit_facts::PlanName;
 use refit_rollout::{ClusterState, PlanSummary, Report};
 
@@ -73,6 +73,19 @@ fn plan_samples(
         .chain([(DONE, count(summary.done)), (DISABLED, count(summary.disabled))]);
     samples
         .extend(nodes.map(|(phase, count)| Sample::count(&list::PLAN_NODES, count).with(&plan).with(phase)));
+    if summary.claims_kubelets {
+        for reason in [Reason::VersionDiffers, Reason::Drifted] {
+            let certain = report
+                .differs
+                .values()
+                .filter(|it| it.is_certain && it.reason == reason);
+            samples.push(
+                Sample::count(&list::PLAN_DIFFERING_NODES, certain.count())
+                    .with(&plan)
+                    .with(reason.name()),
+            );
+        }
+    }
     for condition in summary.conditions {
         // Whether it is complete shows in the numbers of nodes.
         if let OpenEnum::Known(known) = &condition.type_

@@ -314,7 +314,7 @@ impl fmt::Display for Blocker {
             }
             Self::AtVersion { version } => write!(
                 f,
-                "spec.skipWhen: the kubelet has version {version} already, so the node is marked as done"
+                "spec.skipWhen: the node has version {version} already, so the node is marked as done"
             ),
             Self::RebootIneffective { why } => write!(
                 f,

@@ -240,10 +240,17 @@ impl NodeReconciler<'_> {
             exact: true,
             ..self.done_change(node, &success)
         };
-        let text = format!(
-            "Node {} is done without a Job: its kubelet has version {} already",
-            node.name, node.kubelet
-        );
+        let by_kubelet = self
+            .plan
+            .selection
+            .skips_at_version
+            .is_none_or(|evidence| evidence.kubelet);
+        let evidence = if by_kubelet {
+            format!("its kubelet has version {}", node.kubelet)
+        } else {
+            format!("its osImage is {}", node.info().os_image)
+        };
+        let text = format!("Node {} is done without a Job: {evidence} already", node.name);
         let plan = &self.plan.facts;
         let occurrence = format!("{}@{}", node.uid, resolved.hash);
         let event = Event::plan(&plan.name, &plan.uid, Reason::AtVersion, text, &occurrence);

@@ -1,5 +1,5 @@
 //! What a node must show after its upgrade and its reboot before it is done: by default that it is Ready; with
-//! `spec.settle` for how long, and with which kubelet version.
+//! `spec.settle` for how long, and with which version.
 
 use std::fmt;
 
@@ -18,8 +18,12 @@ use refit_facts::record::Record;
 pub(super) enum Unsettled {
     /// It is not Ready, or has a taint of nodes that are not.
     Ready,
-    /// Its kubelet has another version.
-    KubeletVersion { is: String, wanted: String },
+    /// A field of its `nodeInfo` has another version.
+    Version {
+        field: &'static str,
+        is: String,
+        wanted: String,
+    },
     /// It has not been Ready for long enough.
     MinReady { until: Timestamp },
 }
@@ -28,7 +32,14 @@ impl fmt::Display for Unsettled {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Ready => write!(f, "{}", Blocker::NodeNotReady),
-            Self::KubeletVersion { is, wanted } => {
+            Self::Version {
+                field: "osImage",
+                is,
+                wanted,
+            } => {
+                write!(f, "its osImage is {is:?}, and the Plan's version is {wanted:?}")
+            }
+            Self::Version { is, wanted, .. } => {
                 write!(
                     f,
                     "the kubelet is of version {is:?}, and the Plan's is {wanted:?}"
@@ -43,7 +54,8 @@ impl Unsettled {
     fn reason(&self) -> Reason {
         match self {
             Self::Ready => Blocker::NodeNotReady.reason(),
-            Self::KubeletVersion { .. } => Reason::KubeletVersion,
+            Self::Version { field: "osImage", .. } => Reason::OsImage,
+            Self::Version { .. } => Reason::KubeletVersion,
             Self::MinReady { .. } => Reason::MinReady,
         }
     }
@@ -78,9 +90,10 @@ impl NodeReconciler<'_> {
         if !fit {
             return Some(Unsettled::Ready);
         }
-        if policy.kubelet_version && bare(&node.kubelet) != bare(success.version) {
-            return Some(Unsettled::KubeletVersion {
-                is: node.kubelet.to_string(),
+        if let Some((field, is)) = policy.version.missing(node.info(), success.version) {
+            return Some(Unsettled::Version {
+                field,
+                is: is.to_owned(),
                 wanted: success.version.to_owned(),
             });
         }
@@ -104,7 +117,7 @@ impl NodeReconciler<'_> {
         let known = record.and_then(|r| r.settling);
         let rebooted = record.is_some_and(|r| r.reboot.is_some());
         let begins = match unsettled? {
-            Unsettled::KubeletVersion { .. } => true,
+            Unsettled::Version { .. } => true,
             Unsettled::Ready | Unsettled::MinReady { .. } => self.plan.completion.settles && !rebooted,
         };
         known.or(begins.then_some(self.now))
@@ -152,12 +165,6 @@ impl NodeReconciler<'_> {
             message,
         )
     }
-}
-
-/// A version without optional parts: `v1.33.4+k3s1` equals the Plan's `v1.33.4-k3s1`, because the Plan's version is an
-/// image tag, which cannot contain `+`.
-pub(crate) fn bare(version: &str) -> String {
-    version.strip_prefix('v').unwrap_or(version).replace('+', "-")
 }
 
 /// A time plus a duration, limited to the maximum.

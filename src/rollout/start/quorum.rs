@@ -21,21 +21,23 @@ struct Group<'a> {
     role: ControlPlaneRole,
     /// Also those that were deleted a short time ago.
     members: BTreeSet<&'a NodeName>,
-    /// Members that are Ready and on which no Plan works that takes nodes down.
+    /// Members that are Ready, have a vote in etcd as far as they say so, and on which no Plan works that takes nodes down.
     up: BTreeSet<&'a NodeName>,
 }
 
 impl<'a> Quorums<'a> {
     /// `is_worked_on` says whether a Plan that takes nodes down works on the node.
     pub(super) fn of(cluster: &'a ClusterState, is_worked_on: impl Fn(&NodeName) -> bool) -> Self {
-        let is_up = |name: &&NodeName| {
+        let is_up = |role: ControlPlaneRole, name: &&NodeName| {
             let node = cluster.nodes.get(name);
-            node.is_some_and(NodeFacts::is_ready_and_untainted) && !is_worked_on(name)
+            let is_member =
+                |node: &NodeFacts| role != ControlPlaneRole::Etcd || node.etcd_voter != Some(false);
+            node.is_some_and(|node| node.is_ready_and_untainted() && is_member(node)) && !is_worked_on(name)
         };
         let groups = cluster.control_plane.iter().map(|(role, nodes)| Group {
             role: *role,
             members: nodes.iter().chain(cluster.departed(*role)).collect(),
-            up: nodes.iter().filter(is_up).collect(),
+            up: nodes.iter().filter(|name| is_up(*role, name)).collect(),
         });
         Self {
             groups: groups.filter(|group| group.members.len() >= LEAST).collect(),

@@ -6,7 +6,7 @@ use std::fmt::Debug;
 use jiff::{SignedDuration, Timestamp};
 
 use super::{CONTROLLER, Checked, CordonedBy, Fitness, Invariants, Node, SEEN, USER, read};
-use refit_api::{MarkForm, NodeMark, names};
+use refit_api::{MarkForm, NodeMark, OnDrift, Reason, names};
 use refit_facts::NodeFacts;
 use refit_facts::objects::SlimNode;
 use refit_facts::record::{Phase, Record};
@@ -201,8 +201,24 @@ impl Invariants {
         }
     }
 
+    /// A Plan may run again on a node that has drifted, if its stored status says so.
+    fn note_drift(&mut self, old: &NodeFacts, new: &NodeFacts) {
+        for plan in self.plans.values() {
+            let label = format!("{}{}", names::LABEL_PLAN_PREFIX, plan.name);
+            let is_removed = old.labels.get(&label).is_some() && new.labels.get(&label).is_none();
+            let mut entries = plan.status().version_differs.iter().flatten();
+            let has_drifted = plan.object.spec.on_drift == Some(OnDrift::Rerun)
+                && entries.any(|it| *it.uid == *new.uid && it.reason == Some(Reason::Drifted.into()));
+            if is_removed && has_drifted {
+                let place = (plan.uid.clone(), new.uid.clone());
+                self.runs.entry(place).and_modify(|run| run.again = true);
+            }
+        }
+    }
+
     fn check_node_patched(&mut self, old: &NodeFacts, new: &NodeFacts, cordoned_by: CordonedBy) -> Checked {
         let name = &new.name;
+        self.note_drift(old, new);
         invariant!(
             !old.unschedulable || new.unschedulable || cordoned_by == CordonedBy::Refit,
             "{name} is uncordoned, and was cordoned by {cordoned_by:?}: {old:?}"
@@ -216,10 +232,10 @@ impl Invariants {
             }
             let done = ((plan.into(), new.uid.clone()), (*value).into());
             let spec = self.plans.get(plan).map(|known| &known.object.spec);
-            let bare = |version: &str| version.trim_start_matches('v').replace('+', "-");
             let is_at_version = spec.is_some_and(|spec| {
                 let version = spec.version.as_deref().unwrap_or_default();
-                spec.skips_at_version() && old.ready && bare(version) == bare(&old.kubelet)
+                spec.skips_at_version()
+                    .is_some_and(|evidence| old.ready && evidence.missing(old.info(), version).is_none())
             });
             invariant!(
                 is_at_version || self.succeeded_by_name.contains(&done),

@@ -7,6 +7,7 @@ mod channel;
 mod checks;
 mod deadlines;
 mod depends;
+mod differs;
 mod fail;
 mod failure;
 mod finish;

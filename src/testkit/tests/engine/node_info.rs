@@ -34,6 +34,7 @@ fn plan(change: impl FnOnce(&mut refit_api::PlanSpec)) -> Plan {
 fn skipping(spec: &mut refit_api::PlanSpec) {
     spec.skip_when = Some(SkipWhenSpec {
         kubelet_version: Some(true),
+        ..SkipWhenSpec::default()
     });
 }
 

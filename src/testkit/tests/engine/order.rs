@@ -133,7 +133,7 @@ fn control_plane_nodes_are_done_before_others_start_or_start_when_all_others_are
         let mut scenario = Scenario::empty();
         scenario.add_node("server", &json!({ "metadata": { "labels": { SERVER: "true" } } }));
         scenario.add_nodes(&["agent-1", "agent-2"]);
-        scenario.apply_and_settle(ordered(vec![control_plane(order)], 3));
+        scenario.apply_and_settle(ordered(vec![control_plane(*order)], 3));
         let (first, next): (&[&str], &[&str]) = match order {
             ControlPlaneOrder::First => (&["server"], &["agent-1", "agent-2"]),
             ControlPlaneOrder::Last => (&["agent-1", "agent-2"], &["server"]),

@@ -92,6 +92,36 @@ fn etcd_nodes_and_control_plane_nodes_have_a_majority_each() {
     assert_eq!(slots.iter().filter(|node| node.starts_with('e')).count(), 1);
 }
 
+/// A member that has joined and not caught up is Ready, and etcd cannot do without one of the others.
+#[test]
+fn a_server_without_a_vote_in_etcd_does_not_count_for_its_majority() {
+    let mut scenario = Scenario::empty();
+    add_servers(&mut scenario, &["e1", "e2", "e3"], "node-role.kubernetes.io/etcd");
+    let votes = |voter: &str| {
+        let conditions = [("Ready", "True"), ("EtcdIsVoter", voter)];
+        let conditions = conditions.map(|(of, is)| json!({ "type": of, "status": is }));
+        json!({ "status": { "conditions": (conditions.to_vec()) } })
+    };
+    let patch = |scenario: &Scenario, voter: &str| {
+        let status = votes(voter);
+        scenario
+            .cluster
+            .patch_status(Kind::Node, "", "e1", status)
+            .unwrap();
+    };
+    patch(&scenario, "False");
+    scenario.apply_and_settle(plan_with("p", many));
+    assert_eq!(scenario.slots("p"), ["e1"], "it takes nothing away");
+    let text = "without the node, 1 of 3 etcd nodes would be available, and 2 are needed: e1 is unavailable";
+    assert_eq!(scenario.entry("p", "e2").message.as_deref(), Some(text));
+    scenario.succeed("e1");
+    assert_eq!(scenario.slots("p"), Vec::<String>::new(), "it has no vote yet");
+    patch(&scenario, "True");
+    scenario.settle();
+    assert_eq!(scenario.slots("p").len(), 1);
+    scenario.finish();
+}
+
 #[test]
 fn nodes_that_other_plans_take_down_count_and_a_cordon_does_not() {
     let mut scenario = servers(&SERVERS);

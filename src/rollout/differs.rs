@@ -1,0 +1,188 @@
+//! Done nodes whose kubelet does not have the version that the Plan installed there (`VersionDiffers`), and those that had
+//! it and have gone back to an older one (`Drifted`), as a machine does that is re-imaged.
+//!
+//! The stored status is the memory. The write that drops a node's slot also gives it its entry if its kubelet differs, so a
+//! done node that differs, and that the stored status has neither among its slots nor among its entries, had the version at that
+//! write. After a restart nothing else is needed.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::blocker::Blocker;
+use super::conditions::seconds;
+use super::event::Event;
+use super::node::NodeState;
+use super::plan::PlanState;
+use super::state::ClusterState;
+use super::step::{NodeChange, Step, patch};
+use refit_api::{NodePhase, OnDrift, Reason, VersionDiffers, names};
+use refit_facts::{NodeName, Text};
+
+/// How long a kubelet may take to report its new version: the Job of an image such as `k3s-upgrade` ends before K3s has
+/// restarted.
+const GRACE: SignedDuration = SignedDuration::from_secs(60);
+/// Nodes in `status.versionDiffers`.
+const MAX_ENTRIES: usize = 50;
+/// Maximum number of nodes that are to run again per decision.
+const RERUNS: usize = 32;
+
+/// A done node whose kubelet has another version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Differs {
+    pub kubelet: Text,
+    /// `VersionDiffers` or `Drifted`.
+    pub reason: Reason,
+    /// Whether it has lasted long enough to be reported.
+    pub is_certain: bool,
+    uid: String,
+    since: Timestamp,
+}
+
+/// The done nodes whose kubelets differ, and when to look again.
+pub(super) fn of(
+    cluster: &ClusterState,
+    plan: &PlanState,
+    nodes: &BTreeMap<NodeName, NodeState>,
+    now: Timestamp,
+) -> (BTreeMap<NodeName, Differs>, Option<Timestamp>) {
+    let mut again: Option<Timestamp> = None;
+    let mut found = BTreeMap::new();
+    for name in plan.targets.differing() {
+        // A node that still has its slot is not over.
+        let Some(node) = cluster.nodes.get(name).filter(|_| !nodes.contains_key(name)) else {
+            continue;
+        };
+        let (since, reason) = known(plan, &node.uid).unwrap_or_else(|| {
+            let is_older = plan
+                .targets
+                .claim()
+                .is_some_and(|claim| claim.is_newer_than(&node.kubelet));
+            let has_drifted = is_older && had_version(plan, &node.uid);
+            let reason = if has_drifted {
+                Reason::Drifted
+            } else {
+                Reason::VersionDiffers
+            };
+            (now, reason)
+        });
+        let due = since.saturating_add(GRACE).unwrap_or(Timestamp::MAX);
+        if due > now {
+            again = again.into_iter().chain([due]).min();
+        }
+        let differs = Differs {
+            kubelet: node.kubelet.clone(),
+            reason,
+            is_certain: due <= now,
+            uid: node.uid.to_string(),
+            since,
+        };
+        found.insert(name.clone(), differs);
+    }
+    (found, again)
+}
+
+/// The stored entry of the machine at the current hash.
+fn known(plan: &PlanState, uid: &str) -> Option<(Timestamp, Reason)> {
+    let entry = memory(plan)?.iter().find(|entry| entry.uid == *uid)?;
+    Some((entry.since.parse().ok()?, entry.reason.as_ref()?.known()?))
+}
+
+/// Whether the kubelet had the version when the stored status was written.
+fn had_version(plan: &PlanState, uid: &str) -> bool {
+    let had_slot = || {
+        let mut slots = plan.facts.status().active.iter().flatten();
+        slots.any(|slot| slot.phase != NodePhase::Waiting && slot.uid.as_deref() == Some(uid))
+    };
+    // A full list says nothing about the nodes that it does not name.
+    memory(plan).is_some_and(|entries| entries.len() < MAX_ENTRIES) && !had_slot()
+}
+
+/// The stored entries, if they are about the current hash. They are absent from a status of system-upgrade-controller, of an
+/// earlier version of refit, and of a Plan that did not install Kubernetes before.
+fn memory(plan: &PlanState) -> Option<&[VersionDiffers]> {
+    let (status, resolved) = (plan.facts.status(), plan.resolved.as_ref()?);
+    let is_current = status.latest_hash.as_deref() == Some(&*resolved.hash);
+    status.version_differs.as_deref().filter(|_| is_current)
+}
+
+/// `status.versionDiffers`. It is empty rather than absent if no node differs: that, too, is what later decisions need.
+pub(super) fn status(plan: &PlanState, found: &BTreeMap<NodeName, Differs>) -> Option<Vec<VersionDiffers>> {
+    if !plan.spec().installs_kubernetes() {
+        return None;
+    }
+    if plan.resolved.is_none() {
+        return plan.facts.status().version_differs.clone();
+    }
+    let entry = |(name, it): (&NodeName, &Differs)| VersionDiffers {
+        name: name.to_string(),
+        uid: it.uid.clone(),
+        kubelet_version: it.kubelet.to_string(),
+        since: seconds(it.since),
+        reason: Some(it.reason.into()),
+    };
+    Some(found.iter().take(MAX_ENTRIES).map(entry).collect())
+}
+
+/// The message of a complete Plan about its nodes that differ.
+pub(super) fn text(version: &str, found: &BTreeMap<NodeName, Differs>) -> Option<String> {
+    const NAMED: usize = 10;
+    let mut certain = found.iter().filter(|(_, it)| it.is_certain);
+    let named: Vec<_> = certain
+        .by_ref()
+        .take(NAMED)
+        .map(|(name, it)| format!("{name} ({} {})", it.reason.name(), it.kubelet))
+        .collect();
+    if named.is_empty() {
+        return None;
+    }
+    let more = match certain.count() {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let named = named.join(", ");
+    Some(format!(
+        "kubelets with another version than {version}: {named}{more}"
+    ))
+}
+
+/// Removes the labels of nodes that have drifted, if the Plan says so: then they are upgraded like any other node. A node that
+/// the upgrade has not changed differs, and has not drifted, so this does not repeat itself.
+pub(super) fn rerun(
+    cluster: &ClusterState,
+    plan: &PlanState,
+    gate: Option<&Blocker>,
+    found: &BTreeMap<NodeName, Differs>,
+) -> Vec<Step> {
+    let is_wanted = plan.spec().on_drift == Some(OnDrift::Rerun);
+    if !is_wanted || gate.is_some_and(|gate| !gate.permits_marks()) {
+        return Vec::new();
+    }
+    let (name, uid) = (&plan.facts.name, &plan.facts.uid);
+    let version = plan.resolved.as_ref().map_or("", |resolved| &*resolved.version);
+    // By the stored entry: a successor must find the same.
+    let is_due =
+        |it: &Differs| it.reason == Reason::Drifted && it.is_certain && known(plan, &it.uid).is_some();
+    let due = found
+        .iter()
+        .filter(|(node, it)| is_due(it) && !cluster.is_unreadable(node));
+    let due = due.filter_map(|(node, it)| Some((cluster.nodes.get(node)?, it)));
+    let due = due.filter(|(node, _)| node.is_ready_and_untainted());
+    let steps = due.take(RERUNS).map(|(node, it)| {
+        let mut change = NodeChange {
+            exact: true,
+            ..NodeChange::default()
+        };
+        change
+            .labels
+            .insert(format!("{}{name}", names::LABEL_PLAN_PREFIX), None);
+        let text = format!(
+            "Node {} has drifted: its kubelet has {}, and had {version}. The Plan runs there again (onDrift)",
+            node.name, it.kubelet
+        );
+        let occurrence = format!("{}@{}", it.uid, it.since);
+        let event = Event::plan(name, uid, Reason::Drifted, text, &occurrence);
+        patch(node, change, vec![event])
+    });
+    steps.collect()
+}
