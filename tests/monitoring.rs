@@ -138,7 +138,7 @@ fn plans(ctx: &TestContext, channel: &str) -> Vec<Value> {
         plan(
             "drains",
             json!({ "fake-kubelet/upgrade.run-delay": "2s" }),
-            json!({ "drain": {} }),
+            json!({ "drain": {}, "installs": "Kubernetes" }),
         ),
         plan(
             "fails",

@@ -64,7 +64,7 @@ pub use plan::{
 };
 pub use pod_blocker::{BadPodBlocker, PodBlocker, PodBlockerSpec};
 pub use reason::{ForeignReason, Reason, Severity};
-pub use reboot::{HostAccess, RebootSpec, RebootWhen, SettleSpec};
+pub use reboot::{HostAccess, RebootBy, RebootSpec, RebootWhen, SettleSpec};
 pub use reboot_request::RebootRequest;
 pub use redact::redacted;
 pub use schedule::{BlackoutSpec, WindowSpec};

@@ -30,6 +30,12 @@ pub const MIN_READY_AFTER_REBOOT: GoDuration = GoDuration::from_nanos(10_000_000
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RebootSpec {
+    /// Who reboots the node. `Refit`: refit, as `when` says. `Payload`: the container `upgrade`, seconds or minutes after it has
+    /// ended with success, as `shutdown -r +1` or `talosctl upgrade --wait=false` do. refit then touches nothing on the host, and
+    /// the node is done when it is Ready in another boot than the one in which its Job began. Allows no other field than
+    /// `timeout`. Defaults to `Refit`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<RebootBy>,
     /// `Never`, `Always`, or `IfRequired`: only if one of `requiredFiles` exists on the host after the upgrade.
     /// Defaults to `Never`, or to `Always` with `trigger`, which allows no other value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -78,6 +84,18 @@ pub struct SettleSpec {
 }
 
 field_enum! {
+    /// Who reboots a node.
+    #[derive(Default)]
+    RebootBy {
+        /// refit, by a pod of its own.
+        #[default]
+        Refit,
+        /// The container of the user.
+        Payload,
+    }
+}
+
+field_enum! {
     /// When a node reboots.
     #[derive(Default)]
     RebootWhen {
@@ -108,6 +126,7 @@ field_enum! {
 impl RebootSpec {
     /// A spec without fields.
     const SILENT: Self = Self {
+        by: None,
         when: None,
         required_files: None,
         command: None,

@@ -2,7 +2,7 @@
 //! documentation prints.
 
 use super::field_enum::field_enum;
-use super::{ContainerSpec, PlanSpec, RebootWhen};
+use super::{ContainerSpec, PlanSpec, RebootBy, RebootWhen};
 
 /// The version of a Plan on request that names none. Under system-upgrade-controller such a Plan has no version and runs
 /// nowhere.
@@ -31,9 +31,20 @@ impl PlanSpec {
         }
     }
 
-    /// Whether the Plan may reboot a node. Its Jobs then have a sentinel.
+    /// Whether the Plan may reboot a node, by refit or by its payload.
     pub fn may_reboot(&self) -> bool {
+        self.has_sentinel() || self.payload_reboots()
+    }
+
+    /// Whether refit may reboot a node. The Jobs of the Plan then have a sentinel.
+    pub fn has_sentinel(&self) -> bool {
         self.reboot_when() != RebootWhen::Never
+    }
+
+    /// Whether the container `upgrade` reboots the node after it has ended.
+    pub fn payload_reboots(&self) -> bool {
+        let by = self.reboot.as_ref().and_then(|reboot| reboot.by);
+        by == Some(RebootBy::Payload)
     }
 
     /// The container that upgrades the node. Only a Plan with a trigger can do without; in any other it is empty if it is

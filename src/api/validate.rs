@@ -169,6 +169,10 @@ pub enum Invalid {
         /// Value of that field.
         timeout: GoDuration,
     },
+    #[error(
+        "spec.reboot.by is Payload, so that refit does not reboot the node, and spec.{0} is about how refit does: remove one of them"
+    )]
+    PayloadReboots(&'static str),
     /// `hostAccess: None` with a reboot, which needs the host's files.
     #[error("spec.reboot.when is {}, and spec.hostAccess None keeps refit from the host: use Root or Full", .0.as_str())]
     RebootWithoutHost(RebootWhen),
@@ -494,7 +498,18 @@ fn validate_reboot(spec: &PlanSpec) -> Result<(), Invalid> {
         }
     }
     positive("spec.reboot.timeout", reboot.timeout())?;
-    if spec.may_reboot() && spec.host_access() == HostAccess::None {
+    if spec.payload_reboots() {
+        let set = [
+            ("reboot.when", reboot.when.is_some()),
+            ("reboot.requiredFiles", reboot.required_files.is_some()),
+            ("reboot.command", reboot.command.is_some()),
+            ("trigger", spec.trigger.is_some()),
+        ];
+        if let Some((field, _)) = set.into_iter().find(|(_, is_set)| *is_set) {
+            return Err(Invalid::PayloadReboots(field));
+        }
+    }
+    if spec.has_sentinel() && spec.host_access() == HostAccess::None {
         return Err(Invalid::RebootWithoutHost(spec.reboot_when()));
     }
     Ok(())

@@ -357,7 +357,7 @@ fn render(
     let mut objects = vec![RenderedObject::Job(Box::new(refit_job::render(
         &input, &settings,
     )?))];
-    if plan.spec.may_reboot() {
+    if plan.spec.has_sentinel() {
         objects.push(RenderedObject::Pod(Box::new(reboot_pod(
             &input, node, &settings,
         )?)));

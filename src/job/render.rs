@@ -138,7 +138,7 @@ pub fn render(input: &JobInput<'_>, settings: &JobSettings) -> Result<Job, JobEr
     if let Some(spec) = &mut job.spec {
         // A node that `preflight` skips is not tried again.
         spec.pod_failure_policy = plan.spec.preflight.is_some().then(skip_policy);
-        if plan.spec.may_reboot() || plan.spec.preflight.is_some() {
+        if plan.spec.has_sentinel() || plan.spec.preflight.is_some() {
             // Two concurrent pods could both reboot the node. With a failure policy, the API server allows no other.
             spec.pod_replacement_policy = Some("Failed".to_owned());
         }
@@ -240,7 +240,7 @@ fn pod(plan: &PlanInput<'_>, node: &NodeInput<'_>, settings: &JobSettings) -> Re
     // Kubernetes runs init containers in order and the main container last. So with `reboot` the sentinel is the main
     // container: it runs only if everything before it succeeded.
     let mut main = match upgrade {
-        Some(upgrade) if !spec.may_reboot() => upgrade,
+        Some(upgrade) if !spec.has_sentinel() => upgrade,
         upgrade => {
             init_containers.extend(upgrade);
             containers::sentinel(plan, node, settings)?

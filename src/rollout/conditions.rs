@@ -117,7 +117,7 @@ pub(super) fn conditions(
         Some(choice) => Some(write(up_to_date_update(choice))),
         None => known(ConditionType::UpToDate),
     });
-    let relies = plan.spec().may_reboot() || plan.spec().preflight.is_some();
+    let relies = plan.spec().has_sentinel() || plan.spec().preflight.is_some();
     let degraded = match cluster.keeps_replacement_policy {
         Some(false) if relies => Some(write(ConditionUpdate::new(
             ConditionType::Degraded,

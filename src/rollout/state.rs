@@ -461,7 +461,7 @@ impl ClusterState {
 
     /// Whether a Plan may reboot nodes.
     pub fn has_reboots(&self) -> bool {
-        self.plans.values().any(|plan| plan.spec().may_reboot())
+        self.plans.values().any(|plan| plan.spec().has_sentinel())
     }
 
     /// The permission that the Plan needs and the controller lacks; `None` while permissions are not checked.
@@ -476,7 +476,7 @@ impl ClusterState {
             .flat_map(|name| {
                 ["list", "watch"].map(|verb| format!("{verb} secrets {name:?} in namespace {namespace}"))
             });
-        let for_reboots = missing.for_reboots.iter().filter(|_| plan.spec().may_reboot());
+        let for_reboots = missing.for_reboots.iter().filter(|_| plan.spec().has_sentinel());
         let for_workloads = missing.for_workloads.iter().filter(|_| plan.completion.workloads);
         let for_pods = missing.for_pods.iter().filter(|_| !plan.pod_blockers.is_empty());
         let what: Vec<_> = missing
@@ -494,7 +494,7 @@ impl ClusterState {
     /// Whether the API server has confirmed all permissions that the Plan needs.
     pub(super) fn is_permitted(&self, plan: &PlanState) -> bool {
         let asked = |missing: &Missing| {
-            (missing.knows_reboots || !plan.spec().may_reboot())
+            (missing.knows_reboots || !plan.spec().has_sentinel())
                 && (missing.knows_workloads || !plan.completion.workloads)
                 && (missing.knows_pods || plan.pod_blockers.is_empty())
         };

@@ -152,7 +152,7 @@ fn uses_own_image(spec: &PlanSpec) -> bool {
 /// Errors that apply to Windows nodes only.
 pub(super) fn windows_errors(spec: &PlanSpec) -> Vec<JobError> {
     let mut errors = Vec::new();
-    if spec.may_reboot() {
+    if spec.has_sentinel() {
         errors.push(JobError::RebootOnWindows(spec.reboot_when()));
     }
     if spec.host_access() != HostAccess::Full {

@@ -58,7 +58,7 @@ pub(super) fn init(
 ) -> Result<Vec<Container>, JobError> {
     let spec = plan.spec;
     let mut containers = Vec::new();
-    if spec.may_reboot() {
+    if spec.has_sentinel() {
         // `probe` comes first: it must fail before the node is touched, and removes the sentinel of an earlier attempt.
         let name = sentinel_name(plan.uid, node.uid, plan.latest_hash)?;
         let args = probe_args(&name, spec);

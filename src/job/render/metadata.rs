@@ -38,7 +38,7 @@ pub(super) fn pod_annotations(plan: &PlanInput<'_>, node: &NodeInput<'_>) -> BTr
     ];
     let mut annotations = inherited_annotations(plan);
     annotations.extend(own.map(|(key, value)| (key.to_owned(), value.to_owned())));
-    if plan.spec.may_reboot() {
+    if plan.spec.has_sentinel() {
         let when = plan.spec.reboot_when();
         annotations.insert(names::ANNOTATION_REBOOT.to_owned(), when.as_str().to_owned());
     }

@@ -29,12 +29,14 @@ impl Delay {
     }
 }
 
-/// Whether a container reboots its node instead of ending.
+/// Whether a container reboots its node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reboots {
     #[default]
     Not,
-    /// The first start on the node reboots; later ones end.
+    /// It ends, and when its pod has succeeded, the node reboots.
+    Afterwards,
+    /// The first start on the node reboots instead of ending; later ones end.
     Once,
     /// Every start reboots.
     Always,
@@ -379,9 +381,10 @@ impl ContainerBehaviour {
             "reboot" => {
                 self.reboots = match value {
                     "never" => Reboots::Not,
+                    "afterwards" => Reboots::Afterwards,
                     "once" => Reboots::Once,
                     "always" => Reboots::Always,
-                    _ => return Err("must be never, once or always"),
+                    _ => return Err("must be never, afterwards, once or always"),
                 }
             }
             _ => return Err("no such key of a container"),

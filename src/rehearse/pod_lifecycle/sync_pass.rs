@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, ContainerStatus, HostIP, Pod, PodIP, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::behaviour::{ContainerBehaviour, PLAIN, is_sidecar};
+use super::behaviour::{ContainerBehaviour, PLAIN, Reboots, is_sidecar};
 use super::report::{self, ConditionInput, Statuses};
 use super::{
     ContainerAttempt, Exit, Machine, PodBehaviour, PodLifecycle, SyncResult, Write, admission, containers,
@@ -252,6 +252,9 @@ impl<'a> SyncPass<'a> {
         }
         self.lose_unstarted();
         self.condition(phase, false);
+        let has_succeeded = phase == "Succeeded" && self.lifecycle.status.phase.as_deref() != Some(phase);
+        let mut containers = self.behaviour.init.iter().chain(&self.behaviour.regular);
+        self.reboots |= has_succeeded && containers.any(|it| it.reboots == Reboots::Afterwards);
         self.set_phase(phase);
     }
 

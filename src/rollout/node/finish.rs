@@ -76,6 +76,11 @@ impl NodeReconciler<'_> {
                 Evidence::Reboot { boot_id } => return self.request_reboot(node, success, boot_id.as_ref()),
                 Evidence::NoReboot => {}
             },
+            (None, Some(job)) if self.plan.spec().payload_reboots() => {
+                // A payload that reboots before it ends has a second pod, in the next boot, and the node need not leave that one.
+                let begun = job.boots.first().unwrap_or(&node.boot_id);
+                return self.request_reboot(node, success, Some(begun));
+            }
             (None, _) => {}
         }
         self.settle(node, success, record, labelled, job)

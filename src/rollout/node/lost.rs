@@ -22,7 +22,7 @@ impl NodeReconciler<'_> {
         state: impl FnOnce() -> NodeState,
     ) -> Option<NodeDecision> {
         let (stored_entry, hash) = (stored_entry?, self.hash()?);
-        if !self.plan.spec().may_reboot() || !self.may_be_lost(node, hash, attempt, stored_entry) {
+        if !self.plan.spec().has_sentinel() || !self.may_be_lost(node, hash, attempt, stored_entry) {
             return None;
         }
         let pod = self.reboot_pod(node, hash, None);
@@ -171,7 +171,7 @@ impl NodeReconciler<'_> {
         let (Some(hash), Some(job)) = (self.hash(), &stored_entry.job) else {
             return false;
         };
-        self.plan.spec().may_reboot() && !self.job_names(node, hash).contains(job)
+        self.plan.spec().has_sentinel() && !self.job_names(node, hash).contains(job)
     }
 
     fn lost_record(

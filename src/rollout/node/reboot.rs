@@ -1,5 +1,5 @@
 //! A node that must reboot after its upgrade. The record says which boot has to end, and since when; the Node says in
-//! which boot it is. A pod requests the reboot. Its state proves nothing: the controller recreates it whenever it is
+//! which boot it is. Unless the payload reboots the node itself, a pod requests the reboot. Its state proves nothing: the controller recreates it whenever it is
 //! missing, and it does nothing in any boot but the recorded one.
 //!
 //! The order of writes is: the record; the pod; at the end one patch with label and cordon, which also removes the
@@ -108,6 +108,9 @@ impl NodeReconciler<'_> {
             Some(boot_id) if *boot_id != node.boot_id => {
                 format!("Job completed on Node {}, which has rebooted since", node.name)
             }
+            _ if self.plan.spec().payload_reboots() => {
+                format!("Job completed on Node {}, which its payload reboots", node.name)
+            }
             _ => format!("Job completed on Node {}, which is rebooted", node.name),
         };
         let event = self.job_event(Reason::JobCompleteReboot, text, &success.job_uid);
@@ -142,6 +145,14 @@ impl NodeReconciler<'_> {
                 self.fail_reboot(node, record, Reason::NotReadyAfterReboot, why)
             } else {
                 NodeDecision::slot(state.with_reason(Blocker::NodeNotReady.reason(), why.to_owned()))
+            });
+        }
+        if self.plan.spec().payload_reboots() {
+            return Some(if late {
+                self.fail_overdue_reboot(node, record, None)
+            } else {
+                let waits = "its payload has ended, and is to reboot the node";
+                NodeDecision::slot(state.with_message(waits.to_owned()))
             });
         }
         let boot_id = Some(BootId::from(boot_id));

@@ -56,7 +56,7 @@ impl ClusterState {
     /// knows.
     fn track_unstarted_slots(&mut self, plan: &PlanName, status: &PlanStatus) {
         let plan_state = self.plans.get(plan);
-        if !plan_state.is_some_and(|plan_state| plan_state.spec().may_reboot()) {
+        if !plan_state.is_some_and(|plan_state| plan_state.spec().has_sentinel()) {
             return;
         }
         // This process may have created the Job of an earlier slot of the node, which then is not unstarted.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::scenario::{Scenario, Setup};
 use crate::fault::{Moment, Rule};
-use refit_api::{Plan, RebootSpec, RebootWhen};
+use refit_api::{Plan, RebootBy, RebootSpec, RebootWhen};
 use refit_facts::PodStage;
 use refit_facts::record::Phase;
 use refit_fixtures::{plan, plan_with};
@@ -394,6 +394,73 @@ fn an_upgrade_that_fails_while_its_node_stays_up_is_retried_by_its_job() {
     scenario.fail("a");
     assert_eq!(scenario.phase("p", "a")[1], "BackoffLimitExceeded");
     assert_eq!(scenario.invariants.upgrades, 3);
+}
+
+fn by_payload(name: &str) -> Plan {
+    plan_with(name, |spec| {
+        spec.reboot = Some(RebootSpec {
+            by: Some(RebootBy::Payload),
+            timeout: Some("5m".to_owned()),
+            ..RebootSpec::default()
+        });
+        spec.concurrency = Some(3);
+    })
+}
+
+/// R4: three servers whose payload reboots them after its success.
+#[test]
+fn a_node_that_its_payload_reboots_counts_in_its_next_boot_and_the_majority_waits_for_it() {
+    for before in ["afterwards", "once"] {
+        let mut scenario = Scenario::new(&Setup {
+            backoff_limit: 99,
+            held: false,
+            ..Setup::default()
+        });
+        for name in ["a", "b", "c"] {
+            let labels = json!({ "node-role.kubernetes.io/control-plane": "true" });
+            scenario.add_node(name, &json!({ "metadata": { "labels": labels } }));
+            scenario.steer(name, "upgrade.reboot", Some(before));
+        }
+        scenario.apply(by_payload("p"));
+        let all_boots =
+            |scenario: &Scenario| -> usize { ["a", "b", "c"].map(|node| boots(scenario, node)).iter().sum() };
+        let mut done = 0;
+        while done < 3 {
+            scenario.pass_secs(1);
+            let counts = scenario.status("p").nodes.unwrap();
+            assert!(counts.applying <= 1, "{before}: {counts:?}");
+            done = usize::try_from(counts.done).unwrap();
+            assert!(done <= all_boots(&scenario), "{before}: {counts:?}");
+        }
+        scenario.rest();
+        scenario.assert_over();
+        assert_eq!(
+            (all_boots(&scenario), scenario.invariants.reboots),
+            (3, 0),
+            "{before}"
+        );
+    }
+}
+
+#[test]
+fn a_payload_that_does_not_reboot_its_node_has_failed_at_the_timeout_also_after_a_restart() {
+    let mut scenario = Scenario::with(&["a"], by_payload("p"));
+    scenario.succeed("a");
+    assert_eq!(
+        scenario.entry("p", "a").message.as_deref(),
+        Some("its payload has ended, and is to reboot the node")
+    );
+    assert_eq!(scenario.phase("p", "a")[0], "Rebooting");
+    scenario.restart();
+    scenario.pass_secs(301);
+    assert_eq!(scenario.phase("p", "a"), ["Failed", "NeverRebooted"]);
+    scenario.retry("a", "p");
+    scenario.settle();
+    scenario.succeed("a");
+    scenario.reboot("a");
+    scenario.rest();
+    scenario.assert_over();
+    assert_eq!(scenario.status("p").progress.as_deref(), Some("1/1"));
 }
 
 #[test]
