@@ -36,7 +36,7 @@ use refit_api::reboot::REQUIRED_FILES;
 use refit_api::schedule::Blackout;
 use refit_api::selector::Selector;
 use refit_api::{Check, CheckAnswer, PlanSpec, RebootRequest, WavePhase, WaveStatus, limits, names};
-use refit_base::version::Offer;
+use refit_base::version::{Offer, kubelet_version};
 use refit_channel::{ChannelClient, ChannelError};
 use refit_cluster::clock::Clock;
 use refit_controller::settings::Settings;
@@ -484,7 +484,7 @@ fn upgraded(cluster: &Cluster, node: &str, version: &str) -> Option<(String, Str
     let before = before["status"]["nodeInfo"]["kubeletVersion"]
         .as_str()?
         .to_owned();
-    let after = unmunged(version);
+    let after = kubelet_version(&unmunged(version));
     let status = json!({ "status": { "nodeInfo": { "kubeletVersion": after.as_str() } } });
     // The node may have been deleted.
     let _ = cluster.patch_status(Kind::Node, "", node, &status);
