@@ -306,6 +306,10 @@ fn the_components_of_kustomize_are_values_of_the_chart() {
             "--set maintenance.create=true",
             "../../deploy/overlays/maintenance",
         ),
+        (
+            "--set maintenance.create=true --set maintenance.kubevirt=true",
+            "../../deploy/overlays/maintenance, ../../deploy/overlays/maintenance-kubevirt",
+        ),
         ("--set nodeops.create=true", "../../deploy/overlays/nodeops"),
         (
             "--set maintenance.create=true --set nodeops.create=true",

@@ -6,6 +6,7 @@ mod fixtures;
 mod generated;
 mod hints;
 mod killed;
+mod kustomize;
 mod left_alone;
 mod links;
 mod pin;

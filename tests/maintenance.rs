@@ -108,10 +108,12 @@ impl Maintenances {
     }
 }
 
-/// Applies the files of the component, for the namespace of this test, and waits until both kinds are served.
+/// Applies the files of the components, for the namespace of this test, and waits until both kinds are served.
 pub(crate) async fn apply_overlay(ctx: &TestContext) {
     let files = ["crds.yaml", "namespaces.yaml", "rbac.yaml", "admission.yaml"];
     apply_component(ctx, "maintenance", &files).await;
+    let older = ["crds.yaml", "namespaces.yaml", "admission.yaml"];
+    apply_component(ctx, "maintenance-kubevirt", &older).await;
     for group in [MEDIK, KUBEVIRT] {
         let served = async || {
             let listed = api(ctx, group).list(&ListParams::default()).await;

@@ -3,6 +3,7 @@
 
 mod blockers;
 mod cluster;
+mod faults;
 mod front_ends;
 mod input;
 mod page;

@@ -18,7 +18,7 @@ mod tests;
 use std::fmt::{self, Write as _};
 
 pub use claim::Claim;
-pub use distribution::{distribution_of, installs_kubernetes, is_upgrade_image};
+pub use distribution::{distribution_of, installs_kubernetes, is_upgrade_image, kubelet_version};
 pub use offer::{Offer, Release};
 pub use order::Incomparable;
 pub use range::{MAX_LEN as MAX_RANGE_LEN, Range, RangeError};

@@ -1,6 +1,7 @@
 //! `refit pin`: queries the channels, decides, and writes the files.
 
 mod decide;
+mod patched;
 mod report;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,7 +15,7 @@ use super::chosen::{is_chosen, no_plan, unknown};
 use refit_api::names::GROUP;
 use refit_base::version::Range;
 use refit_cluster::clock::Clock;
-use refit_offline::gitops::kustomize::{is_patch, patches};
+use refit_offline::gitops::kustomize::{attach, is_patch, patches};
 use refit_offline::gitops::pin::{
     PinRequest, PlanInFile, kept_tags, plans, repeated, rewrite, versioned_images,
 };
@@ -111,7 +112,9 @@ pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
             Err(error) => report.failures.push(Failure::new(&error)),
         }
     }
-    let found: Vec<_> = sources.iter().map(plans).collect();
+    attach(&mut sources);
+    let mut found: Vec<_> = sources.iter().map(plans).collect();
+    patched::complete(&sources, &mut found);
     unreadable_plans(&sources, &found, &mut report);
     let titles = found
         .iter()
@@ -132,7 +135,7 @@ pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::from(USAGE));
     }
     let is_selected = |plan: &PlanInFile| is_chosen(&flags.plan, &plan.name, &plan.title);
-    let found: Vec<Vec<_>> = found
+    let found: Vec<Vec<PlanInFile>> = found
         .into_iter()
         .map(|plans| plans.into_iter().filter(is_selected).collect())
         .collect();

@@ -185,6 +185,7 @@ fn prepare(flags: &Flags) -> anyhow::Result<(Rehearsal, Vec<String>)> {
         reboot: flags.assumed.reboot,
         pod_start: flags.assumed.pod_start,
         fail: flags.assumed.fail.clone(),
+        faults: flags.assumed.fault.clone(),
     };
     if let Some(snapshot) = &mut snapshot {
         // The controller ignores Plans of other namespaces.
@@ -235,6 +236,13 @@ fn prepare(flags: &Flags) -> anyhow::Result<(Rehearsal, Vec<String>)> {
     if !failing.is_empty() {
         assumed.push(format!("the upgrade fails on {}", failing.join(", ")));
     }
+    for fault in &rehearsal.assumptions.faults {
+        if let Some(why) = fault.unknown(rehearsal.initial_cluster.nodes()) {
+            return Err(inputs::BadInput::Invalid(why).into());
+        }
+        assumed.push(fault.to_string());
+    }
+    rehearsal.faults_without_effect().iter().for_each(output::note);
     Ok((rehearsal, assumed))
 }
 

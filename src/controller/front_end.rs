@@ -128,3 +128,71 @@ pub(super) fn event(
         ..Event::default()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use http::{Request, Response};
+    use kube::client::Body;
+    use serde_json::json;
+    use tower::BoxError;
+
+    use super::*;
+    use refit_facts::objects::maintenance::{KubevirtMaintenance, Maintenance};
+
+    #[tokio::test(start_paused = true)]
+    async fn a_definition_that_is_installed_later_is_noticed_within_a_minute() {
+        const MISSING: usize = 5;
+        let requests = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&requests);
+        let transport = tower::service_fn(move |_: Request<Body>| {
+            let before = counted.fetch_add(1, Ordering::Relaxed);
+            async move {
+                let (code, answer) = if before < MISSING {
+                    let status =
+                        json!({ "kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404 });
+                    (404, status)
+                } else if before == MISSING {
+                    let object =
+                        json!({ "metadata": { "name": "disk", "uid": "u", "resourceVersion": "1" } });
+                    (
+                        200,
+                        json!({ "metadata": { "resourceVersion": "1" }, "items": [object] }),
+                    )
+                } else {
+                    return std::future::pending().await;
+                };
+                let response = Response::builder().status(code);
+                Ok::<_, BoxError>(
+                    response
+                        .body(Body::from(answer.to_string().into_bytes()))
+                        .unwrap(),
+                )
+            }
+        });
+        let watcher = Watcher {
+            client: Client::new(transport, "default"),
+            restored: Arc::default(),
+        };
+        let (changes, mut queue) = mpsc::channel::<((), Change<Maintenance>)>(QUEUE);
+        tokio::spawn(watcher.run::<KubevirtMaintenance, _, _>((), None, None, changes));
+        let mut last = tokio::time::Instant::now();
+        let mut unknown = 0;
+        while let Some((_, change)) = queue.recv().await {
+            let pause = last.elapsed();
+            assert!(pause.as_secs() < 60, "{pause:?}");
+            last = tokio::time::Instant::now();
+            match change {
+                Change::Unknown => unknown += 1,
+                Change::Object(object) => {
+                    assert_eq!(object.name(), "disk");
+                    break;
+                }
+                Change::ListStarted => {}
+                _ => panic!("another change, after {unknown} of a missing kind"),
+            }
+        }
+        assert_eq!(unknown, MISSING);
+    }
+}

@@ -7,6 +7,7 @@ use std::str::FromStr;
 
 use jiff::SignedDuration;
 
+use super::fault::Fault;
 use super::ids::Ids;
 use super::kubelets::DefaultBehaviour;
 use super::pod_lifecycle::{Delay, STEERING_PREFIX};
@@ -166,6 +167,7 @@ pub struct Assumptions {
     pub reboot: Span,
     pub pod_start: Span,
     pub fail: Vec<Fail>,
+    pub faults: Vec<Fault>,
 }
 
 impl Assumptions {
@@ -179,6 +181,7 @@ impl Assumptions {
             reboot: Span::between(minutes(2), minutes(4)),
             pod_start: Span::of(SignedDuration::from_secs(5)),
             fail: Vec::new(),
+            faults: Vec::new(),
         }
     }
 
@@ -190,7 +193,12 @@ impl Assumptions {
             self.reboot,
             self.pod_start,
         ];
-        all.into_iter().map(Span::most).max().unwrap_or_default()
+        let late = self.faults.iter().filter_map(Fault::late);
+        all.into_iter()
+            .map(Span::most)
+            .chain(late)
+            .max()
+            .unwrap_or_default()
     }
 
     /// The nodes that fail. Percentages refer to the nodes that Plans select.
@@ -252,6 +260,8 @@ impl Assumptions {
             say("upgrade.exit-code", "1");
             say("upgrade.message", FAIL_MESSAGE);
         }
+        let faults = self.faults.iter().filter(|fault| fault.node == node);
+        steering.extend(faults.flat_map(Fault::steering));
         steering
     }
 
@@ -365,7 +375,11 @@ mod tests {
 
     #[test]
     fn the_kubelet_understands_the_steering_of_the_assumptions() {
-        let assumptions = Assumptions::new(1);
+        let mut assumptions = Assumptions::new(1);
+        let faults = ["away", "reboot", "drain", "prepare", "late"];
+        assumptions.faults = faults
+            .map(|fault| format!("node-1:{fault}").parse().unwrap())
+            .into();
         let steering = assumptions.steering("node-1", true);
         let pod = serde_json::from_value(serde_json::json!({
             "metadata": { "name": "p", "uid": "u" },

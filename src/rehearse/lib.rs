@@ -12,6 +12,7 @@ pub mod assumptions;
 pub mod cluster;
 mod controller_manager;
 pub mod delete;
+pub mod fault;
 pub mod ids;
 pub mod journal;
 pub mod json;

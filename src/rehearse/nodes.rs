@@ -17,7 +17,7 @@ pub use workloads::describe as describe_workloads;
 pub use workloads::workloads;
 
 use super::run::is_kubelet_version;
-use distribution::Roles;
+use distribution::{Distribution, Roles};
 use labels::{NodeRole, Profile, profiles};
 use refit_api::names::{LABEL_HOSTNAME, LABEL_OS};
 use refit_api::selector::Selector;
@@ -69,14 +69,15 @@ pub fn generate(count: usize, plans: &[PlanSelector<'_>], kubelet: Option<&str>)
         3..=6 => 1,
         _ => 3,
     };
-    let roles = Roles::of(plans);
+    let given = kubelet;
+    let distribution = Distribution::detect(plans, given);
+    let kubelet = given.map_or_else(|| older_kubelet(plans, distribution), str::to_owned);
+    let roles = Roles::of(plans, distribution, &kubelet);
     let etcd = if roles.has_etcd_nodes() && count > 2 * control {
         control
     } else {
         0
     };
-    let given = kubelet;
-    let kubelet = given.map_or_else(|| older_kubelet(plans, &roles), str::to_owned);
     let role_of = |index: usize| match index {
         index if index < control => (NodeRole::Control, index),
         index if index < control + etcd => (NodeRole::Etcd, index - control),
@@ -138,7 +139,7 @@ pub fn generate(count: usize, plans: &[PlanSelector<'_>], kubelet: Option<&str>)
 }
 
 /// A kubelet version from which the oldest version of the Plans is an upgrade that skips no minor version.
-fn older_kubelet(plans: &[PlanSelector<'_>], roles: &Roles) -> String {
+fn older_kubelet(plans: &[PlanSelector<'_>], distribution: Option<Distribution>) -> String {
     let versions = plans.iter().filter_map(|plan| plan.version);
     let versions = versions.filter(|version| is_kubelet_version(version));
     let versions = versions.filter_map(|version| version.parse::<Version>().ok());
@@ -154,7 +155,7 @@ fn older_kubelet(plans: &[PlanSelector<'_>], roles: &Roles) -> String {
         }
         _ => KUBELET.to_owned(),
     };
-    version + roles.build()
+    version + distribution.map_or("", Distribution::build)
 }
 
 /// The version that the control plane must have for the Plans to start, if none of them upgrades it.

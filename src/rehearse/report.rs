@@ -42,6 +42,8 @@ pub struct Report {
     pub seconds: i64,
     /// Assumptions, a sentence each.
     pub assumed: Vec<String>,
+    /// What was made to go wrong (`--fault`), a sentence each.
+    pub faults: Vec<String>,
     pub nodes: usize,
     pub plans: Vec<PlanReport>,
     /// Runs of nodes, in the order of their starts.
@@ -213,6 +215,7 @@ pub fn report(outcome: &Outcome, seed: u64, assumed: Vec<String>, times: TimeFor
         end: outcome.end,
         seconds: seconds(outcome.start, outcome.end),
         assumed,
+        faults: outcome.faults.clone(),
         nodes: outcome.nodes.len(),
         plans: outcome
             .plans

@@ -3,6 +3,7 @@
 //!
 //! Nothing here prints, and only the cluster's virtual time passes.
 
+mod late;
 mod outcome;
 mod populate;
 #[cfg(test)]
@@ -23,6 +24,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::assumptions::{Assumptions, FAILING_CHECK, UnknownNode};
 use super::cluster::{Cluster, Options};
+use super::fault::Fault;
 use super::in_virtual_time;
 use super::journal::JournalEvent;
 use super::json::{Value, json};
@@ -36,7 +38,7 @@ use refit_api::reboot::REQUIRED_FILES;
 use refit_api::schedule::Blackout;
 use refit_api::selector::Selector;
 use refit_api::{Check, CheckAnswer, PlanSpec, RebootRequest, WavePhase, WaveStatus, limits, names};
-use refit_base::version::Offer;
+use refit_base::version::{Offer, kubelet_version};
 use refit_channel::{ChannelClient, ChannelError};
 use refit_cluster::clock::Clock;
 use refit_controller::settings::Settings;
@@ -101,7 +103,7 @@ impl InitialCluster {
         true
     }
 
-    fn node_objects(&self) -> impl Iterator<Item = &Value> {
+    pub(crate) fn node_objects(&self) -> impl Iterator<Item = &Value> {
         let objects = match self {
             Self::Generated { nodes, .. } => nodes,
             Self::Snapshot(snapshot) => &snapshot.objects,
@@ -206,11 +208,13 @@ impl Rehearsal {
             std::future::pending(),
         ));
         let watching = self.watch(&cluster, &mut recorder, on_event);
+        let joining = self.join_late_nodes(&cluster);
         let ending = cluster
             .run_while(async {
                 tokio::select! {
                     biased;
                     ending = watching => Ok(ending),
+                    refused = joining => Err(refused.to_string()),
                     ended = controller => Err(match ended {
                         Ok(()) => "without a reason".to_owned(),
                         Err(error) => error.to_string(),
@@ -259,30 +263,49 @@ impl Rehearsal {
     /// # Errors
     /// Fails if a named node does not exist.
     pub fn failing(&self) -> Result<BTreeSet<&str>, UnknownNode> {
-        let selectors = self.plans.iter().filter_map(|plan| {
-            let selector = LabelSelector::deserialize(plan["spec"].get("nodeSelector")?).ok();
-            Selector::new(selector.as_ref()).ok()
-        });
-        let selectors: Vec<Selector> = selectors.collect();
+        self.assumptions
+            .failing(&self.initial_cluster.nodes(), &self.selected_nodes())
+    }
+
+    /// Names of the nodes that a Plan to rehearse selects.
+    pub(crate) fn selected_nodes(&self) -> BTreeSet<&str> {
+        self.plans
+            .iter()
+            .flat_map(|plan| self.selected_by(plan))
+            .collect()
+    }
+
+    fn selected_by(&self, plan: &Value) -> BTreeSet<&str> {
+        let selector = plan["spec"]
+            .get("nodeSelector")
+            .and_then(|selector| LabelSelector::deserialize(selector).ok());
+        let Some(Ok(selector)) = selector.map(|selector| Selector::new(Some(&selector))) else {
+            return BTreeSet::new();
+        };
         let is_selected = |node: &&Value| {
             let label = |key: &str| node["metadata"]["labels"].get(key)?.as_str();
-            selectors.iter().any(|one| one.matches_by(label))
+            selector.matches_by(label)
         };
-        let name =
-            |node: &'_ Value| -> Option<String> { Some(node["metadata"]["name"].as_str()?.to_owned()) };
-        let selected: BTreeSet<String> = self
-            .initial_cluster
-            .node_objects()
-            .filter(is_selected)
-            .filter_map(name)
-            .collect();
-        let all = self.initial_cluster.nodes();
-        let selected = all
-            .iter()
-            .copied()
-            .filter(|node| selected.contains(*node))
-            .collect();
-        self.assumptions.failing(&all, &selected)
+        let nodes = self.initial_cluster.node_objects().filter(is_selected);
+        nodes
+            .filter_map(|node| node["metadata"]["name"].as_str())
+            .collect()
+    }
+
+    /// Faults that do not happen, because no Plan that selects their node does what fails: a sentence each.
+    pub fn faults_without_effect(&self) -> Vec<String> {
+        let happens = |fault: &Fault| {
+            self.all_plans().any(|plan| {
+                let spec = PlanSpec::deserialize(&plan["spec"]);
+                spec.is_ok_and(|spec| fault.happens_with(&spec))
+                    && self.selected_by(plan).contains(fault.node.as_str())
+            })
+        };
+        let faults = self.assumptions.faults.iter();
+        faults
+            .filter(|fault| !happens(fault))
+            .map(|fault| format!("--fault: it has no effect that {fault}: {}", fault.no_occasion()))
+            .collect()
     }
 
     /// Waits until all Plans are complete, or the roll-out has stalled.
@@ -338,7 +361,8 @@ impl Rehearsal {
                         }
                     }
                     recorder.take_events().iter().for_each(&mut *on_event);
-                    let through = plans_changed && wanted.iter().all(|plan| recorder.is_complete(plan));
+                    let is_complete = wanted.iter().all(|plan| recorder.is_complete(plan));
+                    let through = plans_changed && is_complete && !self.is_joining(cluster);
                     if through && !wanted.is_empty() {
                         return Ending::Complete;
                     }
@@ -497,7 +521,7 @@ fn upgraded(cluster: &Cluster, node: &str, version: &str) -> Option<(String, Str
     let before = before["status"]["nodeInfo"]["kubeletVersion"]
         .as_str()?
         .to_owned();
-    let after = unmunged(version);
+    let after = kubelet_version(&unmunged(version));
     let status = json!({ "status": { "nodeInfo": { "kubeletVersion": after.as_str() } } });
     // The node may have been deleted.
     let _ = cluster.patch_status(Kind::Node, "", node, &status);

@@ -19,6 +19,20 @@ pub fn installs_kubernetes(image: &str) -> bool {
     distribution_of(image).is_some() || words(name_of(image)).any(|word| word.eq_ignore_ascii_case("kubeadm"))
 }
 
+/// The version that kubelets report after the upgrade to this one. A release candidate of RKE2 contains the Kubernetes of
+/// the release: kubelets of `v1.34.2-rc1+rke2r1` report `v1.34.2+rke2r1`. Those of K3s report the candidate.
+pub fn kubelet_version(version: &str) -> String {
+    let candidate = version.find("-rc").filter(|_| version.contains("rke2r"));
+    let parts = candidate.and_then(|at| {
+        let build = version[at + 1..].find(['+', '-'])?;
+        Some((&version[..at], &version[at + 1 + build..]))
+    });
+    parts.map_or_else(
+        || version.to_owned(),
+        |(numbers, build)| format!("{numbers}{build}"),
+    )
+}
+
 /// Whether it is the image of k3s-io/k3s-upgrade or rancher/rke2-upgrade, perhaps from a mirror.
 pub fn is_upgrade_image(image: &str) -> bool {
     let distribution = name_of(image).strip_suffix("-upgrade");
@@ -58,6 +72,19 @@ mod tests {
             ("", None),
         ] {
             assert_eq!(distribution_of(image), expected, "{image}");
+        }
+    }
+
+    #[test]
+    fn kubelets_of_a_release_candidate_of_rke2_report_the_release() {
+        for (version, reported) in [
+            ("v1.34.2-rc1+rke2r1", "v1.34.2+rke2r1"),
+            ("v1.34.2-rc12-rke2r2", "v1.34.2-rke2r2"),
+            ("v1.34.2+rke2r1", "v1.34.2+rke2r1"),
+            ("v1.34.2-rc1+k3s1", "v1.34.2-rc1+k3s1"),
+            ("v1.34.2-rc.1", "v1.34.2-rc.1"),
+        ] {
+            assert_eq!(kubelet_version(version), reported);
         }
     }
 

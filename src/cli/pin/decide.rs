@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
-use super::Flags;
 use super::report::{Outcome, Result};
+use super::{Flags, patched};
 use crate::cli::channel_access::Offers;
 use refit_base::version::policy::{Offered, Policy};
 use refit_base::version::{Offer, Version};
@@ -39,6 +39,9 @@ pub(super) fn decide(
     channels: &Channels,
     now: Timestamp,
 ) -> (Outcome, Option<PinRequest>) {
+    if !plan.patched.is_empty() {
+        return (patched::decide(flags, source, plan, channels, now), None);
+    }
     let mut outcome = Outcome::new(source, plan);
     match wanted(flags, &outcome.plan, channels, now) {
         Decision::Same => {
@@ -81,7 +84,7 @@ fn want(flags: &Flags, plan: &PlanInFile, version: String) -> PinRequest {
     }
 }
 
-enum Decision {
+pub(super) enum Decision {
     Same,
     Take(String),
     /// Why the Plan stays unchanged, and the offered version.
@@ -89,7 +92,7 @@ enum Decision {
     Fail(String),
 }
 
-fn wanted(flags: &Flags, plan: &PlanInFile, channels: &Channels, now: Timestamp) -> Decision {
+pub(super) fn wanted(flags: &Flags, plan: &PlanInFile, channels: &Channels, now: Timestamp) -> Decision {
     if let Some(other) = &plan.other {
         let why = format!("spec.version is {}; {}", other.what, other.remedy);
         return if other.is_mistake {

@@ -10,6 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::cli::channel_access::ChannelFlags;
 use crate::cli::cluster::Connection;
 use refit_rehearse::assumptions::{Fail, Span};
+use refit_rehearse::fault::Fault;
 use refit_rehearse::run::is_kubelet_version;
 
 /// Well above the 5,000 nodes that Kubernetes supports.
@@ -98,6 +99,12 @@ pub(in crate::cli) struct Assumed {
     /// Nodes whose upgrade fails: names, or a share such as 5%. May be repeated or comma-separated
     #[arg(long, value_name = "NODE|SHARE", value_delimiter = ',')]
     pub(super) fail: Vec<Fail>,
+
+    /// What goes wrong on one node: away (it does not come back from its reboot), reboot (it stays in its boot), prepare or drain
+    /// (it fails), late or late=TIME (the node joins the cluster so long after the start; 10m without a time). May be repeated
+    /// or comma-separated
+    #[arg(long, value_name = "NODE:FAULT", value_delimiter = ',')]
+    pub(super) fault: Vec<Fault>,
 
     /// Check that fails, and for how long from the start; without a time, always. May be repeated or comma-separated
     #[arg(long, value_name = "CHECK[=TIME]", value_delimiter = ',', value_parser = failing_check)]

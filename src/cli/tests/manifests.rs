@@ -16,7 +16,7 @@ fn resources() -> Vec<String> {
 }
 
 /// Files of the chart for what kustomize has as components, and their sources.
-const COMPONENTS: [(&str, &str); 13] = [
+const COMPONENTS: [(&str, &str); 16] = [
     ("manage-crd.yaml", "overlays/manage-crd/rbac.yaml"),
     ("delete-pods.yaml", "overlays/delete-pods/rbac.yaml"),
     (
@@ -32,6 +32,18 @@ const COMPONENTS: [(&str, &str); 13] = [
     (
         "maintenance-admission.yaml",
         "overlays/maintenance/admission.yaml",
+    ),
+    (
+        "maintenance-kubevirt-crds.yaml",
+        "overlays/maintenance-kubevirt/crds.yaml",
+    ),
+    (
+        "maintenance-kubevirt-namespaces.yaml",
+        "overlays/maintenance-kubevirt/namespaces.yaml",
+    ),
+    (
+        "maintenance-kubevirt-admission.yaml",
+        "overlays/maintenance-kubevirt/admission.yaml",
     ),
     ("nodeops-crds.yaml", "overlays/nodeops/crds.yaml"),
     ("nodeops.yaml", "overlays/nodeops/rbac.yaml"),

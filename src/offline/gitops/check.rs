@@ -7,6 +7,7 @@ mod channel;
 mod control_plane;
 mod controller;
 mod dependencies;
+mod disagreement;
 mod front_ends;
 mod identity;
 mod images;
@@ -15,6 +16,7 @@ mod jobs;
 mod label_values;
 mod limits;
 mod metadata;
+mod overlay;
 mod path;
 mod prepare;
 mod read;
@@ -27,7 +29,7 @@ mod versions;
 mod window;
 mod zone;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 pub use channel::Channel;
 pub use front_ends::refused;
@@ -112,10 +114,17 @@ pub fn check(sources: &[Source], options: &Options) -> Report {
     }
     // `prepare` and `dependsOn` name other Plans, so they are checked once all Plans are known.
     let known: Vec<_> = plans.iter().map(|(.., known)| known.clone()).collect();
-    for (index, object, own) in plans {
+    let mut disagreeing = BTreeSet::new();
+    for (place, (index, object, own)) in plans.into_iter().enumerate() {
         let mut subject = Subject::new(&sources[index], object, &options.levels);
         subject.check_prepare(&own, &known);
         subject.check_dependencies(&own, &known);
+        // A Plan that disagrees has been reported; those after it need not agree with it.
+        let before = known[..place].iter().enumerate();
+        let before = before.filter(|(place, _)| !disagreeing.contains(place));
+        if subject.check_disagreement(&own, before.map(|(_, known)| known), &nodes) {
+            disagreeing.insert(place);
+        }
         found_in[index].extend(subject.finish());
     }
     for mut found in found_in {
@@ -203,7 +212,14 @@ fn check_readable(source: &Source, options: &Options, found: &mut Vec<Finding>) 
             .find_map(field_without_space)
             .map(|name| format!("put a space after the colon of `{name}:`"));
         let breaks = ['\u{2028}', '\u{2029}', '\u{85}'];
-        let hint = if source.is_template() {
+        let hint = if source.is_template() && source.has_terraform_directive() {
+            Some("this looks like a template of Terraform; validate what `templatefile` renders")
+        } else if value.starts_with('%') && source.has_terraform_directive() {
+            Some(
+                "this looks like a template of Terraform; validate what `templatefile` renders (in YAML, a value that begins with \
+                 `%` needs quotes)",
+            )
+        } else if source.is_template() {
             Some("this looks like a template; render it first, as in `helm template … | refit validate -`")
         } else if line.contains('\t') {
             Some("the line has a tab; indent YAML with spaces")
@@ -306,6 +322,7 @@ impl Subject<'_> {
         self.check_repeated_keys();
         // What the API server accepts, and what it stores
         let mut read = self.read_by_schema();
+        self.apply_overlay(&mut read);
         self.fill_label_values(&mut read);
         // Otherwise the schema has reported it.
         if !self.is_no_object("metadata") {
@@ -344,7 +361,7 @@ impl Subject<'_> {
         self.check_as_controller(&plan);
         self.check_jobs(&plan);
         self.check_images(&plan.spec);
-        self.check_selector(&plan);
+        self.check_selector(&plan, nodes);
         self.check_window(&plan.spec);
         self.check_suspicious(&plan);
         self.check_control_plane(&plan);

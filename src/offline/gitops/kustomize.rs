@@ -1,7 +1,13 @@
-//! Patches of Kustomize: parts of objects, which must not be validated as whole objects.
+//! Kustomizations: their patches are parts of objects, which must not be validated as whole objects, and set fields of
+//! Plans in other files.
+
+mod overlay;
+mod patch;
 
 use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
+
+pub use overlay::{Overlay, SetVersion, attach};
 
 use super::Source;
 use super::yaml::Node;
@@ -15,10 +21,7 @@ pub fn patches(sources: &[Source]) -> BTreeSet<PathBuf> {
         let Some(path) = source.path.as_deref() else {
             continue;
         };
-        let is_kustomization = path
-            .file_name()
-            .is_some_and(|name| NAMES.iter().any(|known| name == *known));
-        let folder = path.parent().filter(|_| is_kustomization);
+        let folder = path.parent().filter(|_| is_kustomization(path));
         for (folder, document) in folder.into_iter().flat_map(|folder| {
             let documents = source.stream.documents.iter();
             documents.map(move |document| (folder, document))
@@ -27,6 +30,11 @@ pub fn patches(sources: &[Source]) -> BTreeSet<PathBuf> {
         }
     }
     found
+}
+
+fn is_kustomization(path: &Path) -> bool {
+    path.file_name()
+        .is_some_and(|name| NAMES.iter().any(|known| name == *known))
 }
 
 pub fn is_patch(patches: &BTreeSet<PathBuf>, source: &Source) -> bool {

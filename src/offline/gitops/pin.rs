@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 
 use super::Source;
+use super::kustomize::SetVersion;
 use super::objects::{Object, objects};
 use super::yaml::{Kind, Node, Step};
 use refit_api::VersionPolicySpec;
@@ -56,6 +57,8 @@ pub struct PlanInFile {
     pub images: Vec<(Vec<Step>, String)>,
     /// The distribution that `spec.upgrade.image` installs, judged by its name.
     pub distribution: Option<&'static str>,
+    /// The versions that patches of Kustomize set, in place of the Plan's own.
+    pub patched: Vec<SetVersion>,
 }
 
 pub fn plans(source: &Source) -> Vec<PlanInFile> {
@@ -122,6 +125,9 @@ fn plan_in_file(source: &Source, object: &Object<'_>) -> PlanInFile {
             .filter_map(image)
             .collect(),
         distribution: image("upgrade").and_then(|(_, image)| distribution_of(&image)),
+        patched: source
+            .overlay(object)
+            .map_or_else(Vec::new, |overlay| overlay.versions.clone()),
     }
 }
 
@@ -234,10 +240,15 @@ pub fn decide_version(
     }
 }
 
-/// The offered version in the spelling of the current one: with `-` for `+` where the file has that.
+/// The offered version in the spelling of the current one: with `-` for `+` where the file has that, and with `+` where
+/// the file has that and the registry, whose tags cannot contain it, does not.
 fn in_spelling_of(current: Option<&str>, offered: &str) -> String {
     match current {
         Some(current) if !current.contains('+') && has_build(current) => munge(offered),
+        Some(current) if current.contains('+') && !offered.contains('+') && has_build(offered) => {
+            let (release, build) = offered.rsplit_once('-').unwrap_or((offered, ""));
+            format!("{release}+{build}")
+        }
         _ => offered.to_owned(),
     }
 }

@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use super::objects::FrontEnd;
+use super::kustomize::Overlay;
+use super::objects::{FrontEnd, Object};
 use super::placeholder::is_whole_placeholder;
 use super::position::{Lines, Position};
 use super::yaml::{self, Stream, SyntaxError};
@@ -19,6 +20,8 @@ pub struct Source {
     pub path: Option<PathBuf>,
     pub text: String,
     pub stream: Stream,
+    /// What kustomizations among the files do to the Plans of this one.
+    pub overlays: Vec<Overlay>,
     lines: Lines,
 }
 
@@ -29,6 +32,7 @@ impl Source {
             name: name.into(),
             path: path.map(Path::to_owned),
             stream: yaml::read(&text),
+            overlays: Vec::new(),
             lines: Lines::new(&text),
             text,
         }
@@ -36,7 +40,11 @@ impl Source {
 
     /// Whether the file does not parse because it is a template, as in a Helm chart.
     pub fn is_template(&self) -> bool {
-        let is_template = self.text.contains("{{") || self.text.contains("{%");
+        let begins_with_directive =
+            |line: &str| line.trim_start().strip_prefix("%{").is_some_and(is_directive);
+        let is_template = self.text.contains("{{")
+            || self.text.contains("{%")
+            || self.text.lines().any(begins_with_directive);
         let errors = &self.stream.errors;
         // No plain scalar of YAML begins with `@` or `%`.
         let is_placeholder = |error: &SyntaxError| {
@@ -48,9 +56,16 @@ impl Source {
         is_template && !errors.is_empty() || errors.iter().any(is_placeholder)
     }
 
+    /// Whether the text has a directive of Terraform: `%{ if … }`, `%{~ for … ~}`.
+    pub fn has_terraform_directive(&self) -> bool {
+        self.text.split("%{").skip(1).any(is_directive)
+    }
+
     /// A hint to append to the error about a text that cannot be parsed; empty if the cause is unknown.
     pub fn render_first(&self) -> &'static str {
-        if self.is_template() {
+        if self.is_template() && self.has_terraform_directive() {
+            "; this looks like a template of Terraform, so give refit what `templatefile` renders"
+        } else if self.is_template() {
             "; this looks like a template, so render it first, as with `helm template`"
         } else {
             ""
@@ -70,6 +85,12 @@ impl Source {
         Self::new(self.name.clone(), self.path.as_deref(), text)
     }
 
+    /// What kustomizations do to a Plan of this file.
+    pub fn overlay(&self, object: &Object<'_>) -> Option<&Overlay> {
+        let is_it = |overlay: &&Overlay| overlay.plan.0 == object.document && overlay.plan.1 == object.path;
+        self.overlays.iter().find(is_it)
+    }
+
     pub fn position(&self, offset: usize) -> Position {
         self.lines.position(&self.text, offset)
     }
@@ -78,4 +99,12 @@ impl Source {
     pub fn line_of(&self, offset: usize) -> std::ops::Range<usize> {
         self.lines.line_of(&self.text, offset)
     }
+}
+
+/// Whether the text behind `%{` makes it a directive of Terraform.
+fn is_directive(text: &str) -> bool {
+    let word = text.trim_start_matches(['~', ' ']);
+    ["if ", "for ", "else", "endif", "endfor"]
+        .iter()
+        .any(|keyword| word.starts_with(keyword))
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::labels::{NodeRole, Requirement, requirements};
 use super::{CONTROL_PLANE, CONTROLPLANE, ETCD, MASTER, PlanSelector, ROLE_PREFIX, WORKER};
+use refit_base::version::Version;
 
 /// A distribution of Kubernetes with its own labels and versions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,8 +16,8 @@ pub(super) enum Distribution {
 }
 
 impl Distribution {
-    /// Detects the distribution from the Plans' images, versions and channels.
-    fn detect(plans: &[PlanSelector<'_>]) -> Option<Self> {
+    /// Detects the distribution from the version that nodes run, and the Plans' images, versions and channels.
+    pub(super) fn detect(plans: &[PlanSelector<'_>], kubelet: Option<&str>) -> Option<Self> {
         let of = |text: &str| {
             let known = [
                 ("rke2", Self::Rke2),
@@ -32,9 +33,9 @@ impl Distribution {
             // Only the last part: the name of a registry or an organization may contain any of these words.
             of(text.rsplit('/').next().unwrap_or_default()).or(is_talos.then_some(Self::Talos))
         };
-        plans
-            .iter()
-            .find_map(|plan| image(plan.image))
+        kubelet
+            .and_then(of)
+            .or_else(|| plans.iter().find_map(|plan| image(plan.image)))
             .or_else(|| plans.iter().find_map(|plan| plan.version.and_then(of)))
             .or_else(|| plans.iter().find_map(|plan| plan.channel.and_then(of)))
     }
@@ -58,14 +59,25 @@ impl Distribution {
     }
 
     /// The build suffix of its versions.
-    fn build(self) -> &'static str {
+    pub(super) fn build(self) -> &'static str {
         match self {
             Self::K3s => "+k3s1",
             Self::Rke2 => "+rke2r1",
             Self::Kubeadm | Self::Talos => "",
         }
     }
+
+    /// The first minor version without the role `master`: of Kubernetes (KEP-2067), and of K3s and RKE2 (k3s-io/k3s#12395).
+    const fn without_master(self) -> u64 {
+        match self {
+            Self::K3s | Self::Rke2 => NO_MASTER_SINCE,
+            Self::Kubeadm | Self::Talos => 24,
+        }
+    }
 }
+
+/// The minor version from which no distribution sets the role `master`.
+const NO_MASTER_SINCE: u64 = 34;
 
 /// The roles of a generated cluster.
 #[derive(Clone, Debug)]
@@ -79,11 +91,20 @@ pub(super) struct Roles {
     worker: Option<String>,
     /// Value of roles that the distribution does not set.
     value: String,
+    /// The minor version from which the distribution does not set `master`, if the nodes have that version or a newer one.
+    without_master: Option<u64>,
+    /// Whether a Plan selects or excludes `master`.
+    names_master: bool,
 }
 
 impl Roles {
-    pub(super) fn of(plans: &[PlanSelector<'_>]) -> Self {
-        let distribution = Distribution::detect(plans);
+    pub(super) fn of(plans: &[PlanSelector<'_>], distribution: Option<Distribution>, kubelet: &str) -> Self {
+        let since = distribution.map_or(NO_MASTER_SINCE, Distribution::without_master);
+        let minor = kubelet
+            .parse::<Version>()
+            .ok()
+            .and_then(|version| version.minor());
+        let without_master = minor.is_some_and(|minor| minor >= since).then_some(since);
         let asked: Vec<BTreeMap<String, Requirement>> = plans.iter().map(requirements).collect();
         let is_wanted = |all: &BTreeMap<String, Requirement>, role: &str| {
             all.get(role).is_some_and(Requirement::is_positive)
@@ -115,15 +136,14 @@ impl Roles {
             .iter()
             .any(|all| is_wanted(all, CONTROL_PLANE) && is_unwanted(all, ETCD));
         let has_all_roles = !value.is_empty();
-        // kubeadm no longer sets `master` since v1.24, and never `etcd`; a Plan that names them expects nodes with
-        // them.
+        // kubeadm never sets `etcd`; a Plan that names it expects nodes with it.
         let is_named = |role: &str| {
             let named = |one: &Requirement| one.is_positive() || !one.none_of.is_empty();
             asked.iter().any(|all| all.get(role).is_some_and(named))
         };
         let is_there = |role: &str| has_all_roles || is_named(role);
         let mut control = BTreeMap::from([(CONTROL_PLANE.to_owned(), value_of(CONTROL_PLANE))]);
-        if is_there(MASTER) {
+        if is_there(MASTER) && without_master.is_none() {
             control.insert(MASTER.to_owned(), value_of(MASTER));
         }
         if is_there(ETCD) && !etcd_apart {
@@ -149,6 +169,8 @@ impl Roles {
             etcd: etcd_alone.then(|| value_of(ETCD)),
             worker,
             value,
+            without_master,
+            names_master: asked.iter().any(|all| all.contains_key(MASTER)),
         }
     }
 
@@ -175,7 +197,8 @@ impl Roles {
     /// Whether only the distribution sets this role.
     pub(super) fn is_given(&self, key: &str) -> bool {
         let is_role = self.control.contains_key(key) || (key == ETCD && self.etcd.is_some());
-        self.distribution.is_some() && is_role
+        // A role that it no longer sets is on no node.
+        self.distribution.is_some() && is_role || (key == MASTER && self.without_master.is_some())
     }
 
     /// Values for a role that a Plan requires to exist, best first.
@@ -185,11 +208,6 @@ impl Roles {
 
     pub(super) fn instance_type(&self) -> &'static str {
         self.distribution.map_or("standard", Distribution::instance_type)
-    }
-
-    /// The build suffix of its versions.
-    pub(super) fn build(&self) -> &'static str {
-        self.distribution.map_or("", Distribution::build)
     }
 
     /// Describes the assumed labels of control-plane nodes.
@@ -205,7 +223,15 @@ impl Roles {
         let whose = self
             .distribution
             .map_or_else(String::new, |one| format!(", as {} has it", one.name()));
-        format!("control-plane nodes have the roles {}{whose}", roles.join(", "))
+        let master = self.without_master.filter(|_| self.names_master);
+        let master = master.map_or_else(String::new, |since| {
+            let whose = self.distribution.map_or("Kubernetes", Distribution::name);
+            format!("; {whose} does not set the role master from 1.{since} on")
+        });
+        format!(
+            "control-plane nodes have the roles {}{whose}{master}",
+            roles.join(", ")
+        )
     }
 }
 

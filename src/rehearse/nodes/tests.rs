@@ -138,6 +138,7 @@ fn roles_have_the_values_of_the_distribution() {
     };
     let is_true = || Some("true".to_owned());
     let servers_of_rancher = [is_true(), is_true(), is_true()];
+    let newer_servers_of_rancher = [is_true(), is_true(), None];
     assert_eq!(
         roles("rancher/k3s-upgrade", Some("v1.34.1+k3s1")),
         (servers_of_rancher.clone(), "v1.33.5+k3s1".to_owned())
@@ -151,12 +152,83 @@ fn roles_have_the_values_of_the_distribution() {
     );
     assert_eq!(
         roles("example.com/any", Some("v1.36.2-k3s1")),
-        (servers_of_rancher, "v1.35.0+k3s1".to_owned())
+        (newer_servers_of_rancher, "v1.35.0+k3s1".to_owned())
     );
     assert_eq!(
         roles("example.com/kubeadm-upgrade", Some("v1.34.0")).0,
         [Some(String::new()), None, None],
         "what kubeadm does not give, no node has"
+    );
+}
+
+#[test]
+fn the_role_master_is_on_the_nodes_of_versions_that_set_it() {
+    let servers = selector("matchLabels: {node-role.kubernetes.io/master: 'true'}");
+    let of_kubeadm = selector("matchExpressions: [{key: node-role.kubernetes.io/master, operator: Exists}]");
+    let agents = selector(
+        "matchExpressions: [{key: node-role.kubernetes.io/master, operator: NotIn, values: ['true']}]",
+    );
+    let count = |image, version, kubelet| {
+        let servers = if image == "a/kubeadm-upgrade" {
+            &of_kubeadm
+        } else {
+            &servers
+        };
+        let selectors = [servers, &agents].map(|selector| PlanSelector {
+            plan: "plan",
+            selector: Some(selector),
+            image,
+            version: Some(version),
+            ..PlanSelector::default()
+        });
+        let generated = generate(12, &selectors, kubelet);
+        let selected = |selector: &LabelSelector| {
+            let selector = Selector::new(Some(selector)).unwrap();
+            let is_selected =
+                |node: &&Value| selector.matches_by(|key| node["metadata"]["labels"].get(key)?.as_str());
+            generated.nodes.iter().filter(is_selected).count()
+        };
+        (
+            [selected(servers), selected(&agents)],
+            generated.assumed[1].clone(),
+        )
+    };
+    for (image, version, kubelet, expected) in [
+        (
+            "rancher/k3s-upgrade",
+            "v1.35.3+k3s1",
+            Some("v1.35.1+k3s1"),
+            [0, 12],
+        ),
+        ("rancher/k3s-upgrade", "v1.35.3+k3s1", None, [0, 12]),
+        (
+            "rancher/k3s-upgrade",
+            "v1.34.3+k3s1",
+            Some("v1.33.9+k3s1"),
+            [3, 9],
+        ),
+        ("rancher/k3s-upgrade", "v1.34.3+k3s1", None, [3, 9]),
+        (
+            "rancher/rke2-upgrade",
+            "v1.34.3+rke2r1",
+            Some("v1.34.1+rke2r1"),
+            [0, 12],
+        ),
+        ("rancher/rke2-upgrade", "v1.33.3+rke2r1", None, [3, 9]),
+        ("a/kubeadm-upgrade", "v1.33.3", None, [0, 12]),
+        ("a/kubeadm-upgrade", "v1.23.3", Some("v1.23.1"), [3, 12]),
+        // What patches the system of a node says nothing of its distribution, but its version does.
+        ("ubuntu", "24.04", Some("v1.33.4+rke2r1"), [3, 9]),
+        ("ubuntu", "24.04", Some("v1.34.4+rke2r1"), [0, 12]),
+        ("ubuntu", "24.04", Some("v1.34.4"), [0, 12]),
+    ] {
+        let (found, assumed) = count(image, version, kubelet);
+        assert_eq!(found, expected, "{image} {version} {kubelet:?}: {assumed}");
+    }
+    assert_eq!(
+        count("rancher/k3s-upgrade", "v1.35.3+k3s1", None).1,
+        "control-plane nodes have the roles control-plane=\"true\", etcd=\"true\", as K3s has it; K3s does not set the role \
+         master from 1.34 on"
     );
 }
 

@@ -64,6 +64,7 @@ fn example() -> Report {
         end: at("2026-01-05T10:00:00Z"),
         seconds: 3_600,
         assumed: Vec::new(),
+        faults: Vec::new(),
         nodes: 2,
         plans: vec![PlanReport {
             name: "a".to_owned(),

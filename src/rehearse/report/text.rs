@@ -203,6 +203,9 @@ impl Report {
 
     fn write_warnings(&self, text: &mut String) {
         let before = text.len();
+        for fault in &self.faults {
+            line(text, &format!("Fault: {fault}"));
+        }
         self.write_cluster(text);
         for budget in &self.budgets_that_never_allow {
             line(

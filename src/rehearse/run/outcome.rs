@@ -85,6 +85,8 @@ pub struct Outcome {
     pub absent: BTreeMap<String, String>,
     /// Blackouts for all Plans.
     pub blackouts: Vec<Blackout>,
+    /// What was made to go wrong, a sentence each.
+    pub faults: Vec<String>,
 }
 
 /// State before the roll-out.
@@ -161,6 +163,7 @@ impl Rehearsal {
                     .collect(),
                 cordoned: state.all(Kind::Node).filter(cordoned).map(name).collect(),
                 absent: self.absent.clone(),
+                faults: self.assumptions.faults.iter().map(ToString::to_string).collect(),
                 blackouts: self.blackouts(),
             }
         })

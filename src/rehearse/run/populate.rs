@@ -16,28 +16,15 @@ use refit_facts::objects::maintenance::MaintenanceGroup;
 impl Rehearsal {
     /// Creates the cluster without the objects to rehearse.
     pub(super) fn populate(&self, cluster: &Cluster) -> Result<(), RehearsalError> {
-        let failing = self.failing()?;
-        let steered = |node: &Value| {
-            let mut node = node.clone();
-            let name = node["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-            let steering = self.assumptions.steering(&name, failing.contains(name.as_str()));
-            if !node["metadata"]["annotations"].is_object() {
-                node["metadata"]["annotations"] = json!({});
-            }
-            for (key, value) in steering {
-                node["metadata"]["annotations"][key.as_str()] = value.into();
-            }
-            node
-        };
         let definition = serde_json::to_value(crd::plans()).unwrap_or_default();
         put(cluster, definition.into())?;
         match &self.initial_cluster {
             InitialCluster::Generated { nodes, workloads } => {
-                for node in nodes {
-                    put(cluster, steered(node))?;
+                for node in nodes.iter().filter(|node| !self.is_absent_at_start(node)) {
+                    put(cluster, self.steered(node)?)?;
                 }
                 let mut daemon_sets: BTreeMap<String, Value> = BTreeMap::new();
-                for object in workloads {
+                for object in workloads.iter().filter(|object| !self.is_absent_at_start(object)) {
                     let mut object = object.clone();
                     own(&mut object, &daemon_sets);
                     let made = put(cluster, object)?;
@@ -53,9 +40,10 @@ impl Rehearsal {
                 for plan in &snapshot.plans {
                     restore(cluster, plan.clone())?;
                 }
+                snapshot.objects.retain(|object| !self.is_absent_at_start(object));
                 for object in &mut snapshot.objects {
                     if object["kind"] == "Node" {
-                        *object = steered(object);
+                        *object = self.steered(object)?;
                     }
                 }
                 cluster
@@ -81,6 +69,21 @@ impl Rehearsal {
             Self::apply(cluster, object)?;
         }
         self.assume_secrets(cluster)
+    }
+
+    /// The node with the annotations that steer its simulated kubelet.
+    pub(super) fn steered(&self, node: &Value) -> Result<Value, RehearsalError> {
+        let failing = self.failing()?;
+        let mut node = node.clone();
+        let name = node["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        let steering = self.assumptions.steering(&name, failing.contains(name.as_str()));
+        if !node["metadata"]["annotations"].is_object() {
+            node["metadata"]["annotations"] = json!({});
+        }
+        for (key, value) in steering {
+            node["metadata"]["annotations"][key.as_str()] = value.into();
+        }
+        Ok(node)
     }
 
     /// Creates empty Secrets in place of those that a Plan names and no file has.
@@ -151,7 +154,7 @@ pub fn secrets(plan: &Value) -> impl Iterator<Item = &str> {
         .filter(|name| !name.is_empty())
 }
 
-fn put(cluster: &Cluster, object: Value) -> Result<Value, RehearsalError> {
+pub(super) fn put(cluster: &Cluster, object: Value) -> Result<Value, RehearsalError> {
     let what = json!({ "kind": object["kind"], "metadata": { "name": object["metadata"]["name"] } });
     cluster
         .put(object)

@@ -63,6 +63,7 @@ fn outcome(ending: Ending, plans: Vec<PlanOutcome>) -> Outcome {
         cordoned: Vec::new(),
         absent: BTreeMap::new(),
         blackouts: Vec::new(),
+        faults: Vec::new(),
     }
 }
 

@@ -7,9 +7,10 @@ use super::Subject;
 use crate::gitops::Rule;
 use crate::gitops::yaml::{Entry, Node};
 use refit_api::{NodeLimit, Plan, PlanSpec};
+use refit_base::version::distribution_of;
 
 const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
-/// The control-plane label before Kubernetes 1.20, removed in 1.24 (KEP-2067).
+/// The control-plane label before Kubernetes 1.20, removed in 1.24 (KEP-2067), by K3s and RKE2 in 1.34.
 const MASTER: &str = "node-role.kubernetes.io/master";
 const ETCD: &str = "node-role.kubernetes.io/etcd";
 /// The taint that the K3s and RKE2 documentation recommends for servers.
@@ -66,7 +67,7 @@ fn is_usual(value: &String) -> bool {
 impl Subject<'_> {
     pub(super) fn check_control_plane(&mut self, plan: &Plan) {
         let spec = &plan.spec;
-        self.check_master_label();
+        self.check_master_label(spec);
         if Role::of(spec.node_selector.as_ref()) == Role::ControlPlane {
             self.check_control_plane_limit(spec);
             self.check_control_plane_tolerations(spec);
@@ -121,47 +122,64 @@ impl Subject<'_> {
     }
 
     /// Reports the old label when it stands alone; beside the new one it supports old clusters.
-    fn check_master_label(&mut self) {
+    fn check_master_label(&mut self, spec: &PlanSpec) {
         const FIELD: &str = "spec.nodeSelector";
         let labels = self.node("spec.nodeSelector.matchLabels").and_then(Node::object);
         let labels: Vec<&Entry> = labels.iter().flat_map(|labels| &labels.entries).collect();
         let expressions = self
             .node("spec.nodeSelector.matchExpressions")
             .map_or(&[][..], Node::items);
-        let keys = || expressions.iter().filter_map(|expression| expression.get("key"));
+        let text =
+            |expression: &'_ Node, field: &str| expression.get(field).and_then(Node::text).map(str::to_owned);
+        let has_key = |expression: &Node, key: &str| text(expression, "key").as_deref() == Some(key);
         let has_new = labels.iter().any(|entry| entry.key.name == CONTROL_PLANE)
-            || keys().any(|key| key.text() == Some(CONTROL_PLANE));
+            || expressions
+                .iter()
+                .any(|expression| has_key(expression, CONTROL_PLANE));
         if has_new {
             return;
         }
-        let label = labels
-            .iter()
-            .find(|entry| entry.key.name == MASTER)
-            .map(|entry| entry.key.span.start);
-        let text =
-            |expression: &Node, field: &str| expression.get(field).and_then(Node::text).map(str::to_owned);
-        let index = expressions
-            .iter()
-            .position(|expression| text(expression, "key").as_deref() == Some(MASTER));
-        let operator = index.and_then(|index| text(&expressions[index], "operator"));
-        if let (Some(index), Some("NotIn" | "DoesNotExist")) = (index, operator.as_deref()) {
-            let message = format!(
-                "{FIELD} excludes {MASTER:?}, which Kubernetes 1.24 and later do not set, so it selects control-plane nodes"
-            );
-            let field = format!("{FIELD}.matchExpressions[{index}].key");
-            let hint = format!("write `{CONTROL_PLANE}`, or exclude both labels");
-            self.report(Rule::MasterLabel, &field, message, Some(hint));
-            return;
-        }
-        let message = format!("{FIELD} requires {MASTER:?}, which Kubernetes 1.24 and later do not set");
-        if let Some(offset) = label {
+        let who = without_master(spec);
+        let requires = format!("{FIELD} requires {MASTER:?}, which {who} do not set");
+        if let Some(label) = labels.iter().find(|entry| entry.key.name == MASTER) {
             let hint = format!("rename the label to {CONTROL_PLANE}");
-            self.report_at(Rule::MasterLabel, offset, Some(FIELD), message, Some(hint));
-        } else if let Some(index) = index {
+            self.report_at(
+                Rule::MasterLabel,
+                label.key.span.start,
+                Some(FIELD),
+                requires.clone(),
+                Some(hint),
+            );
+        }
+        for (index, expression) in expressions.iter().enumerate() {
+            if !has_key(expression, MASTER) {
+                continue;
+            }
+            let excludes = matches!(
+                text(expression, "operator").as_deref(),
+                Some("NotIn" | "DoesNotExist")
+            );
+            let (message, both) = if excludes {
+                let message = format!(
+                    "{FIELD} excludes {MASTER:?}, which {who} do not set, so it selects control-plane nodes"
+                );
+                (message, "exclude both labels")
+            } else {
+                (requires.clone(), "select by both labels")
+            };
             let field = format!("{FIELD}.matchExpressions[{index}].key");
-            let hint = format!("write `{CONTROL_PLANE}`, or select by both labels");
+            let hint = format!("write `{CONTROL_PLANE}`, or {both}");
             self.report(Rule::MasterLabel, &field, message, Some(hint));
         }
+    }
+}
+
+/// Which versions do not set the label `master` any more: KEP-2067, and k3s-io/k3s#12395 for K3s and RKE2.
+fn without_master(spec: &PlanSpec) -> &'static str {
+    match distribution_of(spec.upgrade_image()) {
+        Some(_) => "K3s and RKE2 1.34 and later",
+        None if spec.installs_kubernetes() => "Kubernetes 1.24 and later",
+        None => "newer clusters (Kubernetes 1.24, K3s and RKE2 1.34)",
     }
 }
 

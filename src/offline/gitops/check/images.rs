@@ -5,7 +5,9 @@ use super::jobs::{ANY_VERSION, containers};
 use super::suspicious::MOVING_TAGS;
 use crate::gitops::Rule;
 use crate::gitops::placeholder::is_placeholder;
-use refit_api::{PlanSpec, image};
+use refit_api::names::ENV_PLAN_LATEST_VERSION;
+use refit_api::{ContainerSpec, PlanSpec, image};
+use refit_base::version::distribution_of;
 use refit_base::version::tag::{is_semver, munge};
 
 impl Subject<'_> {
@@ -36,7 +38,7 @@ impl Subject<'_> {
                     let hint = "give the Plan a version or a channel, or give the image a tag".to_owned();
                     self.report(Rule::UntaggedImage, &field, message, Some(hint));
                 }
-                (None, Some(_)) if !reference.is_name_only => {
+                (None, Some(_)) if !reference.is_name_only && follows_version(of, &reference) => {
                     let message = format!(
                         "{field} is {:?}, so a new version from spec.channel does not change what runs",
                         of.image
@@ -47,7 +49,11 @@ impl Subject<'_> {
                 (Some(version), _) => {
                     let version = munge(version);
                     let tag = reference.tag.unwrap_or_default();
-                    if tag != version && is_semver(tag) && is_semver(&version) {
+                    if tag != version
+                        && is_semver(tag)
+                        && is_semver(&version)
+                        && follows_version(of, &reference)
+                    {
                         let message = format!("{field} has the tag {tag:?}, but spec.version is {version:?}");
                         let hint = version_becomes_tag(reference.name);
                         self.report(Rule::TagDiffers, &field, message, Some(hint));
@@ -79,6 +85,21 @@ impl Subject<'_> {
             }
         }
     }
+}
+
+/// Whether the tag of the image is the version that it installs. Other images are tools with versions of their own,
+/// which take the Plan's version as an argument or from the environment.
+fn follows_version(of: &ContainerSpec, reference: &Reference<'_>) -> bool {
+    let texts = of.command.iter().chain(&of.args).flatten();
+    let values = of
+        .envs
+        .iter()
+        .flatten()
+        .filter_map(|variable| variable.value.as_ref());
+    let is_argument = texts
+        .chain(values)
+        .any(|text| text.contains(ENV_PLAN_LATEST_VERSION));
+    !is_argument && (reference.name.ends_with("-upgrade") || distribution_of(&of.image).is_some())
 }
 
 fn version_becomes_tag(name: &str) -> String {
@@ -116,6 +137,56 @@ impl<'i> Reference<'i> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_tag_of_a_tool_that_takes_the_version_is_its_own() {
+        let follows = |image: &str, rest: serde_json::Value| {
+            let mut spec = serde_json::json!({ "image": image });
+            spec.as_object_mut()
+                .unwrap()
+                .extend(rest.as_object().unwrap().clone());
+            let spec: ContainerSpec = serde_json::from_value(spec).unwrap();
+            follows_version(&spec, &Reference::read(image).unwrap())
+        };
+        let variable = "$(SYSTEM_UPGRADE_PLAN_LATEST_VERSION)";
+        for (image, rest, expected) in [
+            ("rancher/k3s-upgrade:v1.33.3-k3s1", serde_json::json!({}), true),
+            (
+                "mirror/rancher-rke2-upgrade:v1.33.3-rke2r1",
+                serde_json::json!({}),
+                true,
+            ),
+            ("a/linux-upgrade:1.2.3", serde_json::json!({}), true),
+            (
+                "a/talos-upgrade:0.4.3",
+                serde_json::json!({ "args": [format!("--tag={variable}")] }),
+                false,
+            ),
+            (
+                "a/os-upgrade:0.4.3",
+                serde_json::json!({ "command": ["sh", "-c", "run ${SYSTEM_UPGRADE_PLAN_LATEST_VERSION#v}"] }),
+                false,
+            ),
+            (
+                "a/os-upgrade:0.4.3",
+                serde_json::json!({ "envs": [{ "name": "TO", "value": variable }] }),
+                false,
+            ),
+            // It reads the variable, or a script in a Secret does.
+            (
+                "ghcr.io/siderolabs/talosctl:v1.11.5",
+                serde_json::json!({ "args": ["upgrade-k8s"] }),
+                false,
+            ),
+            (
+                "bash:5.2.37",
+                serde_json::json!({ "command": ["bash", "/run/script"] }),
+                false,
+            ),
+        ] {
+            assert_eq!(follows(image, rest), expected, "{image}");
+        }
+    }
 
     #[test]
     fn an_image_is_taken_apart() {

@@ -109,7 +109,9 @@ impl Subject<'_> {
             .and_then(Node::text)
             .filter(|text| !text.is_empty());
         let Some(namespace) = namespace else {
-            if !self.has(FIELD) {
+            let overlay = self.source.overlay(self.object);
+            let is_set = overlay.is_some_and(|overlay| overlay.namespace.is_some());
+            if !self.has(FIELD) && !is_set {
                 let hint = "add `namespace: system-upgrade`, or the namespace of your controller, which ignores Plans elsewhere";
                 self.report(
                     Rule::NoNamespace,

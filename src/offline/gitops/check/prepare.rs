@@ -4,6 +4,8 @@
 //! rancher/rke2-upgrade) polls until the deadline of the Job: first for a Plan of that name in the same namespace, then
 //! for its `status.applying` to be empty, and then for all control-plane nodes to run the version of the waiting Plan.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+
 use super::Subject;
 use super::control_plane::Role;
 use super::instead::yaml;
@@ -32,6 +34,9 @@ pub(super) struct Known {
     pub(super) version: Option<String>,
     channel: Option<String>,
     pub(super) depends_on: Vec<String>,
+    /// Absent if it is not all that selects the nodes.
+    pub(super) selector: Option<LabelSelector>,
+    pub(super) is_suspended: bool,
 }
 
 impl Known {
@@ -55,6 +60,8 @@ impl Known {
                 .flatten()
                 .map(|one| one.name.clone())
                 .collect(),
+            selector: spec.node_selector.clone().filter(|_| spec.node_info.is_none()),
+            is_suspended: spec.suspend == Some(true),
         }
     }
 

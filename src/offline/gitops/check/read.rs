@@ -31,6 +31,7 @@ pub fn read_plan(source: &Source, object: &Object<'_>) -> ReadPlan {
     let mut subject = Subject::new(source, object, &levels);
     subject.check_repeated_keys();
     let mut json = subject.read_by_schema();
+    subject.apply_overlay(&mut json);
     let reported = subject.found.len();
     let words = subject.fill_label_values(&mut json);
     subject.found.truncate(reported); // what replaces them says it

@@ -2,17 +2,21 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+
 use super::Subject;
 use super::control_plane::several_at_once;
+use super::versions::Running;
 use crate::gitops::Rule;
 use crate::gitops::yaml::Kind;
 use refit_api::names::{LABEL_HOSTNAME, LABEL_VALUE_DISABLED};
-use refit_api::selector::Selector;
+use refit_api::selector::{Selector, explain};
 use refit_api::{Plan, names};
+use refit_base::nearest::nearest;
 
 /// What a selector requires of the label with one key.
-#[derive(Default)]
-struct LabelConstraint {
+#[derive(Clone, Default)]
+pub(super) struct LabelConstraint {
     present: bool,
     absent: bool,
     /// The allowed values; `None` allows any.
@@ -30,17 +34,75 @@ impl LabelConstraint {
         });
     }
 
+    fn require(&mut self, operator: &str, values: Vec<String>) {
+        match operator {
+            "In" => self.restrict_to(values),
+            "NotIn" => self.denied.extend(values),
+            "Exists" => self.present = true,
+            "DoesNotExist" => self.absent = true,
+            _ => {} // an invalid selector, which has been reported
+        }
+    }
+
     fn is_impossible(&self) -> bool {
         let no_value = self
             .allowed
             .as_ref()
-            .is_some_and(|allowed| allowed.iter().all(|value| self.denied.contains(value)));
+            .is_some_and(|allowed| !allowed.iter().any(|value| self.permits(value)));
         (self.present && self.absent) || no_value
+    }
+
+    /// Whether the label may have this value.
+    fn permits(&self, value: &str) -> bool {
+        let is_allowed = self
+            .allowed
+            .as_ref()
+            .is_none_or(|allowed| allowed.contains(value));
+        !self.absent && is_allowed && !self.denied.contains(value)
+    }
+
+    /// Whether each label that meets `other`, and each absence that does, meets this one too.
+    pub(super) fn is_implied_by(&self, other: &Self) -> bool {
+        if self.present && !other.present {
+            return false;
+        }
+        match &other.allowed {
+            _ if other.absent => true,
+            Some(values) => values
+                .iter()
+                .filter(|value| other.permits(value))
+                .all(|value| self.permits(value)),
+            None => !self.absent && self.allowed.is_none() && self.denied.is_subset(&other.denied),
+        }
     }
 }
 
+/// What a selector requires, by the key of the label.
+pub(super) type Constraints<'s> = BTreeMap<&'s str, LabelConstraint>;
+
+/// Whether all labels that meet `narrow` meet `wide` too.
+pub(super) fn implies(narrow: &Constraints<'_>, wide: &Constraints<'_>) -> bool {
+    let any = LabelConstraint::default();
+    wide.iter()
+        .all(|(key, one)| one.is_implied_by(narrow.get(key).unwrap_or(&any)))
+}
+
+/// What a selector requires of each label.
+pub(super) fn constraints(selector: &LabelSelector) -> Constraints<'_> {
+    let mut all = Constraints::new();
+    for (key, value) in selector.match_labels.iter().flatten() {
+        all.entry(key).or_default().restrict_to([value.clone()]);
+    }
+    for expression in selector.match_expressions.iter().flatten() {
+        let values = expression.values.clone().unwrap_or_default();
+        let one = all.entry(&expression.key).or_default();
+        one.require(&expression.operator, values);
+    }
+    all
+}
+
 impl Subject<'_> {
-    pub(super) fn check_selector(&mut self, plan: &Plan) {
+    pub(super) fn check_selector(&mut self, plan: &Plan, nodes: &[Running]) {
         const FIELD: &str = "spec.nodeSelector";
         let Some(selector) = &plan.spec.node_selector else {
             if !self.has(FIELD) {
@@ -101,18 +163,89 @@ impl Subject<'_> {
         for (index, expression) in selector.match_expressions.iter().flatten().enumerate() {
             let one = asked.entry(&expression.key).or_default();
             let values = expression.values.clone().unwrap_or_default();
-            match expression.operator.as_str() {
-                "In" => one.restrict_to(values),
-                "NotIn" => one.denied.extend(values),
-                "Exists" => one.present = true,
-                "DoesNotExist" => one.absent = true,
-                _ => {}
-            }
+            one.require(&expression.operator, values);
             if one.is_impossible() && reported.insert(expression.key.clone()) {
                 let field = format!("spec.nodeSelector.matchExpressions[{index}]");
                 self.report_never_matches(&field, &expression.key);
             }
         }
+        if reported.is_empty() {
+            self.check_repetitions(selector);
+            self.check_against_nodes(selector, &read, nodes);
+        }
+    }
+
+    /// Reports requirements for one label that repeat each other, and values that another one excludes.
+    fn check_repetitions(&mut self, selector: &LabelSelector) {
+        const EXPRESSIONS: &str = "spec.nodeSelector.matchExpressions";
+        let all = constraints(selector);
+        let labels = selector.match_labels.iter().flatten().map(|(key, value)| {
+            let place = format!("spec.nodeSelector.matchLabels.{key}");
+            (place, (key.as_str(), "In", BTreeSet::from([value.as_str()])))
+        });
+        let mut before: Vec<_> = labels.collect();
+        for (index, expression) in selector.match_expressions.iter().flatten().enumerate() {
+            let field = format!("{EXPRESSIONS}[{index}]");
+            let values = expression.values.iter().flatten().map(String::as_str);
+            let one = (
+                expression.key.as_str(),
+                expression.operator.as_str(),
+                values.collect(),
+            );
+            let key = &expression.key;
+            if let Some((place, _)) = before.iter().find(|(_, other)| *other == one) {
+                let message = format!("{field} repeats {place}, so it has no effect");
+                let hint = "remove one of the two, or correct its key".to_owned();
+                self.report(Rule::RepeatedRequirement, &field, message, Some(hint));
+            } else if let Some(constraint) = all.get(key.as_str()).filter(|_| one.1 == "In") {
+                let excluded: Vec<_> = one.2.iter().filter(|value| !constraint.permits(value)).collect();
+                if let Some(value) = excluded.first() {
+                    let message = format!(
+                        "{field} allows {key}={value}, but another requirement for this label excludes it, so the value has no \
+                         effect"
+                    );
+                    let hint = "a node must meet all requirements at once; for one value or another, list both in one `In`";
+                    self.report(Rule::RepeatedRequirement, &field, message, Some(hint.to_owned()));
+                }
+            }
+            before.push((field, one));
+        }
+    }
+
+    /// Reports a selector that none of the nodes in the files meets.
+    fn check_against_nodes(&mut self, selector: &LabelSelector, read: &Selector, nodes: &[Running]) {
+        const FIELD: &str = "spec.nodeSelector";
+        // A placeholder may become the label of a node.
+        let has_placeholder = self.found.iter().any(|found| {
+            let is_in_selector = |field: &String| field.starts_with(FIELD);
+            found.rule == Rule::Placeholder && found.field.as_ref().is_some_and(is_in_selector)
+        });
+        let is_selected = |node: &Running| read.matches(&node.labels);
+        if nodes.is_empty() || has_placeholder || nodes.iter().any(is_selected) {
+            return;
+        }
+        let requirements = explain::requirements(selector);
+        let unmet = requirements
+            .iter()
+            .find(|one| !nodes.iter().any(|node| one.matches(&node.labels)));
+        let why = unmet.map_or_else(
+            || "none meets all of its requirements".to_owned(),
+            |one| one.unmet(nodes.len()),
+        );
+        let message = format!("{FIELD} selects none of the nodes in these files: {why}");
+        let keys: BTreeSet<&str> = nodes
+            .iter()
+            .flat_map(|node| node.labels.keys())
+            .map(String::as_str)
+            .collect();
+        let near = unmet
+            .filter(|one| !keys.contains(one.key.as_str()))
+            .and_then(|one| nearest(&one.key, keys.iter().copied()));
+        let hint = match near {
+            Some(near) => format!("the nodes have the label {near}; is that the one?"),
+            None => "correct the selector, or label the nodes; until then the Plan does nothing".to_owned(),
+        };
+        self.report(Rule::SelectsNoNode, FIELD, message, Some(hint));
     }
 
     fn report_never_matches(&mut self, field: &str, key: &str) {

@@ -11,18 +11,19 @@ use crate::gitops::Rule;
 use crate::gitops::objects::Object;
 use crate::gitops::placeholder::is_placeholder;
 use crate::gitops::yaml::{Node, Step};
+use refit_api::prepare::Prepare;
 use refit_api::selector::Selector;
 use refit_api::{Plan, PlanSpec, redacted};
 use refit_base::version::tag::{check, munge};
-use refit_base::version::{Range, Version, distribution_of};
+use refit_base::version::{Range, Version, distribution_of, kubelet_version};
 
 use super::jobs::containers;
 
 /// A node in the files, if its status has a kubelet version.
 #[derive(Clone, Debug)]
 pub(super) struct Running {
-    name: String,
-    labels: std::collections::BTreeMap<String, String>,
+    pub(super) name: String,
+    pub(super) labels: std::collections::BTreeMap<String, String>,
     version: Version,
 }
 
@@ -50,6 +51,7 @@ impl Subject<'_> {
         self.check_spelling(&plan.spec);
         self.check_distribution(&plan.spec);
         self.check_range(&plan.spec);
+        self.check_candidate(&plan.spec);
         self.check_step(plan, nodes);
     }
 
@@ -164,6 +166,40 @@ impl Subject<'_> {
             );
             let hint = "widen the range, or pin a version within it".to_owned();
             self.report(Rule::VersionOutsideRange, "spec.version", message, Some(hint));
+        }
+    }
+
+    /// Reports what waits for kubelets of a version that none of them reports.
+    fn check_candidate(&mut self, spec: &PlanSpec) {
+        let version = spec.version.as_deref().unwrap_or_default();
+        let reported = kubelet_version(version);
+        if reported == version {
+            return;
+        }
+        let message = |what: &str| {
+            format!(
+                "{what} waits in vain for kubelets of version {version:?}: those of RKE2 report {reported:?}, without the \
+                 release candidate"
+            )
+        };
+        if let Some(Prepare::WaitsFor(plan)) = spec.prepare.as_deref().and_then(Prepare::of) {
+            let hint = if spec.depends_on.iter().flatten().any(|other| other.name == plan) {
+                "remove spec.prepare; spec.dependsOn waits for the Plan".to_owned()
+            } else {
+                format!("remove spec.prepare, and add `dependsOn: [{{name: {plan}}}]`")
+            };
+            self.report(
+                Rule::ReleaseCandidate,
+                "spec.prepare",
+                message("spec.prepare"),
+                Some(hint),
+            );
+        }
+        let settle = spec.settle.as_ref();
+        if settle.and_then(|settle| settle.kubelet_version) == Some(true) {
+            let field = "spec.settle.kubeletVersion";
+            let hint = "write `kubeletVersion: false`, until the Plan has a release".to_owned();
+            self.report(Rule::ReleaseCandidate, field, message(field), Some(hint));
         }
     }
 

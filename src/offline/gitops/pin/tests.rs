@@ -75,6 +75,74 @@ fn a_version_is_spelled_as_the_one_before_it() {
 }
 
 #[test]
+fn a_plus_stays_a_plus_with_the_tags_of_a_registry() {
+    for (current, tag, expected) in [
+        ("v1.33.4+k3s1", "v1.33.4-k3s2", "v1.33.4+k3s2"),
+        ("v1.33.4+rke2r1", "v1.34.1-rke2r1", "v1.34.1+rke2r1"),
+        ("v1.33.4-k3s1", "v1.33.4-k3s2", "v1.33.4-k3s2"),
+    ] {
+        let verdict = decide_version(Some(current), tag, &Policy::default());
+        assert_eq!(verdict, Verdict::Take(expected.to_owned()), "{current} {tag}");
+    }
+}
+
+/// The regular expressions of the recipe for Renovate: which lines it finds, and how it reads a version.
+fn renovate() -> [regex::Regex; 2] {
+    let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/gitops.md");
+    let docs = std::fs::read_to_string(docs).unwrap();
+    let recipe = docs.split("```json\n").nth(1).unwrap();
+    let recipe: serde_json::Value = serde_json::from_str(recipe.split("```").next().unwrap()).unwrap();
+    let manager = &recipe["customManagers"][0];
+    let versioning = manager["versioningTemplate"].as_str().unwrap();
+    let (_, versioning) = versioning.split_once("{{else}}regex:").unwrap();
+    let texts = [
+        manager["matchStrings"][0].as_str().unwrap(),
+        versioning.strip_suffix("{{/if}}").unwrap(),
+    ];
+    texts.map(|text| regex::Regex::new(text).unwrap())
+}
+
+#[test]
+fn the_recipe_for_renovate_finds_versions_and_compares_builds() {
+    let [line, version] = renovate();
+    for (text, expected) in [
+        (
+            "  # renovate: datasource=github-releases depName=k3s-io/k3s\n  version: v1.33.4+k3s1\n",
+            "v1.33.4+k3s1",
+        ),
+        (
+            "  # renovate: datasource=docker depName=a/b\n  version: \"v1.33.4-k3s1\"\n",
+            "v1.33.4-k3s1",
+        ),
+        (
+            "  # renovate: datasource=github-releases depName=k3s-io/k3s\n  channel: https://a/stable\n  version: v1.33.4+k3s1\n",
+            "v1.33.4+k3s1",
+        ),
+        (
+            "path: /spec/version\n# renovate: datasource=docker depName=a versioning=loose\nvalue: '1.2'\n",
+            "1.2",
+        ),
+    ] {
+        let found = line.captures(text).unwrap();
+        assert_eq!(&found["currentValue"], expected, "{text}");
+    }
+    for (text, numbers, prerelease, build) in [
+        ("v1.33.4+k3s2", ["1", "33", "4"], None, Some("2")),
+        ("v1.33.4-k3s2", ["1", "33", "4"], None, Some("2")),
+        ("v1.33.4-rc1+rke2r10", ["1", "33", "4"], Some("rc1"), Some("10")),
+        ("v1.11.0-rc.0", ["1", "11", "0"], Some("rc.0"), None),
+        ("1.2.3", ["1", "2", "3"], None, None),
+    ] {
+        let found = version.captures(text).unwrap();
+        let part = |name: &str| found.name(name).map(|part| part.as_str());
+        let expected = numbers.map(Some);
+        assert_eq!(["major", "minor", "patch"].map(part), expected, "{text}");
+        assert_eq!((part("prerelease"), part("build")), (prerelease, build), "{text}");
+    }
+    assert!(!version.is_match("v1.33.4+k3s1-amd64"));
+}
+
+#[test]
 fn a_range_knows_v_builds_and_two_parts() {
     for (range, offered, expected) in [
         (">=1.33, <1.34", "v1.33.4+k3s1", true),

@@ -15,9 +15,10 @@ use crate::gitops::placeholder::is_whole_placeholder;
 use crate::gitops::yaml::{Kind, Node, Object};
 use refit_base::nearest::nearest;
 
-const FILES: [&str; 2] = [
+const FILES: [&str; 3] = [
     include_str!("../../../../../deploy/overlays/nodeops/crds.yaml"),
     include_str!("../../../../../deploy/overlays/maintenance/crds.yaml"),
+    include_str!("../../../../../deploy/overlays/maintenance-kubevirt/crds.yaml"),
 ];
 
 // A test shows that the files can be read.

@@ -1,0 +1,37 @@
+//! Fields that kustomizations among the files set: the Plan is checked with them.
+
+use serde_json::{Value, json};
+
+use super::Subject;
+use crate::gitops::Rule;
+
+impl Subject<'_> {
+    /// Sets the namespace that kustomizations set, and, in a Plan without a version, the version, and names the patch.
+    pub(super) fn apply_overlay(&mut self, read: &mut Value) {
+        const FIELD: &str = "spec.version";
+        let Some(overlay) = self.source.overlay(self.object) else {
+            return;
+        };
+        if let (Some(namespace), Some(metadata)) = (&overlay.namespace, read["metadata"].as_object_mut()) {
+            metadata.insert("namespace".to_owned(), json!(namespace));
+        }
+        // Overlays of several clusters may set several versions; the Plan is checked with one of them, or with its own.
+        let Some(first) = overlay.versions.first() else {
+            return;
+        };
+        if self.has(FIELD) {
+            return;
+        }
+        let set: Vec<_> = overlay
+            .versions
+            .iter()
+            .map(|set| format!("{:?} ({})", set.version, set.place()))
+            .collect();
+        let message = format!("a patch of Kustomize sets {FIELD}: {}", set.join(", "));
+        let hint = "change the version there".to_owned();
+        self.report(Rule::VersionInPatch, FIELD, message, Some(hint));
+        if let Some(spec) = read["spec"].as_object_mut() {
+            spec.insert("version".to_owned(), json!(first.version));
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! Plans whose version a patch of Kustomize sets, and templates of Terraform.
+
+use refit_offline::gitops::check::{Options, check};
+use refit_offline::gitops::kustomize::attach;
+
+use super::source;
+use crate::workdir::Workdir;
+
+const SERVER: &str = "apiVersion: upgrade.cattle.io/v1
+kind: Plan
+metadata: {name: server}
+spec:
+  concurrency: 1
+  nodeSelector: {matchLabels: {node-role.kubernetes.io/control-plane: \"true\"}}
+  tolerations: [{operator: Exists}]
+  upgrade: {image: rancher/k3s-upgrade}
+";
+
+const KUSTOMIZATION: &str = "namespace: system-upgrade
+resources: [server.yaml]
+patches:
+  - target: {group: upgrade.cattle.io, version: v1, kind: Plan, name: .*}
+    patch: |-
+      - op: add
+        path: /spec/version
+        # renovate: datasource=github-releases depName=k3s-io/k3s
+        value: v1.33.3+k3s1
+";
+const VALUE: &str = "kustomization.yaml:9";
+
+fn dir(kustomization: &str, server: &str) -> Workdir {
+    Workdir::new([("kustomization.yaml", kustomization), ("server.yaml", server)])
+}
+
+#[test]
+fn a_version_that_a_patch_sets_is_that_of_the_plan() {
+    let dir = dir(KUSTOMIZATION, SERVER);
+    dir.run("validate .").ends(0).prints(&format!(
+        "./server.yaml:5:3: note: a patch of Kustomize sets spec.version: \"v1.33.3+k3s1\" (./{VALUE}) [version-in-patch]\n  \
+         hint: change the version there\n"
+    ).replace(":5:3", ":4:1"));
+    dir.run("rehearse . --nodes 3 -q")
+        .ends(0)
+        .out_has("server  v1.33.3-k3s1");
+    dir.run("render . --node a")
+        .ends(0)
+        .out_has("rancher/k3s-upgrade:v1.33.3-k3s1");
+}
+
+#[test]
+fn pin_names_the_patch_that_sets_the_version_and_leaves_the_plan_alone() {
+    let dir = dir(KUSTOMIZATION, SERVER);
+    let same = dir.run("pin .").ends(0);
+    same.err_has(&format!(
+        "a patch of Kustomize sets its version: ./{VALUE} (v1.33.3+k3s1)"
+    ));
+    dir.run("pin --to v1.33.3+k3s1 .").ends(0);
+    let refused = dir.run("pin --to v1.33.4+k3s1 .").ends(2);
+    refused.err_has(&format!("write v1.33.4+k3s1 in ./{VALUE}"));
+    assert_eq!(
+        (dir.read("server.yaml"), dir.read("kustomization.yaml")),
+        (SERVER.to_owned(), KUSTOMIZATION.to_owned())
+    );
+}
+
+#[test]
+fn pin_edits_a_patch_that_is_a_partial_plan_by_the_policy_of_its_plan() {
+    let server = SERVER.replace(
+        "  concurrency",
+        "  versionPolicy: {range: \"~1.33\"}\n  concurrency",
+    );
+    let patch = "apiVersion: upgrade.cattle.io/v1\nkind: Plan\nmetadata: {name: server}\nspec:\n  version: v1.33.3+k3s1 # now\n";
+    let dir = Workdir::new([
+        (
+            "kustomization.yaml",
+            "resources: [server.yaml]\npatches: [{path: version.yaml}]\n",
+        ),
+        ("server.yaml", &server),
+        ("version.yaml", patch),
+    ]);
+    dir.run("pin --to v1.33.4+k3s1 .").ends(0);
+    assert_eq!(dir.read("version.yaml"), patch.replace("1.33.3", "1.33.4"));
+    assert_eq!(dir.read("server.yaml"), server);
+}
+
+/// The messages about the version of the Plan that patches set.
+fn set(files: &[(&str, &str)]) -> Vec<String> {
+    let mut sources: Vec<_> = files.iter().map(|(name, text)| source(name, text)).collect();
+    attach(&mut sources);
+    let is_plan = |source: &&refit_offline::gitops::Source| source.text.contains("kind: Plan");
+    let plans = sources
+        .iter()
+        .filter(is_plan)
+        .filter(|source| !source.name.contains("patch"));
+    let texts = plans.flat_map(|source| source.overlays.iter().flat_map(|overlay| &overlay.versions));
+    texts
+        .map(|set| format!("{} {}", set.place(), set.version))
+        .collect()
+}
+
+#[test]
+fn every_form_of_a_patch_is_read_and_only_for_the_plans_that_it_selects() {
+    let merge =
+        "apiVersion: upgrade.cattle.io/v1\nkind: Plan\nmetadata: {name: server}\nspec:\n  version: v2\n";
+    let other = merge.replace("server", "agent");
+    let indented = |text: &str| text.replace('\n', "\n      ");
+    for (kustomization, expected) in [
+        (format!("patches:\n  - patch: |\n      {}", indented(merge)), Some("k/kustomization.yaml:8 v2")),
+        (format!("patchesStrategicMerge:\n  - |\n      {}", indented(merge)), Some("k/kustomization.yaml:8 v2")),
+        (format!("patches:\n  - patch: |\n      {}", indented(&other)), None),
+        ("patchesStrategicMerge: [patch.yaml]\n".to_owned(), Some("k/patch.yaml:5 v2")),
+        ("patches: [{path: ./patch.yaml, target: {kind: Plan, name: serv.*}}]\n".to_owned(), Some("k/patch.yaml:5 v2")),
+        ("patches: [{path: patch.yaml, target: {kind: Plan, name: serv}}]\n".to_owned(), None),
+        ("patches: [{path: patch.yaml, target: {kind: Node}}]\n".to_owned(), None),
+        ("patchesJson6902: [{path: patch.json, target: {kind: Plan, name: server}}]\n".to_owned(), Some("k/patch.json:2 v3")),
+        (
+            "patches:\n- target: {kind: Plan}\n  patch: '[{\"op\": \"replace\", \"path\": \"/spec/version\", \"value\": \"v4\"}]'\n".to_owned(),
+            Some("k/kustomization.yaml:4 v4"),
+        ),
+    ] {
+        let kustomization = format!("resources: [server.yaml]\n{kustomization}");
+        let files = [
+            ("k/kustomization.yaml", kustomization.as_str()),
+            ("k/server.yaml", SERVER),
+            ("k/patch.yaml", merge),
+            ("k/patch.json", "[{\"op\": \"add\",\n\"path\": \"/spec/version\", \"value\": \"v3\"}]"),
+        ];
+        assert_eq!(set(&files), Vec::from_iter(expected), "{kustomization}");
+    }
+}
+
+#[test]
+fn overlays_and_components_and_kustomizations_of_flux_patch_the_plans_below_them() {
+    let patch = |version: &str| {
+        format!(
+            "patches:\n- target: {{kind: Plan}}\n  patch: |\n    - {{op: add, path: /spec/version, value: {version}}}\n"
+        )
+    };
+    let prod = format!("resources: [../base]\n{}", patch("v1"));
+    let test = "resources: [../base]\ncomponents: [../newest]\n";
+    let component = format!("kind: Component\n{}", patch("v2"));
+    let flux = format!(
+        "apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\nspec:\n  path: ./clusters/a\n  {}",
+        patch("v3").trim_end().replace('\n', "\n  ")
+    );
+    let files = [
+        ("r/base/kustomization.yaml", "resources: [server.yaml]\n"),
+        ("r/base/server.yaml", SERVER),
+        ("r/prod/kustomization.yaml", &prod),
+        ("r/test/kustomization.yaml", test),
+        ("r/newest/kustomization.yaml", &component),
+        ("r/flux/plans.yaml", &flux),
+        ("r/clusters/a/server.yaml", SERVER),
+        ("r/clusters/b/server.yaml", SERVER),
+    ];
+    assert_eq!(
+        set(&files),
+        [
+            "r/prod/kustomization.yaml:5 v1",
+            "r/newest/kustomization.yaml:5 v2",
+            "r/flux/plans.yaml:8 v3"
+        ]
+    );
+}
+
+#[test]
+fn a_template_of_terraform_is_named_and_no_hint_breaks_it() {
+    let plan = SERVER.replace("{name: server}", "{name: server, namespace: system-upgrade}");
+    for text in [
+        plan.replace(
+            "  concurrency: 1\n",
+            "  concurrency: 1\n%{ if pin ~}\n  version: v1.33.3+k3s1\n%{ endif ~}\n",
+        ),
+        plan.replace(
+            "  concurrency: 1\n",
+            "  concurrency: %{ if fast }2%{ else }1%{ endif }\n",
+        ),
+        plan.replace("  upgrade", "  %{~ for k in keys ~}\n  upgrade"),
+    ] {
+        let report = check(&[source("plan.yaml", &text)], &Options::default());
+        let hints: Vec<_> = report
+            .findings
+            .iter()
+            .filter_map(|found| found.hint.as_deref())
+            .collect();
+        let terraform = "this looks like a template of Terraform; validate what `templatefile` renders";
+        assert!(hints.iter().all(|hint| hint.starts_with(terraform)), "{hints:?}");
+        assert!(!hints.is_empty(), "{text}");
+    }
+    let dir = Workdir::new([
+        (
+            "plan.yaml",
+            plan.replace("  concurrency", "  version: v1.33.3+k3s1\n  concurrency")
+                .as_str(),
+        ),
+        ("other.yaml", "%{ if enabled ~}\nkind: Namespace\n%{ endif ~}\n"),
+    ]);
+    let ran = dir.run("validate .").ends(0);
+    ran.err_has("./other.yaml: skipped, a template without a Plan");
+}
