@@ -190,7 +190,7 @@ impl Rehearsal {
         cluster.with(|state| state.journal = Some(Vec::new()));
         let mut recorder = Recorder::new(self.start);
         for plan in &self.plans {
-            Self::apply(&cluster, plan)?;
+            Self::apply(&cluster, &populate::with_reboots(plan))?;
         }
         let dependencies = Dependencies {
             server: cluster.server(),

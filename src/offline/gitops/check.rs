@@ -20,6 +20,7 @@ mod overlay;
 mod path;
 mod prepare;
 mod read;
+mod reboots;
 mod schedule;
 mod schema;
 mod selector;
@@ -80,6 +81,7 @@ pub fn check(sources: &[Source], options: &Options) -> Report {
         .collect();
     // Nodes may follow the Plans that select them, so they are collected first.
     let nodes: Vec<_> = all.iter().flatten().filter_map(Running::read).collect();
+    let scripts: Vec<_> = all.iter().flatten().flat_map(reboots::Script::read).collect();
     let mut found_in: Vec<Vec<Finding>> = Vec::new();
     let mut plans = Vec::new();
     let mut maintained = front_ends::Maintained::new();
@@ -92,6 +94,7 @@ pub fn check(sources: &[Source], options: &Options) -> Report {
             if object.is_plan() {
                 report.plans += 1;
                 if let Some(plan) = subject.plan(options, &nodes) {
+                    subject.check_reboots(&plan, &scripts);
                     plans.push((index, object, Known::new(&plan)));
                 }
                 subject.check_unique(&mut names);

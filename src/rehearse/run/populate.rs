@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::{InitialCluster, Rehearsal, RehearsalError};
 use crate::cluster::Cluster;
 use crate::json::{Value, json};
+use crate::pod_lifecycle::STEERING_PREFIX;
 use crate::resources::Kind;
 use crate::status_error::StatusError;
 use crate::store::Key;
@@ -185,4 +186,17 @@ fn own(object: &mut Value, daemon_sets: &BTreeMap<String, Value>) {
             owner["uid"] = uid.clone();
         }
     }
+}
+
+/// The Plan, whose payload reboots its node once its pod has succeeded, if the Plan says that it does.
+pub(super) fn with_reboots(plan: &Value) -> Value {
+    let mut plan = plan.clone();
+    if plan["spec"]["reboot"]["by"] == "Payload" {
+        if !plan["metadata"]["annotations"].is_object() {
+            plan["metadata"]["annotations"] = json!({});
+        }
+        let key = format!("{STEERING_PREFIX}upgrade.reboot");
+        plan["metadata"]["annotations"][key.as_str()] = "afterwards".into();
+    }
+    plan
 }
