@@ -99,6 +99,7 @@ mod lifecycle {
     mod change;
     mod failure;
     mod health;
+    mod joining;
     mod limit;
     mod prepare;
     mod readme;

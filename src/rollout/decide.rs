@@ -52,8 +52,14 @@ pub struct Report {
     pub asks_pods: Vec<NodeName>,
     /// Nodes that start next, with `prepull`.
     pub prepulls: Vec<NodeName>,
-    /// When nodes that wait for pods are looked at again.
-    pub pods_again: Option<Timestamp>,
+    /// When nodes that wait for a time of their own are looked at again.
+    pub requeue_at: Option<Timestamp>,
+}
+
+impl Report {
+    pub(super) fn requeue(&mut self, at: Timestamp) {
+        self.requeue_at = Some(self.requeue_at.map_or(at, |known| known.min(at)));
+    }
 }
 
 impl Decision {
@@ -162,7 +168,7 @@ pub fn decide(cluster: &ClusterState, now: Timestamp) -> Decision {
         decision
             .steps
             .extend(asks.map(|node| pod_blockers::query(plan, node)));
-        if let Some(at) = waits.pods_again {
+        if let Some(at) = waits.requeue_at {
             decision.requeue(at);
         }
         if waits.asks_checks {

@@ -19,6 +19,8 @@ impl Rehearsal {
         let failing = self.failing()?;
         let steered = |node: &Value| {
             let mut node = node.clone();
+            // The rehearsal may begin before, and no node of it has just joined.
+            node["metadata"]["creationTimestamp"] = Value::Null;
             let name = node["metadata"]["name"].as_str().unwrap_or_default().to_owned();
             let steering = self.assumptions.steering(&name, failing.contains(name.as_str()));
             if !node["metadata"]["annotations"].is_object() {
