@@ -100,6 +100,7 @@ mod lifecycle {
     mod change;
     mod failure;
     mod health;
+    mod joining;
     mod limit;
     mod prepare;
     mod readme;

@@ -82,6 +82,7 @@ mod lifecycle {
     mod change;
     mod failure;
     mod health;
+    mod joining;
 }
 mod migrate;
 mod monitoring {

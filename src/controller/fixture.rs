@@ -17,6 +17,7 @@ pub(crate) fn cluster(
         namespace: NAMESPACE.to_owned(),
         job: JobSettings::new(CONTROLLER, "refit:test"),
         polling_interval: SignedDuration::from_mins(15),
+        min_node_age: SignedDuration::from_mins(1),
         own_node: "own-node".into(),
         local_zone: jiff::tz::TimeZone::UTC,
         has_front_ends: false,

@@ -143,6 +143,7 @@ fn defaults(settings: &Settings, job: JobSettings) -> Defaults {
         namespace: settings.namespace.clone(),
         job,
         polling_interval: SignedDuration::try_from(settings.polling_interval).unwrap_or(SignedDuration::MAX),
+        min_node_age: SignedDuration::try_from(settings.min_node_age).unwrap_or(SignedDuration::MAX),
         own_node: settings.node_name.as_str().into(),
         local_zone: jiff::tz::TimeZone::system(),
         // Node operations do not count: they become Plans, and reserve no nodes.

@@ -30,6 +30,8 @@ use refit_job::JobSettings;
 
 /// Default interval between polls of a channel (S3).
 const DEFAULT_POLLING_INTERVAL: Duration = Duration::from_secs(15 * 60);
+/// Some seconds are enough for a kubelet, a cloud and a distribution to set labels and taints of a node that joins.
+const DEFAULT_MIN_NODE_AGE: Duration = Duration::from_secs(60);
 /// A polling interval must be longer than this (S3).
 const MIN_POLLING_INTERVAL: GoDuration = GoDuration::MINUTE;
 /// Maximum length of a label value, and so of the name of a controller.
@@ -64,6 +66,8 @@ pub struct Settings {
     pub channel_hosts: Hosts,
     /// Interval between polls of a channel.
     pub polling_interval: Duration,
+    /// `REFIT_MIN_NODE_AGE`: how long a node must have been registered before a Plan starts on it.
+    pub min_node_age: Duration,
     /// `REFIT_IMAGE`: the image of refit, if set.
     pub image: Option<String>,
     /// Settings of Jobs. `own_image` is empty unless `image` is set.
@@ -209,6 +213,9 @@ impl Settings {
             ca_files: ca_files(&env, flags.ca_file),
             channel_hosts: channel_hosts(&env, &flags.channel_host)?,
             polling_interval: polling_interval(&env),
+            min_node_age: env
+                .flag(None, "REFIT_MIN_NODE_AGE", go_duration)?
+                .unwrap_or(DEFAULT_MIN_NODE_AGE),
             jobs: JobSettings {
                 own_account_api_access: env
                     .flag(None, "REFIT_JOB_API_ACCESS", api_access)?

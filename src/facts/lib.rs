@@ -8,15 +8,15 @@ pub mod objects;
 mod pod;
 pub mod read;
 pub mod record;
+mod taint;
 mod watched;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
 
-use refit_api::names::{ANNOTATION_NOTIFIED, ControlPlaneRole, TAINT_PENDING_PREFIX};
+use refit_api::names::{ANNOTATION_NOTIFIED, ControlPlaneRole};
 use refit_api::{Ledger, NodeDrain, NodeInfo, Notified, Plan, PlanStatus, RebootRequest};
 use refit_base::version::policy::Offered;
 use refit_job::name::RunId;
@@ -24,6 +24,7 @@ use refit_job::name::RunId;
 pub use pod::{PodFacts, PodStage, RebootPod, SentinelResult};
 pub use record::{Phase, Reboot, Record};
 pub use refit_api::ids::{BootId, Hash, JobName, JobUid, NodeName, NodeUid, PlanName, PlanUid, PodUid, Text};
+pub use taint::Taint;
 pub use watched::Watched;
 
 /// Labels, sorted by key.
@@ -70,17 +71,6 @@ impl Labels {
     }
 }
 
-/// An entry of `spec.taints` of a Node. Fields that refit does not use are kept as they are.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Taint {
-    pub key: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub value: Option<String>,
-    pub effect: String,
-    #[serde(flatten)]
-    pub others: serde_json::Map<String, serde_json::Value>,
-}
-
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodeFacts {
     pub name: NodeName,
@@ -96,6 +86,8 @@ pub struct NodeFacts {
     /// `spec.taints`; `None` if it cannot be read as a whole, and then refit does not change it: a merge patch replaces
     /// the whole list, and would drop what was not read.
     pub taints: Option<Vec<Taint>>,
+    /// `metadata.creationTimestamp`: when the node was registered.
+    pub created: Option<Timestamp>,
     /// Boot ID of the node. The other facts were reported in this boot.
     pub boot_id: BootId,
     /// Version of the kubelet.
@@ -408,26 +400,6 @@ pub enum Schema {
     Current,
     /// It lacks these fields: nothing is written and no node starts.
     Outdated(String),
-}
-
-impl Taint {
-    /// The taint of a node that is still to be upgraded for a Plan.
-    pub fn pending(plan: &str, namespace: &str) -> Self {
-        Self {
-            key: format!("{TAINT_PENDING_PREFIX}{plan}"),
-            value: Some(namespace.to_owned()),
-            // With `NoSchedule`, evicted pods would stay Pending while the nodes that are done have no room for
-            // them.
-            effect: "PreferNoSchedule".to_owned(),
-            ..Self::default()
-        }
-    }
-
-    /// The Plan of this namespace for which the node is still to be upgraded, if the taint says so.
-    pub fn pending_for(&self, namespace: &str) -> Option<&str> {
-        let plan = self.key.strip_prefix(TAINT_PENDING_PREFIX)?;
-        (self.value.as_deref() == Some(namespace)).then_some(plan)
-    }
 }
 
 impl NodeFacts {

@@ -414,6 +414,7 @@ impl SlimNode {
             taints: (self.spec.taints.len() <= MAX_TAINTS)
                 .then(|| self.spec.taints.iter().map(SlimTaint::fact).collect())
                 .flatten(),
+            created: self.metadata.creation_timestamp.as_ref().map(|at| at.0),
             // The list of boots of a Job separates them by commas.
             boot_id: BootId::from(&*shorten(&self.status.node_info.boot_id, MAX_NAME).replace(',', "_")),
             kubelet: intern.text(&shorten(&self.status.node_info.kubelet_version, MAX_NAME)),

@@ -19,6 +19,6 @@ pub mod settings;
 pub use reboot::{RebootInput, RebootPodMode, reboot_pod};
 pub use render::{
     Findings, JobError, JobInput, NO_DIGESTS, NodeInput, PlanInput, Remark, VerifyInput, check, prepull_job,
-    render, verify_job,
+    render, tolerations, verify_job,
 };
 pub use settings::JobSettings;

@@ -351,7 +351,7 @@ fn affinity(plan: &PlanInput<'_>, node: &NodeInput<'_>) -> Affinity {
 }
 
 /// The toleration that admits the pod to a node that it has cordoned, then the Plan's (S18).
-fn tolerations(spec: &PlanSpec) -> Vec<Toleration> {
+pub fn tolerations(spec: &PlanSpec) -> Vec<Toleration> {
     let cordoned = Toleration {
         key: Some("node.kubernetes.io/unschedulable".to_owned()),
         operator: Some("Exists".to_owned()),

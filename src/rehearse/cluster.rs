@@ -181,7 +181,8 @@ impl Cluster {
         done
     }
 
-    /// Stores an object with its status, as if it had existed for long. Its namespace is created if needed.
+    /// Stores an object with its status, as if it had existed for long: a Node without `creationTimestamp` stays without. Its
+    /// namespace is created if needed.
     ///
     /// # Errors
     /// Fails as the API server would, with its Status.
@@ -350,6 +351,7 @@ impl State {
         }
         // A create drops the status, as in the API server, so it is written separately.
         let status = object.get("status").cloned();
+        let registered = object["metadata"].get("creationTimestamp").cloned();
         let made = self.create(kind, &namespace, object, false)?;
         let Some(status) = status else {
             return Ok(made.value.clone());
@@ -357,6 +359,9 @@ impl State {
         let key = made.key();
         let mut value = made.value.clone();
         value["status"] = status;
+        if kind == Kind::Node {
+            value["metadata"]["creationTimestamp"] = registered.unwrap_or(Value::Null);
+        }
         if value == made.value {
             return Ok(value);
         }

@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use refit_api::Reason;
 use refit_api::names::ControlPlaneRole;
-use refit_facts::{NodeName, PlanName, Text};
+use refit_facts::{NodeName, PlanName, Taint, Text};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Blocker {
@@ -98,6 +98,8 @@ pub enum Blocker {
     ConcurrencyZero,
     /// The node is not Ready, and the Plan does not tolerate that.
     NodeNotReady,
+    /// The node has just been registered.
+    NodeJoining(Joining),
     NodeBusy {
         /// The Plan, or the kind and name of another object.
         by: String,
@@ -236,6 +238,11 @@ pub enum Blocker {
         /// `versionPolicy.maxMinorSkip`.
         limit: u64,
     },
+    /// The scheduler would keep the Job's pod off the node.
+    TaintNotTolerated {
+        /// The taints that the Plan does not tolerate.
+        taints: Vec<Taint>,
+    },
     /// The node has rebooted and needs a reboot again, for the same reason.
     RebootIneffective {
         /// What says so.
@@ -263,6 +270,15 @@ pub enum Blocker {
     JobRefused {
         why: String,
     },
+}
+
+/// What shows that a node is still joining.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Joining {
+    /// A start-up taint.
+    Taint(Taint),
+    /// It is too young, until this time.
+    Until(Timestamp),
 }
 
 impl Blocker {
@@ -355,6 +371,7 @@ impl Blocker {
             Self::ClusterLimit { .. } => Reason::ClusterLimit,
             Self::ConcurrencyZero => Reason::ConcurrencyZero,
             Self::NodeNotReady => Reason::NodeNotReady,
+            Self::NodeJoining(_) => Reason::NodeJoining,
             Self::NodeBusy { .. } => Reason::NodeBusy,
             Self::WindowClosed { .. } => Reason::WindowClosed,
             Self::Blackout { .. } => Reason::Blackout,
@@ -384,6 +401,7 @@ impl Blocker {
             Self::NodeIsNewer { .. } => Reason::NodeIsNewer,
             Self::ControlPlaneOlder { .. } => Reason::ControlPlaneOlder,
             Self::MinorSkip { .. } => Reason::MinorSkip,
+            Self::TaintNotTolerated { .. } => Reason::TaintNotTolerated,
             Self::AtVersion { .. } => Reason::AtVersion,
             Self::PodBlocks { .. } => Reason::PodBlocks,
             Self::PodsPending { .. } => Reason::PodsPending,

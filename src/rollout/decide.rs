@@ -55,8 +55,14 @@ pub struct Report {
     pub differs: BTreeMap<NodeName, Differs>,
     /// Nodes that start next, with `prepull`.
     pub prepulls: Vec<NodeName>,
-    /// When nodes that wait for pods are looked at again.
-    pub pods_again: Option<Timestamp>,
+    /// When nodes that wait for a time of their own are looked at again.
+    pub requeue_at: Option<Timestamp>,
+}
+
+impl Report {
+    pub(super) fn requeue(&mut self, at: Timestamp) {
+        self.requeue_at = Some(self.requeue_at.map_or(at, |known| known.min(at)));
+    }
 }
 
 impl Decision {
@@ -173,7 +179,7 @@ pub fn decide(cluster: &ClusterState, now: Timestamp) -> Decision {
         decision
             .steps
             .extend(asks.map(|node| pod_blockers::query(plan, node)));
-        if let Some(at) = waits.pods_again {
+        if let Some(at) = waits.requeue_at {
             decision.requeue(at);
         }
         if waits.asks_checks {

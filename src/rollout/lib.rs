@@ -43,7 +43,7 @@ mod wave;
 #[cfg(test)]
 mod tests;
 
-pub use blocker::Blocker;
+pub use blocker::{Blocker, Joining};
 pub use decide::{Decision, Report, decide, decide_degraded};
 pub use differs::Differs;
 pub use event::{Event, Regarding};

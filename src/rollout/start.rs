@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
-use super::blocker::Blocker;
+use super::blocker::{Blocker, Joining};
 use super::decide::Report;
 use super::node::NodeState;
 use super::plan::PlanState;
@@ -22,15 +22,19 @@ use refit_facts::{NodeName, PlanName};
 
 mod cluster_limits;
 mod group;
+mod joining;
 mod locks;
 mod quorum;
 mod schedule;
+mod taints;
 mod versions;
 
 use group::CurrentGroup;
+use joining::joining;
 pub(super) use locks::DisruptionLocks;
 use locks::is_disturbed;
 pub(super) use schedule::Openings;
+use taints::Tolerations;
 use versions::VersionLimits;
 
 /// The states of the nodes that each Plan has started.
@@ -199,6 +203,7 @@ pub(super) fn start(
     let reach = wave.as_ref().map_or(Reach::ALL, WaveProgress::reach);
     let mut left = wave.as_ref().map_or(i64::MAX, WaveProgress::room);
     let mut versions = VersionLimits::of(cluster, plan);
+    let tolerations = Tolerations::of(plan);
     // Failed nodes count as well, unless `spec.failure` frees their slots: each of them keeps its slot until someone has
     // looked at it (S61).
     let mut free = free_slots(plan, nodes);
@@ -267,8 +272,16 @@ pub(super) fn start(
         let Some(node) = cluster.nodes.get(name) else {
             continue;
         };
+        if let Some(joining) = joining(cluster, &tolerations, node, now) {
+            if let Joining::Until(until) = joining {
+                report.requeue(until);
+            }
+            report.nodes.insert(name.clone(), Blocker::NodeJoining(joining));
+            continue;
+        }
         let version = || versions.as_mut().and_then(|limits| limits.blocker(node));
-        if let Some(blocker) = node_blocker(cluster, plan, locks, name).or_else(version) {
+        let blocker = node_blocker(cluster, plan, locks, name).or_else(version);
+        if let Some(blocker) = blocker.or_else(|| tolerations.blocker(node)) {
             report.nodes.insert(name.clone(), blocker);
             continue;
         }
@@ -306,13 +319,21 @@ pub(super) fn start(
         left -= 1;
     }
     if free <= 0 && plan.spec().prepulls() {
-        let next =
-            queue.filter(|name| !nodes.contains_key(*name) && !plan.targets.at_version().contains(*name));
+        let is_fit = |name: &&NodeName| {
+            let node = cluster.nodes.get(*name);
+            node.is_some_and(|node| {
+                joining(cluster, &tolerations, node, now).is_none() && tolerations.blocker(node).is_none()
+            })
+        };
+        let next = queue
+            .filter(|name| !nodes.contains_key(*name) && !plan.targets.at_version().contains(*name))
+            .filter(is_fit);
         let most = usize::try_from(limit).unwrap_or_default().min(MAX_PREPULLS);
         report.prepulls = next.take(most).cloned().collect();
     }
     if let Some(pods) = pods {
-        (report.asks_pods, report.pods_again) = (pods.asks, pods.again);
+        report.asks_pods = pods.asks;
+        pods.again.into_iter().for_each(|at| report.requeue(at));
     }
     report.blocker = if free <= 0 {
         (report.waiting > 0).then_some(Blocker::NoSlot { limit })

@@ -42,6 +42,8 @@ pub struct Defaults {
     pub namespace: String,
     pub job: JobSettings,
     pub polling_interval: SignedDuration,
+    /// How long a node must have been registered to start.
+    pub min_node_age: SignedDuration,
     /// The node on which the controller runs.
     pub own_node: Text,
     /// Zone of `timeZone: Local`.

@@ -93,6 +93,8 @@ impl Setup {
                 "REFIT_IMAGE",
                 concat!("ghcr.io/refit-rs/refit:v", env!("CARGO_PKG_VERSION")),
             ),
+            // The kubelets of a test register their nodes seconds before.
+            ("REFIT_MIN_NODE_AGE", "0s"),
             // Many run on this machine at a time.
             ("REFIT_METRICS_BIND_ADDRESS", "0"),
         ];

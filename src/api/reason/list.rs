@@ -60,6 +60,11 @@ reasons! {
         NodeNotReady Warning [Node Complete PlanEvent]
             "the node is not Ready"
             => "repair the node. If the Plan itself repairs such nodes, add a toleration for `node.kubernetes.io/not-ready`"
+        NodeJoining Normal [Node Complete PlanEvent]
+            "the node has been registered for less than a minute (`REFIT_MIN_NODE_AGE`), or has a start-up taint, which the message names: \
+             its labels may not be complete, and a server without its role label yet would be taken for an agent"
+            => "wait; if the taint stays, look at what should remove it (the cloud provider, the network agent), or tolerate it by name in \
+                `spec.tolerations`; [more](rollouts.md#nodes-that-join)"
         NodeBusy Warning [Node Complete PlanEvent]
             "another disruptive Plan works on the node: one that cordons, drains or is exclusive; or a `NodeMaintenance` wants it. The message names it"
             => "wait for the Plan that the message names, or delete the `NodeMaintenance`"
@@ -165,6 +170,10 @@ reasons! {
             "the kubelet's version differs from the Plan's by more than `versionPolicy.maxMinorSkip`, or cannot be compared with it; \
              other nodes continue"
             => "upgrade to a version in between first, or raise the limit"
+        TaintNotTolerated Warning [Node Complete PlanEvent]
+            "the node has a taint with the effect `NoSchedule` or `NoExecute` that the Plan does not tolerate, so the pod of its Job would not \
+             be scheduled. The message names the taint and the toleration for it; other nodes continue"
+            => "add the toleration to `spec.tolerations`, or remove the taint; if Kubernetes has set it, repair the node"
         RebootIneffective Warning [Node Complete PlanEvent]
             "with `trigger: RebootNeeded`: the node has rebooted, and needs a reboot again for the same reason as before. It would reboot \
              without end; other nodes continue"

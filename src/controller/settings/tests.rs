@@ -69,6 +69,7 @@ fn the_defaults_are_system_upgrade_controllers() {
             ca_files: Vec::new(),
             channel_hosts: Hosts::default(),
             polling_interval: Duration::from_secs(900),
+            min_node_age: Duration::from_secs(60),
             image: None,
             jobs: JobSettings {
                 controller_name: "system-upgrade-controller".into(),
@@ -266,6 +267,7 @@ fn a_variable_goes_before_the_default() {
         ("REFIT_LOG_FORMAT", "json"),
         ("REFIT_IMAGE", "registry.example/refit:v9"),
         ("REFIT_JOB_API_ACCESS", "PrepareOnly"),
+        ("REFIT_MIN_NODE_AGE", "1m30s"),
         ("POD_UID", "uid"),
         ("HTTPS_PROXY", "proxy:3128"),
         ("CATTLE_ELECTION_LEASE_DURATION", "3s"),
@@ -280,6 +282,7 @@ fn a_variable_goes_before_the_default() {
     assert_eq!(settings.image.as_deref(), Some("registry.example/refit:v9"));
     assert_eq!(settings.jobs.own_image, "registry.example/refit:v9");
     assert_eq!(settings.jobs.own_account_api_access, ApiAccess::PrepareOnly);
+    assert_eq!(settings.min_node_age, Duration::from_secs(90));
     assert_eq!(settings.identity, "pod-1_uid");
     assert_ne!(settings.proxies, ProxyEnv::default());
     assert_eq!(
@@ -310,6 +313,7 @@ fn a_flags_variable_that_cannot_be_read_is_an_error() {
         ("CATTLE_ELECTION_LEASE_DURATION", "bomb", duration),
         ("CATTLE_ELECTION_RENEW_DEADLINE", "bomb", duration),
         ("CATTLE_ELECTION_RETRY_PERIOD", "bomb", duration),
+        ("REFIT_MIN_NODE_AGE", "bomb", duration),
     ] {
         let text = format!("the environment variable {name} is {value:?}; it must be {expected}");
         assert_eq!(error(&[(name, value)]), text);

@@ -76,6 +76,8 @@ impl Rehearsal {
     pub(super) fn steered(&self, node: &Value) -> Result<Value, RehearsalError> {
         let failing = self.failing()?;
         let mut node = node.clone();
+        // The rehearsal may begin before, and no node of it has just joined.
+        node["metadata"]["creationTimestamp"] = Value::Null;
         let name = node["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         let steering = self.assumptions.steering(&name, failing.contains(name.as_str()));
         if !node["metadata"]["annotations"].is_object() {

@@ -4,10 +4,10 @@ use std::fmt;
 
 use jiff::SignedDuration;
 
-use super::Blocker;
+use super::{Blocker, Joining};
 use refit_api::annotation::BY_PREFLIGHT;
 use refit_api::names;
-use refit_facts::NodeName;
+use refit_facts::{NodeName, Taint};
 
 /// Maximum number of nodes named in a message.
 const NODES_IN_MESSAGE: usize = 3;
@@ -21,6 +21,38 @@ fn write_unavailable(f: &mut fmt::Formatter<'_>, nodes: &[NodeName]) -> fmt::Res
         (_, 0) => f.write_str(" are unavailable"),
         (_, more) => write!(f, " and {more} more are unavailable"),
     }
+}
+
+/// Writes the taints, and what to do about them: tolerate those that someone has set, and wait for those of Kubernetes.
+fn write_untolerated(f: &mut fmt::Formatter<'_>, taints: &[Taint]) -> fmt::Result {
+    let list = |taints: &[&Taint], text: fn(&Taint) -> String| {
+        let texts: Vec<_> = taints.iter().map(|taint| text(taint)).collect();
+        texts.join(", ")
+    };
+    let word = if taints.len() == 1 { "taint" } else { "taints" };
+    let all: Vec<_> = taints.iter().collect();
+    write!(
+        f,
+        "the node has the {word} {}, which the Plan does not tolerate",
+        list(&all, Taint::to_string)
+    )?;
+    let (of_conditions, others): (Vec<_>, Vec<_>) =
+        all.into_iter().partition(|taint| taint.is_of_condition());
+    if !others.is_empty() {
+        let tolerations = list(&others, Taint::toleration);
+        write!(
+            f,
+            "; to upgrade such nodes, add to spec.tolerations: {tolerations}"
+        )?;
+    }
+    if !of_conditions.is_empty() {
+        write!(
+            f,
+            "; Kubernetes removes {} when the node is healthy",
+            list(&of_conditions, Taint::to_string)
+        )?;
+    }
+    Ok(())
 }
 
 impl fmt::Display for Blocker {
@@ -130,6 +162,15 @@ impl fmt::Display for Blocker {
                 "spec.concurrency is 0 or absent, so no node starts; set it, or spec.maxConcurrent"
             ),
             Self::NodeNotReady => write!(f, "the node is not Ready"),
+            Self::NodeJoining(Joining::Taint(taint)) => write!(
+                f,
+                "the node is joining: it has the start-up taint {taint}, which is removed when the node is set up"
+            ),
+            Self::NodeJoining(Joining::Until(until)) => write!(
+                f,
+                "the node has just joined, and its labels and taints may not be complete: it may start at {}",
+                crate::conditions::seconds(*until)
+            ),
             Self::NodeBusy { by } => write!(f, "{by} works on the node"),
             Self::WindowClosed {
                 field,
@@ -299,6 +340,7 @@ impl fmt::Display for Blocker {
                 f,
                 "{version} cannot be compared with the node's kubelet, {kubelet}, which spec.versionPolicy.maxMinorSkip ({limit}) requires"
             ),
+            Self::TaintNotTolerated { taints } => write_untolerated(f, taints),
             Self::PodBlocks { pod } => write!(
                 f,
                 "spec.drain.blockedBy: pod {pod} runs on the node, which starts when it has ended"

@@ -2,8 +2,8 @@
 
 use jiff::SignedDuration;
 
-use crate::{ClusterState, Defaults, Observation, StepEffect};
-use refit_api::Plan;
+use crate::{ClusterState, Defaults, Observation, Step, StepEffect, decide};
+use refit_api::{NodeProgress, Plan, PlanStatus};
 use refit_facts::{JobFacts, Missing, NodeFacts, PlanFacts, Schema};
 use refit_fixtures::{CONTROLLER, NAMESPACE, morning, read};
 use refit_job::JobSettings;
@@ -15,6 +15,7 @@ pub(crate) fn defaults() -> Defaults {
         namespace: NAMESPACE.to_owned(),
         job,
         polling_interval: SignedDuration::from_mins(15),
+        min_node_age: SignedDuration::from_mins(1),
         own_node: "own-node".into(),
         local_zone: jiff::tz::TimeZone::UTC,
         has_front_ends: false,
@@ -63,4 +64,26 @@ pub(crate) fn observe_plan(cluster: &mut ClusterState, version: u64, facts: Plan
 /// A request is sent and answered.
 pub(crate) fn apply_effect(cluster: &mut ClusterState, effect: StepEffect) -> bool {
     cluster.apply_effect(effect, cluster.lists(), morning())
+}
+
+/// The status of a Plan that a decision writes.
+pub(crate) fn status_of(cluster: &mut ClusterState, plan: &str) -> PlanStatus {
+    cluster.refresh(morning());
+    let decision = decide(cluster, morning());
+    let mut written = decision.steps.into_iter().filter_map(|step| match step {
+        Step::WriteStatus { plan: of, status, .. } if *of == *plan => Some(*status),
+        _ => None,
+    });
+    written.next().unwrap()
+}
+
+/// The nodes of Plan `p` that start, and the reasons and messages of the others.
+pub(crate) fn outcome(cluster: &mut ClusterState) -> (Vec<String>, Vec<String>) {
+    let status = status_of(cluster, "p");
+    let why = |entry: &NodeProgress| {
+        let (reason, message) = (entry.reason.as_deref()?, entry.message.as_deref()?);
+        Some(format!("{} {reason}: {message}", entry.name))
+    };
+    let waiting = status.active.iter().flatten().filter_map(why).collect();
+    (status.applying.unwrap_or_default(), waiting)
 }

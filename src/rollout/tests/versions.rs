@@ -1,10 +1,10 @@
 //! What the kubelets of nodes allow.
 
-use super::build::cluster;
-use crate::{ClusterState, Observation, Step, decide};
-use refit_api::{DependencySpec, Installs, NodeProgress, Plan, PlanSpec, PlanStatus, VersionPolicySpec};
+use super::build::{cluster, outcome, status_of};
+use crate::Observation;
+use refit_api::{DependencySpec, Installs, Plan, PlanSpec, VersionPolicySpec};
 use refit_facts::NodeFacts;
-use refit_fixtures::{labels, morning, node, plan_with};
+use refit_fixtures::{labels, node, plan_with};
 
 const K3S: &str = "rancher/k3s-upgrade";
 
@@ -45,27 +45,6 @@ fn allow_downgrade(spec: &mut PlanSpec) {
         allow_downgrade: Some(true),
         ..VersionPolicySpec::default()
     });
-}
-
-fn status_of(cluster: &mut ClusterState, plan: &str) -> PlanStatus {
-    cluster.refresh(morning());
-    let decision = decide(cluster, morning());
-    let mut written = decision.steps.into_iter().filter_map(|step| match step {
-        Step::WriteStatus { plan: of, status, .. } if *of == *plan => Some(*status),
-        _ => None,
-    });
-    written.next().unwrap()
-}
-
-/// The nodes that start, and the reasons and messages of the others.
-fn outcome(cluster: &mut ClusterState) -> (Vec<String>, Vec<String>) {
-    let status = status_of(cluster, "p");
-    let why = |entry: &NodeProgress| {
-        let (reason, message) = (entry.reason.as_deref()?, entry.message.as_deref()?);
-        Some(format!("{} {reason}: {message}", entry.name))
-    };
-    let waiting = status.active.iter().flatten().filter_map(why).collect();
-    (status.applying.unwrap_or_default(), waiting)
 }
 
 #[test]

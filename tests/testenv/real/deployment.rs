@@ -25,13 +25,15 @@ pub struct Deployed {
 }
 
 /// Makes `node` a control-plane node, and deploys the controller there. Only the image's tag and the pull policy of Jobs
-/// differ from `deploy/`, because there is no registry.
+/// differ from `deploy/`, because there is no registry, and the age of nodes, which are new.
 pub async fn deploy(ctx: &TestContext, node: &RealNode) -> Deployed {
     ctx.label_node(node.name(), "node-role.kubernetes.io/control-plane", Some("true"))
         .await;
     let maps = Api::<ConfigMap>::namespaced(ctx.client.clone(), ctx.namespace());
-    let policy = json!({ "data": { "SYSTEM_UPGRADE_JOB_IMAGE_PULL_POLICY": "IfNotPresent" } });
-    maps.patch(ENVIRONMENT, &PatchParams::default(), &Patch::Merge(policy))
+    let changed =
+        json!({ "SYSTEM_UPGRADE_JOB_IMAGE_PULL_POLICY": "IfNotPresent", "REFIT_MIN_NODE_AGE": "0s" });
+    let changed = Patch::Merge(json!({ "data": changed }));
+    maps.patch(ENVIRONMENT, &PatchParams::default(), &changed)
         .await
         .unwrap_or_else(|error| panic!("cannot change {ENVIRONMENT}: {error}"));
     let mut deployment = ctx.deployment();

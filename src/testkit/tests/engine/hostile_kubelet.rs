@@ -234,17 +234,14 @@ fn a_node_of_a_plan_that_was_deleted_while_no_controller_ran_is_uncordoned() {
 #[test]
 fn a_hostname_that_is_taken_after_a_job_was_created_neither_keeps_it_away_nor_fails_its_node() {
     for keeps in [true, false] {
-        let mut scenario = Scenario::of_nodes(&["a"]);
-        scenario.add_node(
-            "b",
-            &json!({ "spec": { "taints": [{ "key": "example.com/wait", "effect": "NoSchedule" }] } }),
-        );
+        let mut scenario = Scenario::of_nodes(&["a", "b"]);
         scenario.label("a", &format!("{}p", names::LABEL_PLAN_PREFIX), Some("disabled"));
-        scenario.apply(plan_with("p", |spec| {
+        scenario.settle();
+        let plan = plan_with("p", |spec| {
             spec.exclusive = Some(true);
             spec.job_active_deadline_secs = Some(60);
-        }));
-        scenario.comes_to("b", PodStage::Unbound);
+        });
+        scenario.apply_and_taint("b", plan);
         let labels = json!({ names::LABEL_PLAN: "p", names::LABEL_EXCLUSIVE: "true" });
         create_mirror_pod(&scenario, "a", "static", &labels, &json!({}));
         let first = scenario.job_for("b").uid;

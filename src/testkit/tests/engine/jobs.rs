@@ -106,11 +106,8 @@ fn a_job_that_was_lost_is_created_again_once_its_pod_is_gone() {
 
 #[test]
 fn a_job_of_which_nothing_runs_is_replaced_when_the_plan_is_edited_and_one_whose_pod_is_bound_is_not() {
-    // A taint keeps the pod from being scheduled.
-    let taint = json!({ "spec": { "taints": [{ "key": "example.com/full", "effect": "NoSchedule" }] } });
-    let mut scenario = Scenario::empty();
-    scenario.add_node("a", &taint);
-    scenario.apply_and_settle(plan("p"));
+    let mut scenario = Scenario::of_nodes(&["a"]);
+    scenario.apply_and_taint("a", plan("p"));
     let first = scenario.job_for("a").uid;
     scenario.edit_and_settle("p", |spec| {
         spec.upgrade.get_or_insert_default().args = Some(vec!["--new".to_owned()]);
@@ -132,10 +129,8 @@ fn a_job_of_which_nothing_runs_is_replaced_when_the_plan_is_edited_and_one_whose
 
 #[test]
 fn a_pod_that_was_bound_while_the_watch_was_behind_keeps_its_job() {
-    let taint = json!({ "spec": { "taints": [{ "key": "example.com/full", "effect": "NoSchedule" }] } });
-    let mut scenario = Scenario::empty();
-    scenario.add_node("a", &taint);
-    scenario.apply_and_settle(plan("p"));
+    let mut scenario = Scenario::of_nodes(&["a"]);
+    scenario.apply_and_taint("a", plan("p"));
     let first = scenario.job_for("a").uid;
     scenario.fault_injector.hold_watch("pods", true);
     scenario.patch(Kind::Node, "a", &json!({ "spec": { "taints": null } }));

@@ -279,16 +279,50 @@ fn a_node_that_is_not_ready_is_skipped_and_takes_no_slot() {
     assert_eq!(scenario.slots("p"), ["a"]);
 }
 
+/// A server that joins without its role label for some seconds.
+#[test]
+fn a_node_that_has_just_joined_starts_after_a_minute_or_never_if_it_leaves_the_selector_meanwhile() {
+    const ROLE: &str = "node-role.kubernetes.io/control-plane";
+    let agents = || {
+        plan_with("p", |spec| {
+            let selector = json!({ "matchExpressions": [{ "key": ROLE, "operator": "DoesNotExist" }] });
+            spec.node_selector = serde_json::from_str(&selector.to_string()).unwrap();
+        })
+    };
+    for becomes_a_server in [true, false] {
+        let mut scenario = Scenario::empty();
+        scenario.apply_and_settle(agents());
+        let now = scenario.now().to_string();
+        scenario.add_node("a", &json!({ "metadata": { "creationTimestamp": now } }));
+        scenario.settle();
+        assert!(scenario.slots("p").is_empty() && scenario.invariants.jobs.is_empty());
+        assert_eq!(scenario.phase("p", "a"), ["Waiting", "NodeJoining"]);
+        if becomes_a_server {
+            scenario.pass_secs(5);
+            scenario.label("a", ROLE, Some("true"));
+        }
+        scenario.pass_secs(50);
+        assert!(scenario.slots("p").is_empty());
+        scenario.pass_secs(10);
+        assert_eq!(scenario.slots("p").is_empty(), becomes_a_server);
+        scenario.roll_out();
+        assert_eq!(scenario.is_done("a", "p"), !becomes_a_server);
+    }
+}
+
 #[test]
 fn a_plan_that_names_the_taints_of_such_nodes_repairs_them() {
-    for (key, starts) in [
-        (Some("node.kubernetes.io/not-ready"), true),
-        (Some("node.kubernetes.io/unreachable"), true),
-        (Some("dedicated"), false),
-        (None, false), // tolerates everything, but not this taint by name
+    for (key, ready, starts) in [
+        (Some("node.kubernetes.io/not-ready"), "False", true),
+        (Some("node.kubernetes.io/unreachable"), "Unknown", true),
+        (Some("node.kubernetes.io/unreachable"), "False", false), // the pod does not tolerate the other taint
+        (Some("dedicated"), "False", false),
+        (None, "False", false), // tolerates everything, but not this taint by name
     ] {
         let mut scenario = Scenario::of_nodes(&["a"]);
-        scenario.ready("a", false);
+        let condition = json!({ "type": "Ready", "status": ready, "reason": "Test", "message": "test" });
+        let patch = json!({ "status": { "conditions": [condition] } });
+        scenario.cluster.patch_status(Kind::Node, "", "a", patch).unwrap();
         scenario.apply_and_settle(plan_with("p", |spec| {
             spec.tolerations = Some(vec![Toleration {
                 key: key.map(str::to_owned),
@@ -296,7 +330,7 @@ fn a_plan_that_names_the_taints_of_such_nodes_repairs_them() {
                 ..Toleration::default()
             }]);
         }));
-        assert_eq!(!scenario.invariants.jobs.is_empty(), starts, "{key:?}");
+        assert_eq!(!scenario.invariants.jobs.is_empty(), starts, "{key:?} {ready}");
     }
 }
 
@@ -400,12 +434,8 @@ fn labels_say_what_is_done_and_what_is_left_alone() {
 
 #[test]
 fn a_node_that_leaves_the_selector_leaves_its_slot_when_nothing_runs() {
-    let mut scenario = Scenario::empty();
-    scenario.add_node(
-        "a",
-        &json!({ "spec": { "taints": [{ "key": "example.com/full", "effect": "NoSchedule" }] } }),
-    );
-    scenario.apply_and_settle(plan("p"));
+    let mut scenario = Scenario::of_nodes(&["a"]);
+    scenario.apply_and_taint("a", plan("p"));
     assert_eq!(scenario.slots("p"), ["a"]);
     scenario.label("a", names::LABEL_HOSTNAME, None);
     scenario.settle();

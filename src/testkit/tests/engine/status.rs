@@ -316,18 +316,15 @@ fn a_secret_that_was_made_a_moment_before_its_plan_is_found() {
 
 #[test]
 fn the_phase_of_a_node_is_what_its_job_does() {
-    let mut scenario = Scenario::empty();
-    scenario.add_node(
-        "a",
-        &json!({ "spec": { "taints": [{ "key": "example.com/full", "effect": "NoSchedule" }] } }),
-    );
+    let mut scenario = Scenario::of_nodes(&["a"]);
     scenario.guard("a");
     scenario.steer("a", "start-delay", Some("1h"));
     scenario.steer("a", "prepare.run-delay", Some("1h"));
-    scenario.apply_and_settle(plan_with("p", |spec| {
+    let plan = plan_with("p", |spec| {
         spec.drain = Some(DrainSpec::default());
         spec.prepare = spec.upgrade.clone();
-    }));
+    });
+    scenario.apply_and_taint("a", plan);
     let entry = scenario.entry("p", "a");
     assert_eq!(
         (entry.phase.as_str(), entry.reason.as_deref()),

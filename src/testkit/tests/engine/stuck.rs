@@ -281,6 +281,26 @@ fn a_taint_that_the_plan_does_not_tolerate() {
     let taint = json!({ "spec": { "taints": [{ "key": "example.com/full", "effect": "NoSchedule" }] } });
     scenario.add_node("a", &taint);
     scenario.apply_and_settle(plan("p"));
+    let toleration = "{key: example.com/full, operator: Exists, effect: NoSchedule}";
+    names(
+        &mut scenario,
+        &[
+            "TaintNotTolerated",
+            "Node a",
+            "taint example.com/full:NoSchedule",
+            toleration,
+        ],
+        &["kubectl edit plan", "spec.tolerations"],
+    );
+    assert!(scenario.slots("p").is_empty());
+    scenario.patch(Kind::Node, "a", &json!({ "spec": { "taints": null } }));
+    scenario.finish();
+}
+
+#[test]
+fn a_taint_that_comes_after_the_node_has_started() {
+    let mut scenario = Scenario::of_nodes(&["a"]);
+    scenario.apply_and_taint("a", plan("p"));
     names(
         &mut scenario,
         &["PodWaiting", "Node a", "nodes are available"],

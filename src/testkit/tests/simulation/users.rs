@@ -214,7 +214,7 @@ impl Users {
         let _ = self.cluster.delete(Kind::Node, "", node);
         if self.rng.chance(80) {
             self.count("node made again", node);
-            self.add_node(node);
+            self.add_node(node, Some(self.cluster.clock().now()));
         }
     }
 

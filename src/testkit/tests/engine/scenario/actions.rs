@@ -28,6 +28,19 @@ impl Scenario {
         self.cluster.put(node).unwrap();
     }
 
+    /// Applies a Plan, and gives the node a taint that the controller sees only after it has started the node: the pod of
+    /// the Job is not scheduled.
+    pub(in crate::tests::engine) fn apply_and_taint(&mut self, node: &str, plan: Plan) {
+        self.settle();
+        self.fault_injector.hold_watch("nodes", true);
+        let taint = json!({ "key": "example.com/full", "effect": "NoSchedule" });
+        self.patch(Kind::Node, node, &json!({ "spec": { "taints": [taint] } }));
+        self.apply(plan);
+        self.comes_to(node, PodStage::Unbound);
+        self.fault_injector.hold_watch("nodes", false);
+        self.settle();
+    }
+
     pub(in crate::tests::engine) fn patch(&mut self, kind: Kind, name: &str, patch: &Value) {
         let namespace = if kind == Kind::Node { "" } else { NAMESPACE };
         self.cluster.patch(kind, namespace, name, patch).unwrap();

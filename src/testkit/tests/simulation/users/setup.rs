@@ -1,5 +1,7 @@
 //! The cluster at the beginning: nodes, Plans, and pods to be evicted.
 
+use jiff::Timestamp;
+
 use super::super::MIN_READY;
 use super::{NAMESPACE, Users};
 use crate::invariants::SPARE;
@@ -18,15 +20,15 @@ impl Users {
         self.prepare_front_ends();
         let nodes = usize::try_from(2 + self.rng.below(4)).unwrap();
         for name in &NODES[..nodes] {
-            self.add_node(name);
+            self.add_node(name, None);
         }
-        self.add_node(SPARE);
+        self.add_node(SPARE, None);
         if self.rng.chance(40) {
             self.create_workload();
         }
         let many = self.more.chance(20);
         for name in MORE.iter().filter(|_| many) {
-            self.add_node(name);
+            self.add_node(name, None);
         }
         let plans = usize::try_from(1 + self.rng.below(3)).unwrap();
         for name in &PLANS[..plans] {
@@ -66,7 +68,8 @@ impl Users {
         }
     }
 
-    pub(super) fn add_node(&mut self, name: &str) {
+    /// Registers a node, at this time or long ago.
+    pub(super) fn add_node(&mut self, name: &str, registered: Option<Timestamp>) {
         let boot = self.cluster.with(|state| state.ids.uuid());
         let mut node = json!({
             "apiVersion": "v1", "kind": "Node",
@@ -80,6 +83,9 @@ impl Users {
                 "nodeInfo": { "bootID": boot, "kubeletVersion": "v1.36.0" },
             },
         });
+        if let Some(registered) = registered {
+            node["metadata"]["creationTimestamp"] = registered.to_string().into();
+        }
         if self.has_servers && SERVERS.contains(&name) {
             node["metadata"]["labels"]["node-role.kubernetes.io/control-plane"] = "".into();
         }

@@ -1,0 +1,50 @@
+//! Nodes that have just joined. A kubelet registers its Node with few labels; the distribution, the cloud and the network add
+//! others, and remove start-up taints, in the seconds after that. Until then a server can look like an agent.
+
+use jiff::Timestamp;
+
+use super::taints::Tolerations;
+use crate::blocker::Joining;
+use crate::state::ClusterState;
+use refit_facts::{NodeFacts, Taint};
+
+/// Taints that a node has from its registration until it is set up, by what removes them.
+const STARTUP_TAINTS: [&str; 7] = [
+    "node.cloudprovider.kubernetes.io/uninitialized",
+    // Cluster API, when it has copied the labels of the Machine.
+    "node.cluster.x-k8s.io/uninitialized",
+    "karpenter.sh/unregistered",
+    "node.kubernetes.io/network-unavailable",
+    "node.cilium.io/agent-not-ready",
+    "cni.istio.io/not-ready",
+    "ebs.csi.aws.com/agent-not-ready",
+];
+const STARTUP_TAINT_PREFIXES: [&str; 2] = [
+    // The Node Readiness Controller.
+    "readiness.k8s.io/",
+    "startup-taint.cluster-autoscaler.kubernetes.io/",
+];
+
+/// Why a node is not ready to be upgraded yet.
+pub(super) fn joining(
+    cluster: &ClusterState,
+    tolerations: &Tolerations,
+    node: &NodeFacts,
+    now: Timestamp,
+) -> Option<Joining> {
+    // Plans for work on nodes tolerate everything; one that names the taint is about such nodes.
+    let mut taints = node.taints.iter().flatten();
+    if let Some(taint) = taints.find(|taint| is_startup(taint) && !tolerations.name(taint)) {
+        return Some(Joining::Taint(taint.clone()));
+    }
+    let until = node.created?.checked_add(cluster.defaults.min_node_age).ok()?;
+    (now < until).then_some(Joining::Until(until))
+}
+
+fn is_startup(taint: &Taint) -> bool {
+    let key = taint.key.as_str();
+    STARTUP_TAINTS.contains(&key)
+        || STARTUP_TAINT_PREFIXES
+            .iter()
+            .any(|prefix| key.starts_with(prefix))
+}

@@ -1,0 +1,58 @@
+//! Nodes on which the pod of a Job could not run yet, or that are not what they seem yet.
+
+use serde_json::json;
+
+use crate::scenario::Backend;
+
+scenarios! {
+    both {
+        a_node_with_a_taint_takes_no_slot_and_starts_when_the_plan_tolerates_it,
+    }
+    real {
+        a_server_that_joins_without_its_role_label_is_not_taken_for_an_agent,
+    }
+}
+
+async fn a_node_with_a_taint_takes_no_slot_and_starts_when_the_plan_tolerates_it(on: Backend) {
+    let harness = on
+        .harness_with(["one"], |set| set.taint("dedicated", "etcd", "NoSchedule"))
+        .await;
+    let _controller = harness.ctx.controller().start();
+    harness.plan("patch", json!({})).await;
+    let waits = harness.held_up("patch", "one", "TaintNotTolerated").await;
+    assert_eq!(
+        waits.message.as_deref(),
+        Some(
+            "the node has the taint dedicated=etcd:NoSchedule, which the Plan does not tolerate; to upgrade such nodes, add to \
+             spec.tolerations: {key: dedicated, value: \"etcd\", effect: NoSchedule}"
+        )
+    );
+    let toleration = json!({ "key": "dedicated", "value": "etcd", "effect": "NoSchedule" });
+    harness
+        .edit("patch", json!({ "tolerations": [toleration] }))
+        .await;
+    let plan_hash = harness.complete("patch").await;
+    harness.made_once_each([("one", &plan_hash)]).await;
+}
+
+/// The nodes of a simulated cluster have existed for long.
+async fn a_server_that_joins_without_its_role_label_is_not_taken_for_an_agent() {
+    const ROLE: &str = "node-role.kubernetes.io/control-plane";
+    let harness = Backend::Real.harness(["server", "agent"]).await;
+    let first = harness.ctx.controller().env("REFIT_MIN_NODE_AGE", "1h").start();
+    let selector = json!({ "matchExpressions": [{ "key": ROLE, "operator": "DoesNotExist" }] });
+    harness
+        .plan_with("agents", json!({ "concurrency": 2, "nodeSelector": selector }))
+        .await;
+    for node in ["server", "agent"] {
+        harness.held_up("agents", node, "NodeJoining").await;
+    }
+    harness
+        .ctx
+        .label_node(&harness.node("server"), ROLE, Some("true"))
+        .await;
+    drop(first);
+    let _controller = harness.ctx.controller().env("REFIT_MIN_NODE_AGE", "1s").start();
+    let plan_hash = harness.complete("agents").await;
+    harness.made_once_each([("agent", &plan_hash)]).await;
+}
