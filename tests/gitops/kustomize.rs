@@ -39,6 +39,9 @@ fn a_version_that_a_patch_sets_is_that_of_the_plan() {
         "./server.yaml:5:3: note: a patch of Kustomize sets spec.version: \"v1.33.3+k3s1\" (./{VALUE}) [version-in-patch]\n  \
          hint: change the version there\n"
     ).replace(":5:3", ":4:1"));
+    // The kustomization counts, too, if only the file of the Plan is named.
+    let named = dir.run("validate server.yaml").ends(0);
+    named.out_has("[version-in-patch]").out_lacks("no-version");
     dir.run("rehearse . --nodes 3 -q")
         .ends(0)
         .out_has("server  v1.33.3-k3s1");
