@@ -15,7 +15,7 @@ use super::chosen::{is_chosen, no_plan, unknown};
 use refit_api::names::GROUP;
 use refit_base::version::Range;
 use refit_cluster::clock::Clock;
-use refit_offline::gitops::kustomize::{attach, is_patch, patches};
+use refit_offline::gitops::kustomize::{attach_with_neighbours, is_patch, patches};
 use refit_offline::gitops::pin::{
     PinRequest, PlanInFile, kept_tags, plans, repeated, rewrite, versioned_images,
 };
@@ -112,7 +112,7 @@ pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
             Err(error) => report.failures.push(Failure::new(&error)),
         }
     }
-    attach(&mut sources);
+    attach_with_neighbours(&mut sources);
     let mut found: Vec<_> = sources.iter().map(plans).collect();
     patched::complete(&sources, &mut found);
     unreadable_plans(&sources, &found, &mut report);

@@ -165,7 +165,7 @@ pub(super) fn read(files: &[String]) -> (Vec<Source>, bool) {
             }
         }
     }
-    kustomize::attach(&mut sources);
+    kustomize::attach_with_neighbours(&mut sources);
     let patches = kustomize::patches(&sources);
     sources.retain(|source| {
         let is_patch = kustomize::is_patch(&patches, source);

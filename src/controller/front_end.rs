@@ -149,19 +149,18 @@ mod tests {
         let transport = tower::service_fn(move |_: Request<Body>| {
             let before = counted.fetch_add(1, Ordering::Relaxed);
             async move {
-                let (code, answer) = if before < MISSING {
-                    let status =
-                        json!({ "kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404 });
-                    (404, status)
-                } else if before == MISSING {
-                    let object =
-                        json!({ "metadata": { "name": "disk", "uid": "u", "resourceVersion": "1" } });
-                    (
-                        200,
-                        json!({ "metadata": { "resourceVersion": "1" }, "items": [object] }),
-                    )
-                } else {
-                    return std::future::pending().await;
+                let (code, answer) = match before {
+                    ..MISSING => {
+                        let status = json!({ "kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404 });
+                        (404, status)
+                    }
+                    MISSING => {
+                        let object =
+                            json!({ "metadata": { "name": "disk", "uid": "u", "resourceVersion": "1" } });
+                        let list = json!({ "metadata": { "resourceVersion": "1" }, "items": [object] });
+                        (200, list)
+                    }
+                    _ => return std::future::pending().await,
                 };
                 let response = Response::builder().status(code);
                 Ok::<_, BoxError>(
@@ -179,7 +178,7 @@ mod tests {
         tokio::spawn(watcher.run::<KubevirtMaintenance, _, _>((), None, None, changes));
         let mut last = tokio::time::Instant::now();
         let mut unknown = 0;
-        while let Some((_, change)) = queue.recv().await {
+        while let Some(((), change)) = queue.recv().await {
             let pause = last.elapsed();
             assert!(pause.as_secs() < 60, "{pause:?}");
             last = tokio::time::Instant::now();

@@ -39,6 +39,9 @@ fn a_version_that_a_patch_sets_is_that_of_the_plan() {
         "./server.yaml:5:3: note: a patch of Kustomize sets spec.version: \"v1.33.3+k3s1\" (./{VALUE}) [version-in-patch]\n  \
          hint: change the version there\n"
     ).replace(":5:3", ":4:1"));
+    // The kustomization counts, too, if only the file of the Plan is named.
+    let named = dir.run("validate server.yaml").ends(0);
+    named.out_has("[version-in-patch]").out_lacks("no-version");
     dir.run("rehearse . --nodes 3 -q")
         .ends(0)
         .out_has("server  v1.33.3-k3s1");
@@ -197,4 +200,23 @@ fn a_template_of_terraform_is_named_and_no_hint_breaks_it() {
     ]);
     let ran = dir.run("validate .").ends(0);
     ran.err_has("./other.yaml: skipped, a template without a Plan");
+}
+
+#[test]
+fn a_part_of_a_plan_is_not_checked_as_a_plan_and_no_hint_makes_it_one() {
+    let whole = SERVER.replace(
+        "{name: server}\nspec:\n",
+        "{name: server, namespace: system-upgrade}\nspec:\n  version: v1.33.3+k3s1\n",
+    );
+    let part = "apiVersion: upgrade.cattle.io/v1\nkind: Plan\nmetadata: {name: server}\nspec: {version: v1.33.4+k3s1}\n";
+    let dir = Workdir::new([("server.yaml", whole.as_str()), ("prod.yaml", part)]);
+    let both = dir.run("validate .").ends(0).out_has("./prod.yaml:3:18: note: ");
+    both.out_has("[part-of-plan]").out_lacks("duplicate-plan");
+    let ran = dir.run("rehearse . --nodes 3 -q").ends(0);
+    ran.err_has("./prod.yaml:1: skipped, a part of Plan server")
+        .out_has("v1.33.3");
+    let alone = dir.run("validate prod.yaml").ends(1);
+    alone
+        .out_has("if this is a patch of Kustomize")
+        .out_lacks("add `upgrade");
 }

@@ -57,6 +57,10 @@ pub(super) struct RehearsalInput {
 pub(super) fn read(sources: &[Source]) -> RehearsalInput {
     let mut given = RehearsalInput::default();
     let mut names: BTreeMap<String, String> = BTreeMap::new();
+    let all: Vec<_> = sources
+        .iter()
+        .flat_map(|source| objects(&source.stream.documents))
+        .collect();
     for source in sources {
         for error in &source.stream.errors {
             let position = source.position(error.offset);
@@ -69,7 +73,14 @@ pub(super) fn read(sources: &[Source]) -> RehearsalInput {
             ));
         }
         for object in objects(&source.stream.documents) {
-            if object.is_plan() {
+            if all.iter().any(|whole| object.is_patch_of(whole)) {
+                let line = source.position(object.node.offset()).line;
+                given.notes.push(format!(
+                    "{}:{line}: skipped, a part of Plan {}; give refit the output of kustomize",
+                    source.name,
+                    object.title()
+                ));
+            } else if object.is_plan() {
                 given.plan(source, &object, &mut names);
             } else if let Some(kind) = object.front_end() {
                 given.front_end(source, &object, kind);

@@ -91,7 +91,9 @@ pub fn check(sources: &[Source], options: &Options) -> Report {
         check_lists(source, options, &mut found);
         for object in objects {
             let mut subject = Subject::new(source, object, &options.levels);
-            if object.is_plan() {
+            if all.iter().flatten().any(|whole| object.is_patch_of(whole)) {
+                subject.report_part_of_plan();
+            } else if object.is_plan() {
                 report.plans += 1;
                 if let Some(plan) = subject.plan(options, &nodes) {
                     subject.check_reboots(&plan, &scripts);

@@ -10,6 +10,7 @@ use std::path::{Component, Path, PathBuf};
 pub use overlay::{Overlay, SetVersion, attach};
 
 use super::Source;
+use super::input::{self, Input};
 use super::yaml::Node;
 
 const NAMES: [&str; 3] = ["kustomization.yaml", "kustomization.yml", "Kustomization"];
@@ -30,6 +31,26 @@ pub fn patches(sources: &[Source]) -> BTreeSet<PathBuf> {
         }
     }
     found
+}
+
+/// Notes in each source what kustomizations do to its Plans: those among the sources, and those in the same folders, since
+/// people also name single files.
+pub fn attach_with_neighbours(sources: &mut Vec<Source>) {
+    let paths: BTreeSet<PathBuf> = sources.iter().filter_map(|source| source.path.clone()).collect();
+    let known: BTreeSet<PathBuf> = paths.iter().map(|path| plain(path)).collect();
+    let folders: BTreeSet<&Path> = paths.iter().filter_map(|path| path.parent()).collect();
+    let beside = folders
+        .iter()
+        .flat_map(|folder| NAMES.map(|name| folder.join(name)));
+    let beside = beside.filter(|path| !known.contains(&plain(path)) && path.is_file());
+    // What cannot be read is no file that the user named.
+    let beside: Vec<Source> = beside
+        .filter_map(|path| input::read(&Input::File(path)).ok())
+        .collect();
+    let named = sources.len();
+    sources.extend(beside);
+    attach(sources);
+    sources.truncate(named);
 }
 
 fn is_kustomization(path: &Path) -> bool {

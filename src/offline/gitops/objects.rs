@@ -66,6 +66,23 @@ impl Object<'_> {
             && self.api_version == format!("{GROUP}/{}", refit_api::crd::VERSION)
     }
 
+    /// Whether it is a part of a Plan, as a patch of an overlay is: nothing says what runs where.
+    pub fn is_part_of_plan(&self) -> bool {
+        let spec = self.node.get("spec").and_then(Node::object);
+        let has = |field: &&str| spec.is_some_and(|spec| spec.entry(field).is_some());
+        self.is_plan() && spec.is_some() && !["upgrade", "trigger", "nodeSelector"].iter().any(has)
+    }
+
+    /// Whether it is a part of another Plan, by its name. kustomize looks for the namespace only if the patch has one.
+    pub fn is_patch_of(&self, whole: &Object<'_>) -> bool {
+        let namespace = self.metadata("namespace");
+        self.is_part_of_plan()
+            && whole.is_plan()
+            && !whole.is_part_of_plan()
+            && self.metadata("name") == whole.metadata("name")
+            && (namespace.is_none() || namespace == whole.metadata("namespace"))
+    }
+
     /// The kind, if refit handles it in addition to Plans.
     pub fn front_end(&self) -> Option<FrontEnd> {
         let is_it = |it: &FrontEnd| self.kind == it.kind() && self.api_version == it.api_version();

@@ -97,6 +97,7 @@ rules! {
     OldFieldName "old-field-name" Note "`deleteLocalData` is the old name of `deleteEmptydirData`."
     VersionOutsideRange "version-outside-range" Note "`version` is outside of `versionPolicy.range`, which limits only the channel."
     MovingTag "moving-tag" Note "An `…-upgrade` image with a tag such as `latest`, or with only a digest, in a Plan with a `version`, which then does not choose what runs."
+    PartOfPlan "part-of-plan" Note "A part of a Plan that is complete elsewhere in the same files, such as a patch of an overlay."
     VersionInPatch "version-in-patch" Note "The Plan has no `version`, and a patch of Kustomize among the files sets it; refit checks the Plan with that one."
     RepeatedRequirement "repeated-requirement" Note "Requirements of `nodeSelector` for one label repeat each other, or exclude values of each other: a node must meet all of them."
     MasterLabel "master-label" Note "`nodeSelector` requires or excludes the role label `master` alone, which newer clusters do not set."

@@ -6,6 +6,18 @@ use super::Subject;
 use crate::gitops::Rule;
 
 impl Subject<'_> {
+    /// Reports a patch, which is no Plan of its own.
+    pub(super) fn report_part_of_plan(&mut self) {
+        let message = "this is a part of a Plan of the files, as of an overlay: refit does not check it";
+        let hint = "validate the output of kustomize: `kustomize build … | refit validate -`";
+        self.report(
+            Rule::PartOfPlan,
+            "metadata.name",
+            message.to_owned(),
+            Some(hint.to_owned()),
+        );
+    }
+
     /// Sets the namespace that kustomizations set, and, in a Plan without a version, the version, and names the patch.
     pub(super) fn apply_overlay(&mut self, read: &mut Value) {
         const FIELD: &str = "spec.version";

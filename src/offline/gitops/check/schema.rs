@@ -174,13 +174,21 @@ impl Subject<'_> {
             let entry = object.entry(name);
             if !entry.is_some_and(|entry| self.is_given(entry)) {
                 let path = below(field, name);
+                let hint = if path == "spec.upgrade" && self.object.is_part_of_plan() {
+                    let first = "if this is a patch of Kustomize, validate what `kustomize build` prints";
+                    Some(format!(
+                        "{first}; otherwise the Plan needs {path} and spec.nodeSelector"
+                    ))
+                } else {
+                    self.line_for(&path, object)
+                        .or_else(|| about(schema_of(schema, name)))
+                };
                 self.report_at(
                     Rule::MissingField,
                     entry.map_or(key, |entry| entry.key.span.start),
                     Some(&path),
                     format!("{path} is missing"),
-                    self.line_for(&path, object)
-                        .or_else(|| about(schema_of(schema, name))),
+                    hint,
                 );
             }
         }

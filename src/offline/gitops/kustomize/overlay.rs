@@ -88,8 +88,8 @@ fn overlays(sources: &[Source]) -> BTreeMap<PathBuf, Vec<Overlay>> {
             let of_file = overlays.entry(path.clone()).or_default();
             for object in objects(&source.stream.documents) {
                 if object.is_plan() {
-                    let patch = patches.iter().rev().find(|patch| patch.target.selects(&object));
-                    let version = patch.map(|patch| patch.version.clone());
+                    let last = patches.iter().rev().find(|patch| patch.target.selects(&object));
+                    let version = last.map(|patch| patch.version.clone());
                     add(of_file, (object.document, object.path), version, *namespace);
                 }
             }
@@ -178,21 +178,20 @@ fn flux_folder(path: &str, sources: &[Source]) -> Option<PathBuf> {
 }
 
 impl<'s> Kustomization<'s> {
-    fn covered(&self, all: &[Kustomization<'s>], sources: &[Source], depth: usize) -> Covered<'s> {
+    fn covered(&self, all: &[Self], sources: &[Source], depth: usize) -> Covered<'s> {
         let mut covered = Covered::new();
         if depth > MAX_DEPTH {
             return covered;
         }
         let of_folder = |folder: &PathBuf| all.iter().find(|one| one.folder == *folder);
         for resource in self.resources.iter().chain(&self.components) {
-            match of_folder(resource) {
-                Some(inner) => covered.extend(inner.covered(all, sources, depth + 1)),
+            if let Some(inner) = of_folder(resource) {
+                covered.extend(inner.covered(all, sources, depth + 1));
+            } else {
                 // A file, or a folder of Flux, which needs no kustomization.
-                None => {
-                    let paths = sources.iter().filter_map(|source| source.path.as_deref());
-                    let paths = paths.map(plain).filter(|path| path.starts_with(resource));
-                    covered.extend(paths.map(|path| (path, (Vec::new(), None))));
-                }
+                let paths = sources.iter().filter_map(|source| source.path.as_deref());
+                let paths = paths.map(plain).filter(|path| path.starts_with(resource));
+                covered.extend(paths.map(|path| (path, (Vec::new(), None))));
             }
         }
         let components = self.components.iter().filter_map(of_folder);

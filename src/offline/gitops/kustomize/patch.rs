@@ -56,7 +56,7 @@ impl Target {
 }
 
 /// A text with patches, and where it is.
-struct Text<'s> {
+struct PatchText<'s> {
     documents: Vec<Node>,
     text: &'s str,
     file: &'s str,
@@ -72,7 +72,7 @@ pub(super) fn patches_of(node: &Node, source: &Source, folder: &Path, sources: &
         let path = plain(&folder.join(path));
         let is_it = |source: &&Source| source.path.as_deref().is_some_and(|known| plain(known) == path);
         let source = sources.iter().find(is_it)?;
-        Some(Text {
+        Some(PatchText {
             documents: source.stream.documents.clone(),
             text: &source.text,
             file: &source.name,
@@ -110,10 +110,10 @@ pub(super) fn patches_of(node: &Node, source: &Source, folder: &Path, sources: &
 }
 
 /// The text of a patch within a kustomization.
-fn inline<'s>(node: &'s Node, source: &'s Source) -> Option<Text<'s>> {
+fn inline<'s>(node: &'s Node, source: &'s Source) -> Option<PatchText<'s>> {
     let text = node.text()?;
     let is_block = source.text.get(node.offset()..)?.starts_with(['|', '>']);
-    Some(Text {
+    Some(PatchText {
         documents: yaml::read(text).documents,
         text,
         file: &source.name,
@@ -124,7 +124,7 @@ fn inline<'s>(node: &'s Node, source: &'s Source) -> Option<Text<'s>> {
 }
 
 /// The version that a document of a patch sets.
-fn version_in(document: &Node, target: Option<&Target>, text: &Text<'_>) -> Option<Patch> {
+fn version_in(document: &Node, target: Option<&Target>, text: &PatchText<'_>) -> Option<Patch> {
     let set = |value: &Node| {
         let version = value.text().filter(|version| !version.is_empty())?;
         let line = text.text.get(..value.offset())?.matches('\n').count() + 1;
