@@ -49,6 +49,7 @@ fn every_example_works_under_system_upgrade_controller_and_in_the_shipped_manife
         // They say of themselves that they need refit.
         let expected: &[&str] = match (&*file, plan["metadata"]["name"].as_str()) {
             ("ubuntu-reboot.yaml", _) => &["reboot", "settle"],
+            ("talos-upgrade.yaml", _) => &["hostAccess", "reboot", "settle", "skipWhen"],
             ("reboots.yaml", _) => &["maxUnavailable", "reboot", "settle", "trigger", "windows"],
             ("careful.yaml", _) => &["maxUnavailable", "order", "waves"],
             ("k3s-upgrade.yaml", Some("k3s-agent")) | ("rke2-upgrade.yaml", Some("rke2-agent")) => {
@@ -66,7 +67,8 @@ fn the_secrets_that_the_examples_mount_are_in_the_same_file() {
         for secret in plan["spec"]["secrets"].as_array().into_iter().flatten() {
             let found = documents().into_iter().any(|(other, document)| {
                 other == file
-                    && document["kind"] == "Secret"
+                    // A ServiceAccount of Talos has a Secret of its name.
+                    && (document["kind"] == "Secret" || document["apiVersion"] == "talos.dev/v1alpha1")
                     && document["metadata"]["name"] == secret["name"]
             });
             assert!(found, "{file}: {}", secret["name"]);
@@ -85,5 +87,5 @@ fn all_examples_can_be_applied_to_one_cluster() {
         assert!(names.insert(name.clone()), "{file}: {name:?} is in two files");
     }
     let files: BTreeSet<_> = plans().into_iter().map(|(file, _)| file).collect();
-    assert_eq!(files.len(), 8, "{files:?}");
+    assert_eq!(files.len(), 9, "{files:?}");
 }

@@ -24,15 +24,18 @@ async fn at_version(harness: &Harness, plan: &str, version: &str) -> String {
 }
 
 async fn a_job_whose_pod_has_no_node_yet_is_replaced_at_once(on: Backend) {
-    let tainted = ("maintenance", "true", "NoSchedule");
-    let harness = on
-        .harness_with(["one"], |set| set.taint(tainted.0, tainted.1, tainted.2))
-        .await;
+    let harness = on.harness(["one"]).await;
+    // No pod of the Plan is bound beside it.
+    let other = json!({
+        "metadata": { "name": "other", "labels": { "upgrade.cattle.io/plan": "stuck" } },
+        "spec": { "nodeName": harness.node("one"), "containers": [{ "name": "x", "image": "example.com/x" }] },
+    });
+    create(&harness.ctx.pods(), other).await;
     let _controller = harness.ctx.controller().start();
     harness.plan_with("stuck", json!({ "version": "v1" })).await;
     let waits = harness.held_up("stuck", "one", "PodWaiting").await;
     let why = waits.message.unwrap();
-    assert!(why.contains("untolerated taint"), "the scheduler's words: {why}");
+    assert!(why.contains("anti-affinity"), "the scheduler's words: {why}");
     let first = harness.job("stuck", "one").await;
 
     // Another version, under another name; then the same version with another pod, under the same name.
@@ -46,6 +49,12 @@ async fn a_job_whose_pod_has_no_node_yet_is_replaced_at_once(on: Backend) {
     let is_another = |job: &k8s_openapi::api::batch::v1::Job| job.uid() != second.uid();
     let third = harness.job_until("stuck", "one", "is another", is_another).await;
     assert_eq!(third.name_any(), second.name_any());
+    harness
+        .ctx
+        .pods()
+        .delete("other", &DeleteParams::default().grace_period(0))
+        .await
+        .unwrap();
     assert_eq!(harness.complete("stuck").await, v2);
     assert_eq!(harness.made().await.len(), 3);
     assert_eq!(harness.runs("one", "upgrade").await, 1);

@@ -1,6 +1,6 @@
 //! What a Plan that installs Kubernetes claims of its done nodes.
 
-use super::Version;
+use super::{Version, kubelet_version};
 
 /// The version that each kubelet must report after the upgrade.
 #[derive(Clone, Debug)]
@@ -9,7 +9,7 @@ pub struct Claim(Version);
 impl Claim {
     /// `None` if the version is not that of a release of Kubernetes: a tag such as `v1.34` can stand for any of its patches.
     pub fn of(version: &str) -> Option<Self> {
-        let version: Version = version.parse().ok()?;
+        let version = reported(version)?;
         // Kubernetes has always been version 1.
         let is_release = version.major() == 1 && version.written >= 3;
         is_release.then_some(Self(version))
@@ -17,7 +17,7 @@ impl Claim {
 
     /// Whether the kubelet has another version. One that cannot be read shows nothing.
     pub fn is_denied_by(&self, kubelet: &str) -> bool {
-        let Ok(kubelet) = kubelet.parse::<Version>() else {
+        let Some(kubelet) = reported(kubelet) else {
             return false;
         };
         // Without a suffix, such as `v1.34.1`, it is the version of each build.
@@ -26,8 +26,13 @@ impl Claim {
     }
 
     pub fn is_newer_than(&self, kubelet: &str) -> bool {
-        kubelet.parse::<Version>().is_ok_and(|kubelet| kubelet < self.0)
+        reported(kubelet).is_some_and(|kubelet| kubelet < self.0)
     }
+}
+
+/// The version as kubelets report it.
+fn reported(version: &str) -> Option<Version> {
+    kubelet_version(version).parse().ok()
 }
 
 #[cfg(test)]
@@ -48,6 +53,8 @@ mod tests {
             ("v1.34.2", "v1.34.1", true, true),
             ("v1.34.2", "v1.35.0", true, false),
             ("v1.34.2", "unknown", false, false),
+            ("v1.34.2-rc1-rke2r1", "v1.34.2+rke2r1", false, false),
+            ("v1.34.2-rc1-rke2r1", "v1.34.1+rke2r1", true, true),
         ] {
             let claim = Claim::of(version).unwrap();
             assert_eq!(claim.is_denied_by(kubelet), is_denied, "{version} {kubelet}");

@@ -81,7 +81,7 @@ rules! {
     SecretMode "secret-mode" Warning "`defaultMode` is decimal: 400 is not 0400."
     CheckWithoutSamples "check-without-samples" Warning "A query of `checks` returns nothing while no alert fires, and a result without samples does not pass."
     CommandWords "command-words" Warning "A command is one item with spaces, or the script of `sh -c` ends after its first word."
-    PayloadReboots "payload-reboots" Warning "A payload reboots its node by itself, and the Plan has no `reboot`, so the node counts as done before it goes down."
+    PayloadReboots "payload-reboots" Warning "A payload reboots its node by itself, and the Plan has no `reboot`, so the node may count as done before it goes down."
     CapabilityName "capability-name" Warning "A capability begins with `CAP_`, which the container runtime adds itself."
     NullField "null-field" Warning "A null field is the same as a missing one; `drain:` does not drain."
     PlainBool "plain-bool" Warning "`yes`, `on` and similar words are bools to some YAML readers and text to others."

@@ -6,7 +6,7 @@ use crate::blocker::Blocker;
 use crate::plan::PlanState;
 use crate::state::ClusterState;
 use refit_api::names::ControlPlaneRole;
-use refit_base::version::Version;
+use refit_base::version::{Version, kubelet_version};
 use refit_facts::{NodeFacts, NodeName, Text};
 
 /// The limits between the version of a Plan and those of its nodes and of the control plane.
@@ -32,7 +32,8 @@ impl<'a> VersionLimits<'a> {
             return None;
         }
         let version = &plan.resolved.as_ref()?.version;
-        let parsed: Option<Version> = version.parse().ok();
+        // A release candidate of RKE2 installs the kubelet of the release.
+        let parsed: Option<Version> = kubelet_version(version).parse().ok();
         // Kubernetes has always been version 1.
         let is_of_kubelets = is_of_kubelets && parsed.as_ref().is_some_and(|it| it.major() == 1);
         let older = parsed

@@ -109,9 +109,9 @@ impl Subject<'_> {
                 }
             };
             let message = format!(
-                "{says}, and the Plan has no `reboot`, so the node counts as done before it goes down"
+                "{says}, and the Plan has no `reboot`, so the node may count as done before it goes down"
             );
-            let hint = "add `reboot: {by: Payload}`, so that the node counts when it is back; or remove the command, and have refit \
+            let hint = "set `reboot: {by: Payload}` in the spec, so that the node counts when it is back; or remove the command, and have refit \
                         reboot the node: `reboot: {when: Always}`";
             self.report(Rule::PayloadReboots, &place, message, Some(hint.to_owned()));
         }
@@ -151,7 +151,8 @@ fn in_container(container: &ContainerSpec) -> Option<String> {
     is_reboot(&line).then(|| line.join(" "))
 }
 
-/// The command of a script that reboots the machine.
+/// The command of a script that reboots the machine. One that then sleeps does not end before the node goes down, and ends
+/// with success in the next boot.
 fn in_script(text: &str) -> Option<String> {
     let lines = text.replace("\\\n", " ");
     let commands = lines
@@ -160,10 +161,12 @@ fn in_script(text: &str) -> Option<String> {
         .filter(|line| !line.starts_with('#'))
         .flat_map(|line| line.split([';', '|', '&']));
     let mut commands = commands.map(unquoted);
-    commands.find_map(|command| {
+    let found = commands.find_map(|command| {
         let words: Vec<&str> = command.split_whitespace().collect();
         is_reboot(&words).then(|| words.join(" "))
-    })
+    })?;
+    let sleeps = commands.any(|command| command.split_whitespace().next() == Some("sleep"));
+    (!sleeps).then_some(found)
 }
 
 /// A command without quotes, so that `sh -c "reboot"` is one.
@@ -217,6 +220,7 @@ mod tests {
             ("rpm-ostree upgrade --reboot", Some("rpm-ostree upgrade --reboot")),
             ("bootc switch --apply $IMAGE", Some("bootc switch --apply $IMAGE")),
             ("init 6", Some("init 6")),
+            ("systemctl reboot\nsleep infinity", None),
             ("echo reboot", None),
             ("# reboot later", None),
             ("touch /run/reboot-required", None),

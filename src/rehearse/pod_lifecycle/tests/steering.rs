@@ -87,7 +87,11 @@ fn a_mistyped_steering_is_an_error_that_names_it() {
         ("exit-code", "256", "must be an exit code from 0 to 255"),
         ("run-delay", "5", "must be a duration such as 300ms or 1m30s"),
         ("run-delay", "-5s", "must be a duration such as 300ms or 1m30s"),
-        ("upgrade.reboot", "yes", "must be never, afterwards, once or always"),
+        (
+            "upgrade.reboot",
+            "yes",
+            "must be never, afterwards, once or always",
+        ),
         ("upgrade.start-delay", "1s", "no such key of a container"),
     ] {
         let fixture = PodFixture::new(&job(), &[(key, value)]);
