@@ -37,4 +37,5 @@ mod steer;
 mod stuck;
 mod sweep;
 mod verify;
+mod waits;
 mod waves;
