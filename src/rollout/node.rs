@@ -14,6 +14,7 @@ mod state;
 mod success;
 mod unreadable;
 mod verify;
+mod waits;
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -220,6 +221,7 @@ impl NodeReconciler<'_> {
                 state.with_reason(Reason::DrainWaiting, progress)
             };
         }
+        state = self.with_wait(state, job, stored_entry);
         if !node.ready && pod_stage != PodStage::Unbound {
             state = state.with_blocker(&Blocker::NodeNotReady);
         }

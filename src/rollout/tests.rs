@@ -12,3 +12,4 @@ mod state;
 mod taints;
 mod unreadable;
 mod versions;
+mod waits;

@@ -2,7 +2,7 @@
 
 use super::cause::{nodes_in, plans_in};
 use super::explain::unavailable;
-use super::plan::{PlanOverview, condition};
+use super::plan::{NodeOverview, PlanOverview, condition};
 use super::stall;
 use refit_api::reason::Kind;
 use refit_api::{ConditionType, OpenEnum, Reason, limits};
@@ -72,6 +72,7 @@ pub(super) fn remedy(
         ))
     };
     let retry = || on(&format!("refit retry {at} NODE"));
+    let is_failed = node.is_some_and(|node| view.node(node).is_some_and(NodeOverview::is_failed));
     let failed = || {
         let failed = view.nodes.iter().filter(|node| node.is_failed());
         failed.map(|node| Some(format!("refit retry {at} {}", node.name)))
@@ -127,6 +128,10 @@ pub(super) fn remedy(
             on("kubectl get pods -A --field-selector spec.nodeName=NODE"),
             edit(),
         ],
+        // A Job that waits for that until its deadline fails with this reason.
+        Reason::PodWaiting | Reason::DrainWaiting | Reason::PodRefused if is_failed => {
+            vec![pods(), explain(), retry()]
+        }
         Reason::PodWaiting
         | Reason::DrainWaiting
         | Reason::JobLeaving

@@ -1,12 +1,13 @@
 //! Plans and nodes that change while the roll-out runs: what runs is let finish, what does not run is replaced.
 
 use kube::ResourceExt as _;
-use kube::api::ListParams;
+use kube::api::{DeleteParams, ListParams};
 use refit_api::Plan;
 use serde_json::json;
 
 use crate::harness::{Harness, hash, is_free, label};
 use crate::scenario::Backend;
+use crate::testenv::context::cluster::create;
 use crate::testenv::wait::{self, SOON};
 
 scenarios! {

@@ -1,5 +1,7 @@
 //! Jobs that fail, as the Job controller fails and retries them (S59, S61).
 
+use k8s_openapi::api::core::v1::Namespace;
+use kube::api::{Api, Patch, PatchParams};
 use refit_api::{Plan, PlanCondition};
 use serde_json::json;
 
@@ -12,6 +14,9 @@ scenarios! {
     both {
         a_job_that_takes_longer_than_its_deadline_says_so,
         a_job_tries_again_by_itself_as_often_as_its_backoff_limit_says,
+    }
+    real {
+        a_pod_that_pod_security_forbids_is_the_reason_while_the_job_lasts_and_when_it_has_failed,
     }
 }
 
@@ -60,4 +65,30 @@ async fn a_job_tries_again_by_itself_as_often_as_its_backoff_limit_says(on: Back
     harness.made_once_each([("one", &plan_hash)]).await;
     assert_eq!(harness.runs("one", "upgrade").await, 2);
     assert_eq!(harness.event_lines("JobFailed").await.len(), 0);
+}
+
+/// The simulated API server refuses no pods.
+async fn a_pod_that_pod_security_forbids_is_the_reason_while_the_job_lasts_and_when_it_has_failed() {
+    let harness = Backend::Real.harness(["one"]).await;
+    let namespaces: Api<Namespace> = Api::all(harness.ctx.client.clone());
+    let restricted =
+        json!({ "metadata": { "labels": { "pod-security.kubernetes.io/enforce": "restricted" } } });
+    namespaces
+        .patch(
+            harness.ctx.namespace(),
+            &PatchParams::default(),
+            &Patch::Merge(restricted),
+        )
+        .await
+        .unwrap();
+    let _controller = harness.ctx.controller().start();
+    harness
+        .plan_with("refused", json!({ "jobActiveDeadlineSecs": 60 }))
+        .await;
+    let waits = harness.held_up("refused", "one", "PodRefused").await;
+    assert_eq!(waits.phase, "Pending");
+    let message = job_failed(&harness, "refused").await.message.unwrap();
+    assert!(message.contains(": PodRefused: "), "{message}");
+    let failed = harness.phase("refused", "one", "Failed").await;
+    assert_eq!(failed.reason.as_deref(), Some("PodRefused"));
 }

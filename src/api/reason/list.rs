@@ -198,11 +198,13 @@ reasons! {
             "refit cannot read the Node as the API server gives it; the message says why. refit does not start it, changes nothing there, \
              and keeps its slot if it has one. An event on a Node can also say that refit ignores a time that it cannot read"
             => "correct the field that the message names"
-        PodWaiting Warning [Node]
-            "the pod of the Job, or the reboot Pod, does not start: its image cannot be pulled, or it cannot be scheduled"
+        PodWaiting Warning [Node FailedNode]
+            "the pod of the Job, or the reboot Pod, does not start: its image cannot be pulled, or it cannot be scheduled. A Job that \
+             waits for that until its deadline fails with this reason"
             => "follow the message, which is from the kubelet or the scheduler"
-        DrainWaiting Warning [Node Rehearsal]
-            "evictions on the node are refused; the message names the pod, the PodDisruptionBudget, and since when"
+        DrainWaiting Warning [Node FailedNode Rehearsal]
+            "evictions on the node are refused; the message names the pod, the PodDisruptionBudget, and since when. A Job that waits for \
+             that until its deadline fails with this reason"
             => "make the budget's pods Ready, or relax the budget; `drain.timeout` ends the wait, `drain.disableEviction` ignores budgets"
         Cancelled Normal [Node]
             "the Plan was edited, or no longer selects the node, while the node was being drained; refit has cancelled the drain"
@@ -211,9 +213,10 @@ reasons! {
         RebootPod Warning [Node]
             "the command of the reboot Pod fails with the message. refit retries it until the timeout"
             => "correct `reboot.command`; see [Reboots](reboot.md#while-a-node-reboots)"
-        PodRefused Warning [Node]
-            "the API server refused the reboot Pod; the message is from the server (quota, admission, Pod Security)"
-            => "follow the message; refit retries"
+        PodRefused Warning [Node FailedNode]
+            "the API server refused the reboot Pod, and the message is from the server (quota, admission, Pod Security); or the Job has had \
+             no pod for half a minute, and its events say why. A Job that has none until its deadline fails with this reason"
+            => "follow the message, or the events of the Job (`refit explain` has their text); Kubernetes or refit tries again"
         OsImage Normal [Node]
             "with `settle.osImage`: the Node's `osImage` does not have the Plan's version yet"
             => "wait; if it persists, look at the node: it may not have booted the new system, or not have installed it"
@@ -236,8 +239,13 @@ reasons! {
             "the Job exceeded its `backoffLimit`: its container failed too often"
             => "read its logs; then edit the Plan, or retry"
         DeadlineExceeded Warning [FailedNode]
-            "the Job exceeded its deadline, which includes the time that it waited in `prepare`, for an image or for evictions"
+            "the upgrade was still running when the Job exceeded its deadline, which includes the time before the upgrade. A Job that waited \
+             for something else has that as its reason"
             => "raise `jobActiveDeadlineSecs` (0 means no limit)"
+        PrepareTimedOut Warning [FailedNode]
+            "`prepare` had not ended when the Job exceeded its deadline: it waits for another Plan, for example. The message has the time"
+            => "see what `prepare` waits for (its logs); wait for another Plan by `dependsOn` instead, which counts towards no deadline; or \
+                raise `jobActiveDeadlineSecs` (0 means no limit)"
         NeverRebooted Warning [FailedNode]
             "the upgrade succeeded, but at the end of `reboot.timeout` the node is Ready in its old boot"
             => "correct `reboot.command`, or reboot the node by hand. See [Reboots](reboot.md#when-it-fails) for this and the reasons below"

@@ -157,7 +157,35 @@ fn cause(end: &PlanOutcome, wait: &PrepareWait, outcome: &Outcome) -> String {
     }
 }
 
+/// A Plan that completes later than a Job may wait for it.
+fn complete_later(end: &PlanOutcome, other: &str, outcome: &Outcome) -> Option<String> {
+    outcome
+        .plans
+        .iter()
+        .find(|plan| plan.name() == other && plan.complete)?;
+    let at = outcome
+        .record
+        .node_runs(other)
+        .filter_map(|(_, run)| run.until)
+        .max()?;
+    let deadline = end
+        .plan
+        .spec
+        .job_active_deadline_secs
+        .filter(|seconds| *seconds > 0);
+    let deadline = deadline.map_or_else(String::new, |seconds| {
+        format!(" of {}", duration(SignedDuration::from_secs(seconds)))
+    });
+    Some(format!(
+        "Plan {other}, which is complete at {at:.0}, after the deadline{deadline} of the Job: wait by spec.dependsOn instead, or raise \
+         spec.jobActiveDeadlineSecs"
+    ))
+}
+
 fn not_complete(end: &PlanOutcome, other: &str, outcome: &Outcome) -> String {
+    if let Some(later) = complete_later(end, other, outcome) {
+        return later;
+    }
     let awaited = |name: &&str| -> Option<&str> {
         let plan = outcome.plans.iter().find(|plan| plan.name() == *name)?;
         plan.depends.as_deref()

@@ -37,11 +37,8 @@ impl NodeReconciler<'_> {
         {
             return skipped;
         }
-        let text = self
-            .cluster
-            .termination_message(job)
-            // The Job says only which limit was exceeded. The cause is in the last lines of the container.
-            .map_or_else(|| message.clone(), |tail| format!("{message}: {tail}"));
+        let took = at.duration_since(job.created);
+        let (cause, text) = self.failure_cause(job, [reason, message], took, stored_entry);
         // The record is written before the Job is marked, so the failure is stored already, or someone has
         // requested a retry since.
         if self
@@ -55,7 +52,7 @@ impl NodeReconciler<'_> {
         // system-upgrade-controller has reported its failures before the swap.
         let dealt_with = job.is_made_by_suc() && stored_entry.is_none();
         let record = Record {
-            reason: Some(reason.as_str().into()),
+            reason: Some(cause),
             message: Some(text),
             ..self.failure_record(node, job, *at)
         };

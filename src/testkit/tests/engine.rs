@@ -38,4 +38,5 @@ mod steer;
 mod stuck;
 mod sweep;
 mod verify;
+mod waits;
 mod waves;

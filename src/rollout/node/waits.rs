@@ -1,0 +1,98 @@
+//! What a node waits for under its Job. A Job that exceeds its deadline says only that: the reason of the failure is what it
+//! waited for last.
+
+use jiff::SignedDuration;
+
+use super::settle::later;
+use super::{NodeReconciler, NodeState};
+use refit_api::{NodePhase, NodeProgress, OpenEnum, Reason};
+use refit_facts::{JobFacts, JobOutcome};
+
+/// How long a Job may have no pod. The Job controller creates it within a second, unless the API server refuses it, and says
+/// that in events only.
+const POD_DUE: SignedDuration = SignedDuration::from_secs(30);
+
+/// Waits that end with the deadline of the Job.
+const WAITS: [Reason; 3] = [Reason::PodWaiting, Reason::PodRefused, Reason::DrainWaiting];
+
+/// The stored entry, if it is about this Job.
+fn entry_of<'e>(job: &JobFacts, stored_entry: Option<&'e NodeProgress>) -> Option<&'e NodeProgress> {
+    stored_entry
+        .filter(|entry| entry.job.as_deref() == Some(&*job.name) && entry.attempt.unwrap_or(1) == job.attempt)
+}
+
+fn wait_of(entry: &NodeProgress) -> Option<(Reason, &str)> {
+    let stored = entry.reason.as_ref()?.known()?;
+    let reason = WAITS.into_iter().find(|reason| *reason == stored)?;
+    Some((reason, entry.message.as_deref()?))
+}
+
+impl NodeReconciler<'_> {
+    /// Adds the wait for a pod that does not exist. While the Job ends, its pods are deleted, and no longer say what they waited
+    /// for: status keeps it.
+    pub(super) fn with_wait(
+        &self,
+        mut state: NodeState,
+        job: &JobFacts,
+        stored_entry: Option<&NodeProgress>,
+    ) -> NodeState {
+        let is_ending = matches!(job.outcome, JobOutcome::Failing { .. });
+        let has_pod = self.cluster.pods_of(job).any(|pod| !pod.deleting);
+        if state.reason.is_some() || has_pod && !is_ending {
+            return state;
+        }
+        if let Some(entry) = entry_of(job, stored_entry) {
+            if let Some(phase) = entry.phase.known().filter(|_| is_ending) {
+                state.phase = phase;
+            }
+            if let Some((reason, text)) = wait_of(entry) {
+                return state.with_reason(reason, text.to_owned());
+            }
+        }
+        let never_had_one = self.failures(job) == 0 && self.cluster.pods_of(job).next().is_none();
+        if is_ending || job.parallelism == 0 || !never_had_one {
+            return state;
+        }
+        let due = later(job.created, POD_DUE);
+        if self.now < due {
+            state.requeue_at = Some(due);
+            return state;
+        }
+        let (namespace, name) = (&self.cluster.defaults.namespace, &job.name);
+        let text = format!(
+            "Job {name} has had no pod for {} seconds: the API server may refuse it, as the events of the Job say (kubectl describe \
+             job -n {namespace} {name})",
+            POD_DUE.as_secs()
+        );
+        state.with_reason(Reason::PodRefused, text)
+    }
+
+    /// The reason and the message of a failed Job.
+    pub(super) fn failure_cause(
+        &self,
+        job: &JobFacts,
+        [reason, message]: [&str; 2],
+        took: SignedDuration,
+        stored_entry: Option<&NodeProgress>,
+    ) -> (OpenEnum<Reason>, String) {
+        let tail = self.cluster.termination_message(job);
+        let entry = entry_of(job, stored_entry).filter(|_| reason == Reason::DeadlineExceeded.name());
+        let deadline = || {
+            format!(
+                "{reason}: {message}, after {:#}",
+                SignedDuration::from_secs(took.as_secs())
+            )
+        };
+        if let Some((wait, text)) = entry.and_then(wait_of) {
+            return (wait.into(), format!("{text}; {}", deadline()));
+        }
+        if let Some(NodePhase::Preparing) = entry.and_then(|entry| entry.phase.known()) {
+            let says = tail.map_or_else(String::new, |tail| format!(": {tail}"));
+            let text = format!("`prepare` had not ended{says}; {}", deadline());
+            return (Reason::PrepareTimedOut.into(), text);
+        }
+        // The Job says only which limit was exceeded. The cause is in the last lines of the container.
+        let text = tail.map_or_else(|| message.to_owned(), |tail| format!("{message}: {tail}"));
+        (reason.into(), text)
+    }
+}
