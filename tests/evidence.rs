@@ -21,7 +21,7 @@ fn new() -> String {
 
 async fn harness() -> Harness {
     Harness::with(["one"], |set| {
-        set.each(|_, node| node.kubelet_version = OLD.to_owned())
+        set.each(|_, node| OLD.clone_into(&mut node.kubelet_version))
     })
     .await
 }

@@ -320,7 +320,7 @@ pub(super) fn start(
     }
     if free <= 0 && plan.spec().prepulls() {
         let is_fit = |name: &&NodeName| {
-            let node = cluster.nodes.get(*name);
+            let node = cluster.nodes.get(name);
             node.is_some_and(|node| {
                 joining(cluster, &tolerations, node, now).is_none() && tolerations.blocker(node).is_none()
             })

@@ -98,9 +98,8 @@ pub(super) fn remedy(
             vec![limits(), watch()]
         }
         Reason::Held | Reason::Error | Reason::SelectNodesFailed | Reason::Waiting => vec![edit()],
-        Reason::NodeJoining => vec![describe(), watch()],
         Reason::TaintNotTolerated => vec![describe(), edit()],
-        Reason::RebootIneffective => vec![describe(), watch()],
+        Reason::NodeJoining | Reason::RebootIneffective => vec![describe(), watch()],
         Reason::Frozen | Reason::ClusterLimit => vec![limits()],
         Reason::EarlierNodes | Reason::WaveInProgress | Reason::ControlPlaneQuorum => {
             let named = nodes_in(view, message)

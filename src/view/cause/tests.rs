@@ -221,7 +221,13 @@ fn every_reason_that_a_status_can_have_leads_to_an_object_and_a_way_out() {
             }
         }
         if reason.kind() == Kind::Wait || reason.kind() == Kind::Failure {
-            let in_status = [ReportedIn::Node, ReportedIn::FailedNode, ReportedIn::Complete]
+            let in_status = [
+                ReportedIn::Node,
+                ReportedIn::FailedNode,
+                ReportedIn::DoneNode,
+                ReportedIn::Complete,
+            ];
+            let in_status = in_status
                 .iter()
                 .any(|reported_in| reason.appears_in(*reported_in));
             assert!(

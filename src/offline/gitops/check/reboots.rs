@@ -70,49 +70,48 @@ impl Script {
         });
         found.collect()
     }
+
+    /// Whether a container of the Plan names the script, and the Plan mounts its Secret.
+    fn is_run_by(&self, plan: &Plan, container: &ContainerSpec) -> bool {
+        let own = plan.metadata.namespace.as_ref();
+        let is_near = self
+            .namespace
+            .as_ref()
+            .is_none_or(|it| own.is_none_or(|own| own == it));
+        let mut secrets = plan.spec.secrets.iter().flatten();
+        is_near
+            && secrets.any(|secret| secret.name == self.secret)
+            && words(container).any(|word| word.contains(&self.key))
+    }
 }
 
 impl Subject<'_> {
     pub(super) fn check_reboots(&mut self, plan: &Plan, scripts: &[Script]) {
-        let spec = &plan.spec;
-        if spec.reboot.is_some() {
+        if plan.spec.reboot.is_some() {
             return;
         }
-        for (name, container) in super::jobs::containers(spec) {
-            if !matches!(name, "prepare" | "upgrade") {
+        let all = super::jobs::containers(&plan.spec);
+        for (name, container) in all.filter(|(name, _)| matches!(*name, "prepare" | "upgrade")) {
+            let written = ["command", "args"].map(|part| format!("spec.{name}.{part}"));
+            let place = written.into_iter().find(|field| self.has(field));
+            let place = place.unwrap_or_else(|| format!("spec.{name}"));
+            let script = || {
+                let script = scripts.iter().find(|script| script.is_run_by(plan, container))?;
+                let (key, secret) = (&script.key, &script.secret);
+                Some(format!(
+                    "{key} of Secret {secret}, which runs `{}`",
+                    script.reboots
+                ))
+            };
+            let command = in_container(container).map(|command| format!("`{command}`"));
+            let Some(command) = command.or_else(script) else {
                 continue;
-            }
-            let field = format!("spec.{name}");
-            let written = |field: &str| ["command", "args"].map(|part| format!("{field}.{part}"));
-            let place = written(&field).into_iter().find(|field| self.has(field));
-            let place = place.unwrap_or_else(|| field.clone());
-            let says = match in_container(container) {
-                Some(command) => format!("{place} runs `{command}`"),
-                None => {
-                    let is_of_plan = |script: &&Script| {
-                        let mut secrets = spec.secrets.iter().flatten();
-                        let namespace = plan.metadata.namespace.as_ref();
-                        script
-                            .namespace
-                            .as_ref()
-                            .is_none_or(|it| namespace.is_none_or(|own| own == it))
-                            && secrets.any(|secret| secret.name == script.secret)
-                            && words(container).any(|word| word.contains(&script.key))
-                    };
-                    let Some(script) = scripts.iter().find(is_of_plan) else {
-                        continue;
-                    };
-                    format!(
-                        "{place} runs {} of Secret {}, which runs `{}`",
-                        script.key, script.secret, script.reboots
-                    )
-                }
             };
             let message = format!(
-                "{says}, and the Plan has no `reboot`, so the node may count as done before it goes down"
+                "{place} runs {command}, and the Plan has no `reboot`, so the node may count as done before it goes down"
             );
-            let hint = "set `reboot: {by: Payload}` in the spec, so that the node counts when it is back; or remove the command, and have refit \
-                        reboot the node: `reboot: {when: Always}`";
+            let hint = "set `reboot: {by: Payload}` in the spec, so that the node counts when it is back; or remove the command, and have \
+                        refit reboot the node: `reboot: {when: Always}`";
             self.report(Rule::PayloadReboots, &place, message, Some(hint.to_owned()));
         }
     }
@@ -130,10 +129,10 @@ fn words(container: &ContainerSpec) -> impl Iterator<Item = &String> {
 fn in_container(container: &ContainerSpec) -> Option<String> {
     let all: Vec<&str> = words(container).map(String::as_str).collect();
     // The script of a shell, wherever the shell stands: behind `nsenter … --`, for example.
-    let scripts = all
+    let mut scripts = all
         .windows(3)
         .filter(|window| instead::is_shell(window[0]) && instead::is_script_flag(window[1]));
-    if let Some(found) = scripts.filter_map(|window| in_script(window[2])).next() {
+    if let Some(found) = scripts.find_map(|window| in_script(window[2])) {
         return Some(found);
     }
     let image = container.image.rsplit('/').next().unwrap_or_default();
@@ -157,7 +156,7 @@ fn in_script(text: &str) -> Option<String> {
     let lines = text.replace("\\\n", " ");
     let commands = lines
         .lines()
-        .map(|line| line.trim_start())
+        .map(str::trim_start)
         .filter(|line| !line.starts_with('#'))
         .flat_map(|line| line.split([';', '|', '&']));
     let mut commands = commands.map(unquoted);
