@@ -1,11 +1,11 @@
 //! Plans and nodes that change while the roll-out runs: what runs is let finish, what does not run is replaced.
 
 use kube::ResourceExt as _;
-use kube::api::ListParams;
+use kube::api::{DeleteParams, ListParams};
 use refit_api::Plan;
 use serde_json::json;
 
-use crate::harness::{Harness, hash, is_free, label};
+use crate::harness::{Harness, both, hash, is_free, label, steer};
 use crate::scenario::Backend;
 use crate::testenv::wait::{self, SOON};
 
@@ -24,15 +24,23 @@ async fn at_version(harness: &Harness, plan: &str, version: &str) -> String {
 }
 
 async fn a_job_whose_pod_has_no_node_yet_is_replaced_at_once(on: Backend) {
-    let tainted = ("maintenance", "true", "NoSchedule");
-    let harness = on
-        .harness_with(["one"], |set| set.taint(tainted.0, tainted.1, tainted.2))
-        .await;
+    let harness = on.harness(["one"]).await;
+    // By the anti-affinity of Jobs, a pod with the label of their Plan keeps theirs off its node.
+    let neighbour = json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": { "name": "neighbour", "labels": { "upgrade.cattle.io/plan": "stuck" } },
+        "spec": {
+            "nodeName": harness.node("one"), "serviceAccountName": "system-upgrade",
+            "containers": [{ "name": "waits", "image": "example.com/waits" }],
+        },
+    });
+    let neighbour = both(steer(&[("run-delay", "never")]), neighbour);
+    harness.ctx.apply(&neighbour.to_string()).await;
     let _controller = harness.ctx.controller().start();
     harness.plan_with("stuck", json!({ "version": "v1" })).await;
     let waits = harness.held_up("stuck", "one", "PodWaiting").await;
     let why = waits.message.unwrap();
-    assert!(why.contains("untolerated taint"), "the scheduler's words: {why}");
+    assert!(why.contains("anti-affinity"), "the scheduler's words: {why}");
     let first = harness.job("stuck", "one").await;
 
     // Another version, under another name; then the same version with another pod, under the same name.
@@ -46,6 +54,8 @@ async fn a_job_whose_pod_has_no_node_yet_is_replaced_at_once(on: Backend) {
     let is_another = |job: &k8s_openapi::api::batch::v1::Job| job.uid() != second.uid();
     let third = harness.job_until("stuck", "one", "is another", is_another).await;
     assert_eq!(third.name_any(), second.name_any());
+    let at_once = DeleteParams::default().grace_period(0);
+    harness.ctx.pods().delete("neighbour", &at_once).await.unwrap();
     assert_eq!(harness.complete("stuck").await, v2);
     assert_eq!(harness.made().await.len(), 3);
     assert_eq!(harness.runs("one", "upgrade").await, 1);
