@@ -5,9 +5,8 @@ use kube::api::{DeleteParams, ListParams};
 use refit_api::Plan;
 use serde_json::json;
 
-use crate::harness::{Harness, hash, is_free, label};
+use crate::harness::{Harness, both, hash, is_free, label, steer};
 use crate::scenario::Backend;
-use crate::testenv::context::cluster::create;
 use crate::testenv::wait::{self, SOON};
 
 scenarios! {
@@ -26,12 +25,17 @@ async fn at_version(harness: &Harness, plan: &str, version: &str) -> String {
 
 async fn a_job_whose_pod_has_no_node_yet_is_replaced_at_once(on: Backend) {
     let harness = on.harness(["one"]).await;
-    // No pod of the Plan is bound beside it.
-    let other = json!({
-        "metadata": { "name": "other", "labels": { "upgrade.cattle.io/plan": "stuck" } },
-        "spec": { "nodeName": harness.node("one"), "containers": [{ "name": "x", "image": "example.com/x" }] },
+    // By the anti-affinity of Jobs, a pod with the label of their Plan keeps theirs off its node.
+    let neighbour = json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": { "name": "neighbour", "labels": { "upgrade.cattle.io/plan": "stuck" } },
+        "spec": {
+            "nodeName": harness.node("one"), "serviceAccountName": "system-upgrade",
+            "containers": [{ "name": "waits", "image": "example.com/waits" }],
+        },
     });
-    create(&harness.ctx.pods(), other).await;
+    let neighbour = both(steer(&[("run-delay", "never")]), neighbour);
+    harness.ctx.apply(&neighbour.to_string()).await;
     let _controller = harness.ctx.controller().start();
     harness.plan_with("stuck", json!({ "version": "v1" })).await;
     let waits = harness.held_up("stuck", "one", "PodWaiting").await;
@@ -50,12 +54,8 @@ async fn a_job_whose_pod_has_no_node_yet_is_replaced_at_once(on: Backend) {
     let is_another = |job: &k8s_openapi::api::batch::v1::Job| job.uid() != second.uid();
     let third = harness.job_until("stuck", "one", "is another", is_another).await;
     assert_eq!(third.name_any(), second.name_any());
-    harness
-        .ctx
-        .pods()
-        .delete("other", &DeleteParams::default().grace_period(0))
-        .await
-        .unwrap();
+    let at_once = DeleteParams::default().grace_period(0);
+    harness.ctx.pods().delete("neighbour", &at_once).await.unwrap();
     assert_eq!(harness.complete("stuck").await, v2);
     assert_eq!(harness.made().await.len(), 3);
     assert_eq!(harness.runs("one", "upgrade").await, 1);
