@@ -158,6 +158,7 @@ impl From<&Refusal> for Reason {
             Refusal::Variant => Self::Variant,
             Refusal::OutOfRange => Self::OutOfRange,
             Refusal::Older => Self::Older,
+            Refusal::MinorSkip { .. } => Self::MinorSkip,
             Refusal::TooYoung { .. } => Self::TooYoung,
             Refusal::NotApproved => Self::NotApproved,
         }

@@ -28,7 +28,9 @@ pub struct VersionPolicySpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allow_downgrade: Option<bool>,
     /// Maximum number of minor versions between a node's kubelet and the Plan's version when the node starts. With 1, a
-    /// node at 1.31 does not start for 1.33; other nodes do. If absent, there is no limit.
+    /// node at 1.31 does not start for 1.33; other nodes do. Of a list of versions (a feed, a registry), the Plan takes the
+    /// newest that is no further from the oldest of its nodes, and the next one when all nodes have it. If absent, there is no
+    /// limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub max_minor_skip: Option<i32>,
@@ -84,6 +86,7 @@ impl VersionPolicySpec {
             allow_downgrade: self.allow_downgrade.unwrap_or_default(),
             minimum_age: SignedDuration::from_nanos(age.as_nanos()),
             propose: self.propose.unwrap_or_default(),
+            max_minor_skip: self.max_minor_skip.and_then(|skip| u64::try_from(skip).ok()),
         })
     }
 }

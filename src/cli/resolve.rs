@@ -333,6 +333,7 @@ fn resolve<'a>(
     let current = target.current.as_deref().map(munge);
     let inputs = PolicyInputs {
         current: current.as_deref(),
+        oldest: None,
         seen: &target.seen,
         approved: target.approved.as_deref(),
         distribution: target.distribution,

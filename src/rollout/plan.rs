@@ -95,12 +95,20 @@ pub(super) struct PlanState {
 #[derive(Debug)]
 struct Chosen {
     offer: Arc<Offered>,
-    /// From the stored status: the current version, and when versions were first seen.
-    based_on: (Option<String>, BTreeMap<String, Timestamp>, Option<String>),
+    based_on: Basis,
     from: Timestamp,
     /// When the choice changes without new inputs.
     until: Option<Timestamp>,
 }
+
+/// What a choice depends on besides the offer. From the stored status: the current version, when versions were first seen, and
+/// the one that was withdrawn. From the nodes: the oldest kubelet.
+type Basis = (
+    Option<String>,
+    BTreeMap<String, Timestamp>,
+    Option<String>,
+    Option<String>,
+);
 
 /// A status that was sent and may be stored.
 #[derive(Debug)]
@@ -149,6 +157,7 @@ impl PlanState {
                 selector: Selector::nothing(),
                 info: NodeInfoSelector::default(),
                 skips_at_version: None,
+                counts_kubelets: false,
                 claims_kubelets: false,
                 tolerates_not_ready: false,
                 on_request: None,
@@ -272,6 +281,7 @@ impl PlanState {
             selector,
             info: spec.node_info().unwrap_or_default(),
             skips_at_version: spec.skips_at_version(),
+            counts_kubelets: spec.max_minor_skip().is_some(),
             claims_kubelets: spec.installs_kubernetes(),
             tolerates_not_ready: spec.tolerates_not_ready(),
             on_request: OnRequest::of(spec),
@@ -302,6 +312,10 @@ impl PlanState {
         defaults: &Defaults,
         now: Timestamp,
     ) {
+        if self.stale && self.selection.counts_kubelets {
+            // The choice depends on the nodes, which are looked at again below, at the version that it finds.
+            self.targets.rebuild(None, &self.facts, &self.selection, nodes);
+        }
         self.choose(channels, now);
         let resolution = resolve::resolve(
             &self.facts,
@@ -380,6 +394,7 @@ impl PlanState {
             owned(resolve::current(&self.facts)),
             resolve::first_seen(&self.facts, self.channel.as_ref()),
             owned(resolve::withdrawn(&self.facts, self.channel.as_ref())),
+            self.targets.oldest_kubelet(),
         );
         let is_current = self.chosen.as_ref().is_some_and(|chosen| {
             Arc::ptr_eq(&chosen.offer, offer)
@@ -393,9 +408,10 @@ impl PlanState {
         }
         let choice = match &self.policy {
             Some(policy) => {
-                let (current, seen, withdrawn) = &based_on;
+                let (current, seen, withdrawn, oldest) = &based_on;
                 let inputs = PolicyInputs {
                     current: current.as_deref(),
+                    oldest: oldest.as_deref(),
                     seen,
                     approved: self.facts.annotation(names::ANNOTATION_APPROVE),
                     distribution: self.facts.object.spec.distribution(),

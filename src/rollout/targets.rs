@@ -9,7 +9,7 @@ use super::order::{Group, Order, SortKey, UNASSIGNED};
 use super::state::Table;
 use refit_api::selector::Selector;
 use refit_api::{NodeInfoSelector, NodePhase, VersionEvidence, Wave, WaveNodes, annotation, names};
-use refit_base::version::Claim;
+use refit_base::version::{Claim, Version};
 use refit_facts::{Hash, NodeFacts, NodeName, NodeUid, PlanFacts, Text};
 
 /// How a Plan selects and orders nodes.
@@ -19,6 +19,8 @@ pub(super) struct Selection {
     pub(super) info: NodeInfoSelector,
     /// What shows that a node has the Plan's version and needs no Job.
     pub(super) skips_at_version: Option<VersionEvidence>,
+    /// Whether the choice of a version depends on the oldest kubelet.
+    pub(super) counts_kubelets: bool,
     /// Whether done nodes have kubelets of the Plan's version.
     pub(super) claims_kubelets: bool,
     pub(super) tolerates_not_ready: bool,
@@ -118,6 +120,8 @@ pub(super) struct Targets {
     done_and_not_ready: BTreeSet<NodeName>,
     /// Done nodes whose kubelet has another version.
     differing: BTreeSet<NodeName>,
+    /// The kubelets of the nodes that are not disabled or skipped, if the choice of a version depends on them.
+    kubelets: HashMap<NodeName, Text>,
     /// Whether a done node was seen not Ready since the last call of [`take_unready`](Self::take_unready).
     unready: bool,
     done: i64,
@@ -148,6 +152,17 @@ impl Targets {
     /// Nodes whose label must be removed, so that their next request counts.
     pub(super) fn answered(&self) -> &BTreeSet<NodeName> {
         &self.answered
+    }
+
+    /// The version of the oldest kubelet, as far as it can be compared.
+    pub(super) fn oldest_kubelet(&self) -> Option<String> {
+        // Many nodes share few versions.
+        let distinct: BTreeSet<&Text> = self.kubelets.values().collect();
+        let versions = distinct
+            .into_iter()
+            .filter_map(|text| text.parse::<Version>().ok());
+        let oldest = versions.reduce(|oldest, next| if next < oldest { next } else { oldest });
+        oldest.map(|version| version.text().to_owned())
     }
 
     pub(super) fn claim(&self) -> Option<&Claim> {
@@ -320,6 +335,9 @@ impl Targets {
         if selection.on_request.is_some() && on_request::is_answered(plan, hash, node) {
             self.answered.insert(node.name.clone());
         }
+        if selection.counts_kubelets && !matches!(state, TargetState::Disabled | TargetState::Skipped) {
+            self.kubelets.insert(node.name.clone(), node.kubelet.clone());
+        }
         let is_available = node.is_ready_and_untainted() && !node.unschedulable;
         if !is_available && state != TargetState::Disabled {
             self.unavailable.insert(node.name.clone());
@@ -333,6 +351,7 @@ impl Targets {
         self.groups.remove(name);
         self.done_and_not_ready.remove(name);
         self.differing.remove(name);
+        self.kubelets.remove(name);
         self.at_version.remove(name);
         match self.states.remove(name) {
             Some(TargetState::Done) => self.done -= 1,

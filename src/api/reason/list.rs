@@ -166,10 +166,10 @@ reasons! {
              re-imaged or rolled back"
             => "set `onDrift: Rerun`, or remove the label `plan.upgrade.cattle.io/<plan>` of the node to run the Plan there again. \
                 [More](versions.md#what-nodes-say)"
-        MinorSkip Warning [Node Complete PlanEvent]
+        MinorSkip Warning [Node Complete UpToDate PlanEvent]
             "the kubelet's version differs from the Plan's by more than `versionPolicy.maxMinorSkip`, or cannot be compared with it; \
-             other nodes continue"
-            => "upgrade to a version in between first, or raise the limit"
+             other nodes continue. Of a list of versions, the Plan takes the newest that skips none, and this one later"
+            => "upgrade to a version in between first, or raise the limit; with a feed, wait until the roll-out is complete"
         TaintNotTolerated Warning [Node Complete PlanEvent]
             "the node has a taint with the effect `NoSchedule` or `NoExecute` that the Plan does not tolerate, so the pod of its Job would not \
              be scheduled. The message names the taint and the toleration for it; other nodes continue"

@@ -32,6 +32,8 @@ pub struct Policy {
     pub minimum_age: SignedDuration,
     /// The version must be approved.
     pub propose: bool,
+    /// Of a list, the version may be at most this many minor versions newer than the oldest node.
+    pub max_minor_skip: Option<u64>,
 }
 
 /// The parsed offer of a channel.
@@ -84,6 +86,8 @@ impl From<&Offer> for Offered {
 pub struct PolicyInputs<'a> {
     /// The Plan's current version, from its status.
     pub current: Option<&'a str>,
+    /// The version of the oldest kubelet of the selected nodes, if they are known; otherwise the current version counts.
+    pub oldest: Option<&'a str>,
     /// When versions that the channel does not date were first seen. Keys are in the form of tags.
     pub seen: &'a BTreeMap<String, Timestamp>,
     /// The approved versions: the annotation `refit.rs/approve`.

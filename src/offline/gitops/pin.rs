@@ -198,6 +198,7 @@ pub fn decide_version(
     let known = current.map(munge).filter(|known| tag::check(known).is_ok());
     let inputs = PolicyInputs {
         current: known.as_deref(),
+        oldest: None,
         // Only status records when a version was first seen, and which one was withdrawn.
         seen: &BTreeMap::new(),
         approved: None,
@@ -234,9 +235,10 @@ pub fn decide_version(
             "{offered} may be too young for spec.versionPolicy.minimumAge: its channel does not say when it was released; --to \
              takes it"
         )),
-        policy::Refusal::Variant | policy::Refusal::TooYoung { .. } | policy::Refusal::NotApproved => {
-            Verdict::Kept(held.message)
-        }
+        policy::Refusal::Variant
+        | policy::Refusal::MinorSkip { .. }
+        | policy::Refusal::TooYoung { .. }
+        | policy::Refusal::NotApproved => Verdict::Kept(held.message),
     }
 }
 

@@ -123,6 +123,8 @@ struct VersionFilter<'a> {
     policy: &'a Policy,
     inputs: &'a PolicyInputs<'a>,
     current: Option<Version>,
+    /// From which version `maxMinorSkip` counts.
+    oldest: Option<Version>,
     /// Whether the channel offers only one version.
     is_alone: bool,
     is_partial: bool,
@@ -134,6 +136,10 @@ impl<'a> VersionFilter<'a> {
             policy,
             inputs,
             current: inputs.current.and_then(|current| current.parse().ok()),
+            oldest: inputs
+                .oldest
+                .or(inputs.current)
+                .and_then(|oldest| oldest.parse().ok()),
             // A list of which only one release is known is not a channel with one version.
             is_alone: offered.entries.len() == 1 && !offered.is_partial,
             is_partial: offered.is_partial,
@@ -217,6 +223,14 @@ impl<'a> VersionFilter<'a> {
                 refusals.push(Refusal::Prerelease);
             }
             _ => {}
+        }
+        // A channel with one version has chosen it, and each node decides for itself.
+        if let (Some(limit), Some(oldest), false) = (policy.max_minor_skip, &self.oldest, self.is_alone)
+            && let Some(skip) = version.minors_from(oldest).filter(|skip| *skip > limit)
+            && version > oldest
+        {
+            let from = oldest.text().to_owned();
+            refusals.push(Refusal::MinorSkip { from, skip });
         }
         let Some(current) = &self.current else {
             // Nothing says which variant the nodes need.
@@ -378,6 +392,15 @@ impl<'a> VersionFilter<'a> {
             .iter()
             .filter(|verdict| !verdict.passes() && verdict.is_eligible());
         if let Some(held) = newest(&mut waiting.filter(is_newer)) {
+            return Some(held);
+        }
+        // Those that come after the next one.
+        let is_later = |verdict: &&Verdict<'_>| {
+            let is_skip = |refusal: &Refusal| matches!(refusal, Refusal::MinorSkip { .. });
+            let mut refusals = verdict.refusals.iter();
+            verdict.refusals.iter().any(is_skip) && refusals.all(|it| is_skip(it) || it.is_delay())
+        };
+        if let Some(held) = newest(&mut verdicts.iter().filter(is_later).filter(is_newer)) {
             return Some(held);
         }
         // Of a list, report only versions that could be taken, if there are any.

@@ -22,6 +22,12 @@ pub enum Refusal {
     Variant,
     OutOfRange,
     Older,
+    /// It skips minor versions of the oldest node.
+    MinorSkip {
+        /// The version of that node.
+        from: String,
+        skip: u64,
+    },
     TooYoung {
         /// When it was published, or first seen.
         since: Timestamp,
@@ -40,6 +46,7 @@ impl Refusal {
             Self::Accident(_) | Self::Variant => None,
             Self::Incomparable(_) | Self::Older => Some("allowDowngrade"),
             Self::Prerelease | Self::OutOfRange => Some("range"),
+            Self::MinorSkip { .. } => Some("maxMinorSkip"),
             Self::TooYoung { .. } => Some("minimumAge"),
             Self::NotApproved => Some("propose"),
         }
@@ -78,6 +85,11 @@ impl Refusal {
             ),
             Self::Older => format!(
                 "{version} is not taken: it is older than {current}; spec.versionPolicy.allowDowngrade lets it through"
+            ),
+            Self::MinorSkip { from, skip } => format!(
+                "{version} is not taken yet: it is {skip} minor versions from {from}, the oldest, and spec.versionPolicy.maxMinorSkip is {}; \
+                 it can be taken when all nodes have a version in between",
+                policy.max_minor_skip.unwrap_or_default()
             ),
             Self::TooYoung {
                 since,

@@ -52,6 +52,7 @@ struct Case {
     policy: Policy,
     offer: Offer,
     current: Option<&'static str>,
+    oldest: Option<&'static str>,
     seen: BTreeMap<String, Timestamp>,
     approved: Option<&'static str>,
     withdrawn: Option<&'static str>,
@@ -64,6 +65,7 @@ impl Case {
             policy,
             offer,
             current,
+            oldest: None,
             seen: BTreeMap::new(),
             approved: None,
             withdrawn: None,
@@ -74,6 +76,7 @@ impl Case {
     fn choose(&self) -> Choice {
         let inputs = PolicyInputs {
             current: self.current,
+            oldest: self.oldest,
             seen: &self.seen,
             approved: self.approved,
             withdrawn: self.withdrawn,
@@ -96,6 +99,7 @@ fn name(refusal: &Refusal) -> &'static str {
         Refusal::Older => "Older",
         Refusal::TooYoung { .. } => "TooYoung",
         Refusal::NotApproved => "NotApproved",
+        Refusal::MinorSkip { .. } => "MinorSkip",
     }
 }
 
@@ -485,6 +489,43 @@ fn a_channel_without_a_release_is_reported() {
     let choice = Case::new(Policy::default(), Some("v1.31.4"), offer(&[])).choose();
     assert_eq!(choice.fault.as_deref(), Some("the channel has no release"));
     assert_eq!((choice.take, choice.held, choice.withdrawn), (None, None, None));
+}
+
+/// Each version is completed before the next: the oldest node counts, and without nodes the current version.
+#[test]
+fn of_a_list_the_newest_version_that_skips_no_minor_version_of_the_oldest_node_is_taken() {
+    let list = offer(&["v1.34.9", "v1.35.2", "v1.35.3", "v1.36.3"]);
+    let limited = policy(|policy| policy.max_minor_skip = Some(1));
+    for (current, oldest, take) in [
+        (None, Some("v1.34.1+k3s1"), "v1.35.3"),
+        (Some("v1.35.3"), Some("v1.34.1"), "v1.35.3"),
+        (Some("v1.35.3"), Some("v1.35.3"), "v1.36.3"),
+        (Some("v1.34.1"), None, "v1.35.3"),
+        (None, None, "v1.36.3"),
+        (None, Some("not a version"), "v1.36.3"),
+        (Some("v1.34.9"), Some("v1.32.1"), "v1.34.9"),
+    ] {
+        let case = Case {
+            oldest,
+            ..Case::new(limited.clone(), current, list.clone())
+        };
+        let choice = case.choose();
+        assert_eq!(choice.take.as_deref(), Some(take), "{current:?} {oldest:?}");
+        let held = choice.held.map(|held| (held.version, held.message));
+        if (current, oldest) == (Some("v1.35.3"), Some("v1.34.1")) {
+            let text = "v1.36.3 is not taken yet: it is 2 minor versions from v1.34.1, the oldest, and spec.versionPolicy.maxMinorSkip is 1; \
+                        it can be taken when all nodes have a version in between";
+            assert_eq!(held, Some(("v1.36.3".to_owned(), text.to_owned())));
+        } else if take == "v1.36.3" {
+            assert_eq!(held, None);
+        }
+    }
+    // A channel that gives one version has chosen it, and each node decides for itself.
+    let alone = Case {
+        oldest: Some("v1.34.1"),
+        ..Case::new(limited, None, offer(&["v1.36.3"]))
+    };
+    assert_eq!(alone.choose().take.as_deref(), Some("v1.36.3"));
 }
 
 #[test]

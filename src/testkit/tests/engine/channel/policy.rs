@@ -341,6 +341,42 @@ fn a_node_that_is_too_far_behind_waits_and_the_others_do_not_wait_for_it() {
     assert!(scenario.is_done("b", "p"));
 }
 
+/// F20: a feed with two minor versions ahead of the nodes.
+#[test]
+fn of_a_feed_each_minor_version_is_completed_before_the_next() {
+    let mut scenario = Scenario::empty();
+    let kubelet = |version: &str| json!({ "status": { "nodeInfo": { "kubeletVersion": version } } });
+    for name in ["a", "b"] {
+        scenario.add_node(name, &kubelet("v1.34.1+k3s1"));
+    }
+    let releases = ["v1.34.9+k3s1", "v1.35.3+k3s1", "v1.36.3+k3s1"];
+    feed(&scenario, &releases.map(|version| (version, None)));
+    scenario.apply_and_settle(guarded(|policy| policy.max_minor_skip = Some(1)));
+    for next in ["v1.35.3-k3s1", "v1.36.3-k3s1"] {
+        for node in ["first", "second"] {
+            assert_eq!(version(&scenario), next, "{node}");
+            let up_to_date = up_to_date(&scenario);
+            if next.starts_with("v1.36") {
+                assert_eq!(up_to_date, words("True", "Latest"));
+            } else {
+                assert_eq!(up_to_date, words("False", "MinorSkip"), "{node}");
+                assert_eq!(channel(&scenario).candidate.as_deref(), Some("v1.36.3+k3s1"));
+            }
+            let at_work = scenario.slots("p")[0].clone();
+            scenario
+                .cluster
+                .patch_status(Kind::Node, "", &at_work, kubelet(&next.replacen('-', "+", 1)))
+                .unwrap();
+            scenario.succeed(&at_work);
+            scenario.settle();
+        }
+    }
+    scenario.rest();
+    scenario.assert_over();
+    assert_eq!(scenario.status("p").progress.as_deref(), Some("2/2"));
+    assert_eq!(scenario.invariants.upgrades, 4);
+}
+
 fn pinned(spec: &mut PlanSpec) {
     spec.version_policy.get_or_insert_default().pin_digest = Some(true);
 }
