@@ -112,8 +112,7 @@ impl Maintenances {
 pub(crate) async fn apply_overlay(ctx: &TestContext) {
     let files = ["crds.yaml", "namespaces.yaml", "rbac.yaml", "admission.yaml"];
     apply_component(ctx, "maintenance", &files).await;
-    let older = ["crds.yaml", "namespaces.yaml", "admission.yaml"];
-    apply_component(ctx, "maintenance-kubevirt", &older).await;
+    apply_component(ctx, "maintenance-kubevirt", &files).await;
     for group in [MEDIK, KUBEVIRT] {
         let served = async || {
             let listed = api(ctx, group).list(&ListParams::default()).await;

@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 use crate::drain::plans::DrainProcesses;
 use crate::rehearse_real::application;
 use crate::testenv::binaries::Binaries;
+use crate::testenv::binaries::kubernetes_version;
 use crate::testenv::channel::{Answer, ChannelServer};
 use crate::testenv::context::TestContext;
 use crate::testenv::kubelet::NodeSet;
@@ -138,7 +139,7 @@ fn plans(ctx: &TestContext, channel: &str) -> Vec<Value> {
         plan(
             "drains",
             json!({ "fake-kubelet/upgrade.run-delay": "2s" }),
-            json!({ "drain": {}, "installs": "Kubernetes" }),
+            json!({ "drain": {}, "installs": "Kubernetes", "version": kubernetes_version() }),
         ),
         plan(
             "fails",

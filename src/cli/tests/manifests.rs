@@ -16,7 +16,7 @@ fn resources() -> Vec<String> {
 }
 
 /// Files of the chart for what kustomize has as components, and their sources.
-const COMPONENTS: [(&str, &str); 16] = [
+const COMPONENTS: [(&str, &str); 17] = [
     ("manage-crd.yaml", "overlays/manage-crd/rbac.yaml"),
     ("delete-pods.yaml", "overlays/delete-pods/rbac.yaml"),
     (
@@ -40,6 +40,10 @@ const COMPONENTS: [(&str, &str); 16] = [
     (
         "maintenance-kubevirt-namespaces.yaml",
         "overlays/maintenance-kubevirt/namespaces.yaml",
+    ),
+    (
+        "maintenance-kubevirt.yaml",
+        "overlays/maintenance-kubevirt/rbac.yaml",
     ),
     (
         "maintenance-kubevirt-admission.yaml",
