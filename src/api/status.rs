@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -260,6 +260,12 @@ pub struct VersionDiffers {
     /// and has an older one now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<OpenEnum<Reason>>,
+}
+
+impl VersionDiffers {
+    /// How long a kubelet may take to report its new version: the Job of an image such as `k3s-upgrade` ends before K3s has
+    /// restarted.
+    pub const GRACE: SignedDuration = SignedDuration::from_secs(60);
 }
 
 /// The last wave that has begun.

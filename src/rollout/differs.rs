@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
 use super::blocker::Blocker;
 use super::conditions::seconds;
@@ -19,9 +19,6 @@ use super::step::{NodeChange, Step, patch};
 use refit_api::{NodePhase, OnDrift, Reason, VersionDiffers, names};
 use refit_facts::{NodeName, Text};
 
-/// How long a kubelet may take to report its new version: the Job of an image such as `k3s-upgrade` ends before K3s has
-/// restarted.
-const GRACE: SignedDuration = SignedDuration::from_secs(60);
 /// Nodes in `status.versionDiffers`.
 const MAX_ENTRIES: usize = 50;
 /// Maximum number of nodes that are to run again per decision.
@@ -66,7 +63,9 @@ pub(super) fn of(
             };
             (now, reason)
         });
-        let due = since.saturating_add(GRACE).unwrap_or(Timestamp::MAX);
+        let due = since
+            .saturating_add(VersionDiffers::GRACE)
+            .unwrap_or(Timestamp::MAX);
         if due > now {
             again = again.into_iter().chain([due]).min();
         }

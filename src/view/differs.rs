@@ -1,12 +1,9 @@
 //! Done nodes whose kubelet does not have the version that the Plan installed.
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
 use super::plan::PlanOverview;
-use refit_api::{OpenEnum, Reason};
-
-/// How long a kubelet may take to report its new version, as the controller counts it.
-const GRACE: SignedDuration = SignedDuration::from_secs(60);
+use refit_api::{OpenEnum, Reason, VersionDiffers};
 
 /// What a done node says against its label.
 pub(super) struct Differs {
@@ -26,7 +23,7 @@ pub(super) fn differs(view: &PlanOverview<'_>, name: &str) -> Option<Differs> {
     let entry = status.version_differs.iter().flatten().find(|it| it.name == name);
     let is_young = entry.is_some_and(|entry| {
         let since = entry.since.parse::<Timestamp>();
-        since.is_ok_and(|since| view.snapshot.now.duration_since(since) < GRACE)
+        since.is_ok_and(|since| view.snapshot.now.duration_since(since) < VersionDiffers::GRACE)
     });
     let reason = entry.and_then(|entry| entry.reason.as_ref().and_then(OpenEnum::known));
     Some(Differs {
