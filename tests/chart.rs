@@ -427,7 +427,10 @@ fn a_release_in_another_namespace_names_no_other() {
     for object in by_name(&text).values() {
         let namespace = &object["metadata"]["namespace"];
         assert!(
-            *namespace == "cattle-system" || *namespace == "default" || namespace.is_null(),
+            ["cattle-system", "default", "kube-system"]
+                .iter()
+                .any(|it| namespace == it)
+                || namespace.is_null(),
             "{object}"
         );
         for subject in object["subjects"].as_array().into_iter().flatten() {

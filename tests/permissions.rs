@@ -182,6 +182,27 @@ async fn reboots(rollout: &RollOut) {
     wait::until("no reboot Pod is left", pods, |left| *left == 0).await;
 }
 
+/// The request that is only made for a Job whose pod the API server refuses.
+async fn refused_pod(rollout: &RollOut) {
+    let ctx = &rollout.ctx;
+    let spec = json!({
+        "concurrency": 1, "version": "v1", "nodeSelector": {}, "serviceAccountName": "nobody",
+        "upgrade": { "image": "example.com/upgrade" },
+    });
+    apply(ctx, "refused", spec).await;
+    let is_said = |plan: &Plan| {
+        let mut nodes = status(plan).active.unwrap_or_default().into_iter();
+        let is_named = |text: &str| {
+            text.contains("refuses the pod of Job") && text.contains("serviceaccount \"nobody\" not found")
+        };
+        nodes.any(|node| node.message.as_deref().is_some_and(is_named))
+    };
+    ctx.plan_until("refused", "has the words of the API server", SOON, is_said)
+        .await;
+    let deleted = ctx.plans().delete("refused", &DeleteParams::default()).await;
+    deleted.expect("the Plan is deleted");
+}
+
 /// The node is cordoned, or has something of refit's on it.
 fn is_held(node: &Node) -> bool {
     let ours = |(key, _): (&String, &String)| key.contains("refit.rs/");
@@ -295,6 +316,7 @@ async fn under_the_shipped_roles_nothing_is_refused_and_each_of_their_rules_is_u
     controller.logs("watching", SOON).await;
     whole_roll_out(&rollout).await;
     reboots(&rollout).await;
+    refused_pod(&rollout).await;
     assert_eq!(controller.terminate().await.code(), Some(0));
 
     // An older definition is updated.
@@ -329,15 +351,16 @@ async fn under_the_shipped_roles_nothing_is_refused_and_each_of_their_rules_is_u
         .get(&ctx.local_name("system-upgrade-controller-crd"))
         .await
         .expect("the ClusterRole of the component");
-    let about_nodes = Api::<Role>::namespaced(ctx.client.clone(), "default");
-    let about_nodes = about_nodes
-        .get(&ctx.local_name("system-upgrade-controller"))
-        .await
-        .expect("the Role in default");
+    let role_in = async |namespace: &str| {
+        let roles = Api::<Role>::namespaced(ctx.client.clone(), namespace);
+        let role = roles.get(&ctx.local_name("system-upgrade-controller")).await;
+        granted(&role.expect("the Role").rules.unwrap_or_default(), namespace)
+    };
     let mut rights = granted(&cluster, "");
     rights.extend(granted(&writes_crd.rules.unwrap_or_default(), ""));
     rights.extend(granted(&role, namespace));
-    rights.extend(granted(&about_nodes.rules.unwrap_or_default(), "default"));
+    rights.extend(role_in("default").await);
+    rights.extend(role_in("kube-system").await);
     let (unused, missing): (Vec<_>, Vec<_>) = (
         rights.difference(&used).collect(),
         used.difference(&rights).collect(),

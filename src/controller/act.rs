@@ -10,6 +10,7 @@ pub mod permissions;
 mod pod_blockers;
 mod pods;
 mod poll;
+mod refusal;
 mod workload;
 
 use std::collections::BTreeMap;
@@ -217,6 +218,7 @@ impl Actor {
             } => self.ask_digest(plan, hash, image, &access).await,
             Query::Check { plan, check } => Ok(self.ask_check(plan, check).await),
             Query::ReadSecret { name } => self.read_secret(name).await,
+            Query::ReadRefusal { job, uid } => self.read_refusal(job, uid).await,
             Query::ReadWorkload { workload } => self.read_workload(workload).await,
             Query::ListPods {
                 plan,

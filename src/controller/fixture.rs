@@ -1,5 +1,7 @@
 //! Cluster states for tests.
 
+use std::collections::BTreeSet;
+
 use jiff::SignedDuration;
 
 use refit_api::Plan;
@@ -24,6 +26,7 @@ pub(crate) fn cluster(
     });
     cluster.apply(Observation::Schema(Schema::Current, "1".into()));
     cluster.apply(Observation::Limits(GlobalLimits::Absent));
+    cluster.apply(Observation::EtcdDown(BTreeSet::new()));
     let permissions = Missing {
         knows_reboots: true,
         knows_workloads: true,

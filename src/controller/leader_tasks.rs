@@ -286,6 +286,7 @@ impl LeaderTasks {
                 watches.spawn(front_end.run());
             }
             watches.spawn(watching.clone().limits());
+            watches.spawn(watching.clone().etcd());
             watches.spawn(watching.clone().api_server(wishes.api_server.clone()));
             watches.spawn(watching.clone().pods(*may_watch_pods, wishes.pods.clone()));
             watches.spawn(watching.clone().jobs());

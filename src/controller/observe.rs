@@ -5,6 +5,7 @@
 //! it: a Job that is missing did not exist when its Node was read, or its result is on that Node.
 
 mod api_server;
+mod etcd;
 mod limits;
 mod report;
 mod secrets;

@@ -97,7 +97,11 @@ static TYPES: [ResourceType; 18] = [
         [true, false, false],
         &[Get, List, Watch],
     ),
-    of(("", "v1", "Event", "events"), [true, false, false], &[Create]),
+    of(
+        ("", "v1", "Event", "events"),
+        [true, false, false],
+        &[List, Create],
+    ),
     of(
         ("batch", "v1", "Job", "jobs"),
         [true, true, true],

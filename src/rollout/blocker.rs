@@ -43,6 +43,8 @@ pub enum Blocker {
         needed: usize,
         /// Other nodes with the role that are not available.
         down: Vec<NodeName>,
+        /// Those of them that are Ready, and whose member of etcd is not.
+        voteless: Vec<NodeName>,
     },
     /// With `failure.policy: Stop`, the budget is used up.
     FailureBudget {

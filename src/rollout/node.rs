@@ -221,7 +221,7 @@ impl NodeReconciler<'_> {
                 state.with_reason(Reason::DrainWaiting, progress)
             };
         }
-        state = self.with_wait(state, job, stored_entry);
+        state = self.with_wait(state, job, waits::entry_of(job, stored_entry));
         if !node.ready && pod_stage != PodStage::Unbound {
             state = state.with_blocker(&Blocker::NodeNotReady);
         }

@@ -1,10 +1,11 @@
 //! What the controller learns of the cluster: from watches, and from the responses to its own requests.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
 use super::pod_blockers::PodCheck;
+use super::refusal::Refusal;
 use super::reservation::Reservations;
 use refit_api::{ChannelRef, Check, CheckAnswer};
 use refit_base::version::Offer;
@@ -61,6 +62,8 @@ pub enum Observation {
     Schema(Schema, Text),
     /// The `ConfigMap` with the limits for all Plans.
     Limits(GlobalLimits),
+    /// The nodes whose member of etcd is not Ready: all of them.
+    EtcdDown(BTreeSet<NodeName>),
     /// The nodes that other objects than Plans want: all of them.
     Reservations(Reservations),
     /// Notifications about a Plan were sent: its name and UID, and their marks.
@@ -143,6 +146,8 @@ pub enum StepEffect {
     Digest(PlanName, Hash, String, String),
     /// The answer to a check of a Plan, and when it was asked.
     Check(PlanName, Box<Check>, Timestamp, CheckAnswer),
+    /// What the events of a Job without a pod say.
+    Refusal(JobUid, Refusal),
     /// A controller whose pods were evicted, and its counts.
     Workload(Text, WorkloadFacts),
     /// What was seen of pods for which a node of a Plan waits.

@@ -25,6 +25,7 @@ use super::node::Workload;
 use super::notified::Unstored;
 use super::plan::PlanState;
 use super::pod_blockers::PodCheck;
+use super::refusal::Refusal;
 use super::reservation::Reservations;
 use super::step::Key;
 use refit_api::names::ControlPlaneRole;
@@ -138,6 +139,8 @@ pub struct ClusterState {
     pub(super) unavailable: BTreeSet<NodeName>,
     /// Nodes with each role of the control plane.
     pub(super) control_plane: BTreeMap<ControlPlaneRole, BTreeSet<NodeName>>,
+    /// Nodes whose member of etcd is not Ready, as its pod says; `None` before the pods were read.
+    pub(super) etcd_down: Option<BTreeSet<NodeName>>,
     /// The version of the API server, once it is known.
     pub(super) api_server_version: Option<Text>,
     /// Nodes of the control plane that were deleted a short time ago: their machines may still be members of etcd, and
@@ -156,6 +159,8 @@ pub struct ClusterState {
     pub(super) keeps_replacement_policy: Option<bool>,
     /// Controllers whose pods were evicted, as far as they were read.
     pub(super) workloads: BTreeMap<Text, Workload>,
+    /// Why the API server refuses the pods of Jobs.
+    pub(super) refusals: BTreeMap<JobUid, Refusal>,
     /// What was seen of pods for which nodes wait.
     pub(super) pod_checks: BTreeMap<(PlanName, NodeName), PodCheck>,
 }
@@ -260,6 +265,7 @@ impl ClusterState {
             notified: Unstored::new(),
             unavailable: BTreeSet::new(),
             control_plane: BTreeMap::new(),
+            etcd_down: None,
             api_server_version: None,
             departed: BTreeMap::new(),
             reboot_pods: BTreeSet::new(),
@@ -269,6 +275,7 @@ impl ClusterState {
             granted: BTreeMap::new(),
             keeps_replacement_policy: None,
             workloads: BTreeMap::new(),
+            refusals: BTreeMap::new(),
             pod_checks: BTreeMap::new(),
         }
     }
@@ -435,7 +442,7 @@ impl ClusterState {
         }
         // A node may be in use that no Plan may touch.
         let unreported = self.defaults.has_front_ends && self.reservations.is_none();
-        if matches!(self.limits, KnownLimits::Unread) || unreported {
+        if matches!(self.limits, KnownLimits::Unread) || unreported || self.etcd_down.is_none() {
             return Some(WriteBlock::Unread { ask: false });
         }
         // A Plan that was read without refit's fields may lack `suspend`, and a write would store it without them.

@@ -27,6 +27,8 @@ pub enum Key {
     /// A reboot Pod.
     Pod(Text),
     Secret(Text),
+    /// Why a Job has no pod.
+    Refusal(JobName),
     /// A controller whose pods were evicted.
     Workload(Text),
     /// The pods for which a node of a Plan waits.
@@ -222,6 +224,8 @@ pub enum Query {
     Check { plan: PlanName, check: Box<Check> },
     /// Read a Secret and compute its hash.
     ReadSecret { name: Text },
+    /// Read why the API server refuses the pod of a Job.
+    ReadRefusal { job: JobName, uid: JobUid },
     /// Read how many pods of a controller are ready.
     ReadWorkload {
         /// Its kind, namespace and name, with `/` between.
@@ -299,6 +303,7 @@ impl Step {
             Self::Query(Query::ReadDigest { plan, image, .. }) => Key::Digest(plan.clone(), image.clone()),
             Self::Query(Query::Check { plan, check }) => Key::Check(plan.clone(), check.name.clone()),
             Self::Query(Query::ReadSecret { name }) => Key::Secret(name.clone()),
+            Self::Query(Query::ReadRefusal { job, .. }) => Key::Refusal(job.clone()),
             Self::Query(Query::ReadWorkload { workload }) => Key::Workload(workload.clone()),
             Self::Query(Query::ListPods { plan, node, .. }) => Key::Pods(plan.clone(), node.clone()),
             Self::AskPermissions => Key::Permissions,

@@ -78,7 +78,6 @@ impl Cause {
             | R::MinReady
             | R::Workloads
             | R::PostCompleteDelay
-            | R::FailedCreate
             | R::PodFailed
             | R::PodTerminating => Self::Job,
             _ => match reason.kind() {

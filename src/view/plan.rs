@@ -131,12 +131,10 @@ impl<'a> PlanOverview<'a> {
             _ => derived(snapshot, plan),
         };
         let mut nodes: Vec<NodeOverview> = nodes;
-        // The Events of a Job say why its pod is refused.
-        let may_say_more = |reason: &OpenEnum<Reason>| *reason == Reason::PodRefused;
         for node in &mut nodes {
             if node.has_slot()
                 && !node.is_failed()
-                && node.reason.as_ref().is_none_or(may_say_more)
+                && node.reason.is_none()
                 && let Some((reason, message)) = stall::stall(snapshot, plan, node)
             {
                 (node.reason, node.message) = (Some(reason.into()), Some(message));

@@ -42,8 +42,6 @@ pub struct Snapshot {
     pub budgets: Vec<Budget>,
     /// What could not be read, and why.
     pub gaps: Vec<String>,
-    /// Jobs whose pod the API server refuses, the oldest refusal first.
-    pub refused: Vec<Refusal>,
     /// Pods for which drains wait although they should have ended.
     pub terminating: Vec<Terminating>,
     /// Namespaces whose Jobs could be read.
@@ -80,15 +78,6 @@ pub struct PodObject {
     pub namespace: String,
     pub facts: PodFacts,
     pub created: Option<Timestamp>,
-}
-
-/// A pod of a Job that could not be created.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
-    pub namespace: String,
-    pub job: String,
-    pub at: Timestamp,
-    pub message: String,
 }
 
 /// A pod that is past its grace period.
@@ -152,11 +141,9 @@ impl Snapshot {
             snapshot.pods.extend(reader.pods(&namespace).await);
             if let Some(events) = reader.events(&namespace).await {
                 snapshot.events.extend(events);
-                snapshot.refused.extend(reader.refusals(&namespace).await);
             }
         }
         snapshot.events.sort_by_key(|event| event.at);
-        snapshot.refused.sort_by_key(|refusal| refusal.at);
         snapshot.read_budgets(&mut reader).await;
         snapshot.read_terminating(&mut reader).await;
         snapshot.gaps = reader.gaps;

@@ -138,7 +138,8 @@ pub(super) fn remedy(
         | Reason::Cancelled
         | Reason::RebootPod
         | Reason::NameTaken => vec![pods(), explain()],
-        Reason::JobRefused | Reason::PodRefused | Reason::StatusRefused => vec![events()],
+        Reason::PodRefused => vec![pods(), edit()],
+        Reason::JobRefused | Reason::StatusRefused => vec![events()],
         Reason::NodeRefused | Reason::ObjectUnreadable => vec![manifest()],
         Reason::VersionDiffers | Reason::Drifted => vec![
             on(&format!(

@@ -1,5 +1,5 @@
-//! What stops a node whose status only says how far it is. The controller does not read the Events of Jobs, and a Job
-//! tries again until its deadline: in the status, nothing happens meanwhile.
+//! What stops a node whose status only says how far it is: a Job tries again until its deadline, and in the status nothing
+//! happens meanwhile.
 
 use super::plan::{NodeOverview, Obstacle, PlanOverview};
 use super::read::{JobObject, PlanObject, PodObject, Snapshot};
@@ -28,13 +28,7 @@ pub(super) fn stall(snapshot: &Snapshot, plan: &PlanObject, node: &NodeOverview)
         );
         return Some((Reason::PodTerminating, message));
     }
-    let Some(pod) = snapshot.pod_of(job) else {
-        // Jobs of the same Plan, node and hash have one name, so an older Event is about a Job that is gone.
-        let refused = snapshot.refused.iter().rfind(|event| {
-            event.namespace == job.namespace && *event.job == *job.facts.name && event.at >= job.facts.created
-        })?;
-        return Some((Reason::FailedCreate, refused.message.clone()));
-    };
+    let pod = snapshot.pod_of(job)?;
     // Once a command runs again, only its end says more.
     if !matches!(
         pod.facts.stage,
@@ -77,10 +71,6 @@ pub(super) fn remedy(
     let of_node = node.map_or_else(String::new, |node| format!(",upgrade.cattle.io/node={node}"));
     let selector = format!("-n {namespace} -l upgrade.cattle.io/plan={plan}{of_node}");
     Some(match reason {
-        Reason::FailedCreate => (
-            reason.plain_remedy(),
-            vec![format!("kubectl describe jobs {selector}"), edit],
-        ),
         Reason::PodFailed => (
             drain_remedy(message).unwrap_or_else(|| reason.plain_remedy()),
             vec![

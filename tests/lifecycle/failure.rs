@@ -87,8 +87,15 @@ async fn a_pod_that_pod_security_forbids_is_the_reason_while_the_job_lasts_and_w
         .await;
     let waits = harness.held_up("refused", "one", "PodRefused").await;
     assert_eq!(waits.phase, "Pending");
+    let words = "violates PodSecurity \"restricted:latest\"";
+    let says = waits.message.unwrap();
+    assert!(says.contains(words), "{says}");
     let message = job_failed(&harness, "refused").await.message.unwrap();
-    assert!(message.contains(": PodRefused: "), "{message}");
+    assert!(
+        message.contains(": PodRefused: ") && message.contains(words),
+        "{message}"
+    );
     let failed = harness.phase("refused", "one", "Failed").await;
     assert_eq!(failed.reason.as_deref(), Some("PodRefused"));
+    assert!(failed.message.unwrap().contains(words));
 }

@@ -29,6 +29,8 @@ enum RoleKind {
     Namespace,
     /// For events about Nodes.
     Default,
+    /// For the members of etcd.
+    KubeSystem,
 }
 
 /// Where refit names what is missing.
@@ -47,7 +49,7 @@ impl RoleKind {
                 .await
                 .map(|it| it.rules),
             Self::Namespace => self.roles(ctx).get(NAME).await.map(|it| it.rules),
-            Self::Default => self
+            Self::Default | Self::KubeSystem => self
                 .roles(ctx)
                 .get(&ctx.local_name(NAME))
                 .await
@@ -64,7 +66,7 @@ impl RoleKind {
                 Self::clusters(ctx).patch(&name, &params, &patch).await.map(drop)
             }
             Self::Namespace => self.roles(ctx).patch(NAME, &params, &patch).await.map(drop),
-            Self::Default => {
+            Self::Default | Self::KubeSystem => {
                 let name = ctx.local_name(NAME);
                 self.roles(ctx).patch(&name, &params, &patch).await.map(drop)
             }
@@ -72,16 +74,20 @@ impl RoleKind {
         written.expect("the role is written");
     }
 
+    fn namespace(self, ctx: &TestContext) -> &str {
+        match self {
+            Self::Default => "default",
+            Self::KubeSystem => "kube-system",
+            Self::Namespace | Self::Cluster => ctx.namespace(),
+        }
+    }
+
     fn clusters(ctx: &TestContext) -> Api<ClusterRole> {
         Api::all(ctx.client.clone())
     }
 
     fn roles(self, ctx: &TestContext) -> Api<Role> {
-        let namespace = match self {
-            Self::Default => "default",
-            Self::Namespace | Self::Cluster => ctx.namespace(),
-        };
-        Api::namespaced(ctx.client.clone(), namespace)
+        Api::namespaced(ctx.client.clone(), self.namespace(ctx))
     }
 }
 
@@ -117,13 +123,14 @@ impl Removed {
                     .replace('\\', "")
                     .contains(&format!(r#"cannot {verb} resource "{resource}""#))
                 || (kind == "configmaps" && text.contains("may not list and watch the ConfigMap refit"))
+                || (kind == "pods" && text.contains("may not list and watch pods in kube-system"))
         })
     }
 
     /// Whether it is needed at the start of the controller, which names it when there is no Plan yet.
     fn is_for_the_start(&self) -> bool {
         let has = |kind: &str| self.rule.resources.iter().flatten().any(|it| it == kind);
-        matches!(self.role, RoleKind::Default)
+        matches!(self.role, RoleKind::Default | RoleKind::KubeSystem)
             || has("namespaces")
             || has("leases")
             || has("configmaps")
@@ -171,11 +178,15 @@ impl Removed {
         let first = |list: &Option<Vec<String>>| list.iter().flatten().next().cloned().unwrap_or_default();
         let (group, resource) = (first(&self.rule.api_groups), first(&self.rule.resources));
         let name = first(&self.rule.resource_names);
-        let namespace = match self.role {
-            RoleKind::Default => "default",
-            RoleKind::Cluster | RoleKind::Namespace => ctx.namespace(),
-        };
-        until_refused_for(ctx, namespace, &name, &self.rule.verbs[0], &group, &resource).await;
+        until_refused_for(
+            ctx,
+            self.role.namespace(ctx),
+            &name,
+            &self.rule.verbs[0],
+            &group,
+            &resource,
+        )
+        .await;
         let controller = rollout.controller().env(BACKOFF_LIMIT, "0").start();
         if !self.is_for_the_start() {
             rollout.begin().await;
@@ -216,12 +227,17 @@ impl Removed {
 async fn each_rule_of_the_controller_s_roles_is_named_when_it_is_missing_and_before_a_node_is_cordoned() {
     let ctx = TestContext::with(Manifests::Base).await;
     let mut all = Vec::new();
-    for role in [RoleKind::Cluster, RoleKind::Namespace, RoleKind::Default] {
+    for role in [
+        RoleKind::Cluster,
+        RoleKind::Namespace,
+        RoleKind::Default,
+        RoleKind::KubeSystem,
+    ] {
         let rules = role.read(&ctx).await.into_iter().enumerate();
         all.extend(rules.map(|(number, rule)| Removed { role, number, rule }));
     }
     drop(ctx);
-    assert!(all.len() >= 13, "{all:?}");
+    assert!(all.len() >= 14, "{all:?}");
     let mut outcomes =
         futures::stream::iter(all.into_iter().map(Removed::run)).buffer_unordered(SIDE_BY_SIDE);
     while let Some((removed, named)) = outcomes.next().await {

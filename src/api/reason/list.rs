@@ -214,9 +214,9 @@ reasons! {
             "the command of the reboot Pod fails with the message. refit retries it until the timeout"
             => "correct `reboot.command`; see [Reboots](reboot.md#while-a-node-reboots)"
         PodRefused Warning [Node FailedNode]
-            "the API server refused the reboot Pod, and the message is from the server (quota, admission, Pod Security); or the Job has had \
-             no pod for half a minute, and its events say why. A Job that has none until its deadline fails with this reason"
-            => "follow the message, or the events of the Job (`refit explain` has their text); Kubernetes or refit tries again"
+            "the API server refuses the pod of the Job, or the reboot Pod, and the message has its words (a quota, admission, Pod Security, a \
+             missing ServiceAccount). A Job that has no pod until its deadline fails with this reason"
+            => "follow the message; Kubernetes or refit tries again"
         OsImage Normal [Node]
             "with `settle.osImage`: the Node's `osImage` does not have the Plan's version yet"
             => "wait; if it persists, look at the node: it may not have booted the new system, or not have installed it"
@@ -419,9 +419,6 @@ reasons! {
         NoNodes Warning [Explain]
             "the Plan selects no node"
             => "correct `nodeSelector`, or label the nodes; `refit explain PLAN NODE` says what a node lacks"
-        FailedCreate Warning [Explain]
-            "the API server rejects the Job's pod; see the `FailedCreate` event on the Job"
-            => "follow the message of the API server; Kubernetes tries to create the pod again"
         PodFailed Warning [Explain]
             "pods of the Job have failed, and it tries again until its deadline. The message has the termination message of the last one"
             => "follow the message, or the logs; the Job tries again until its deadline"

@@ -95,6 +95,15 @@ impl SlimPod {
     }
 
     /// Whether it has succeeded or failed.
+    pub fn node_name(&self) -> Option<&str> {
+        self.spec.node_name.as_deref()
+    }
+
+    pub fn is_ready(&self) -> bool {
+        let mut conditions = self.status.conditions.iter();
+        conditions.any(|condition| condition.type_ == "Ready" && condition.status == "True")
+    }
+
     pub fn has_ended(&self) -> bool {
         matches!(self.status.phase.as_str(), "Succeeded" | "Failed")
     }

@@ -146,6 +146,12 @@ fn of_controller(cluster: &Cluster, permission: &Permission) -> (Severity, Strin
         ))
     };
     match (permission.resource.as_str(), permission.verb.as_str()) {
+        ("pods", _) if permission.namespace.as_deref() == Some("kube-system") => note(
+            "on clusters of kubeadm, the guard of the control plane counts Ready Nodes, and not members of etcd",
+        ),
+        ("events", "list") => {
+            note("where the API server refuses the pod of a Job, status names the Job, and not the reason")
+        }
         ("pods", "watch") => note("refit lists the pods of its Jobs every few seconds instead"),
         ("pods", "create" | "delete" | "get") if specs().all(|spec| spec.reboot.is_none()) => {
             would_wait("spec.reboot")

@@ -64,6 +64,7 @@ impl Filter {
                 (Kind::Pod, "status.phase") => "/status/phase",
                 (Kind::Event, "reason") => "/reason",
                 (Kind::Event, "involvedObject.kind") => "/involvedObject/kind",
+                (Kind::Event, "involvedObject.uid") => "/involvedObject/uid",
                 (Kind::Event, "involvedObject.name") => "/involvedObject/name",
                 _ => {
                     return Err(StatusError::bad_request(format!(

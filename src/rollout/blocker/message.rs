@@ -76,13 +76,18 @@ impl fmt::Display for Blocker {
                 of,
                 needed,
                 down,
+                voteless,
             } => {
                 let (role, rest) = (role.as_str(), of.saturating_sub(down.len() + 1));
                 write!(
                     f,
                     "without the node, {rest} of {of} {role} nodes would be available, and {needed} are needed: "
                 )?;
-                write_unavailable(f, down)
+                write_unavailable(f, down)?;
+                if voteless.is_empty() {
+                    return Ok(());
+                }
+                write!(f, "; Ready, but without a vote in etcd: {}", voteless.join(", "))
             }
             Self::EarlierNodes { node, group, why } => {
                 write!(

@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 
+use super::waits::entry_of;
 use super::{NodeDecision, NodeReconciler, NodeState, Start, patch, record_key};
 use crate::event::Event;
 use crate::failure;
@@ -38,7 +39,7 @@ impl NodeReconciler<'_> {
             return skipped;
         }
         let took = at.duration_since(job.created);
-        let (cause, text) = self.failure_cause(job, [reason, message], took, stored_entry);
+        let (cause, text) = self.failure_cause(job, [reason, message], took, entry_of(job, stored_entry));
         // The record is written before the Job is marked, so the failure is stored already, or someone has
         // requested a retry since.
         if self

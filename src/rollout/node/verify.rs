@@ -65,15 +65,16 @@ impl NodeReconciler<'_> {
             }
             Some(job) => match &job.outcome {
                 JobOutcome::Complete { .. } => return None,
-                JobOutcome::Failed { reason, message, .. } => {
-                    let text = self.cluster.termination_message(job);
-                    let text = text.map_or_else(|| message.clone(), |tail| format!("{message}: {tail}"));
-                    let message = format!("the upgrade succeeded, but verify did not: {reason}: {text}");
+                JobOutcome::Failed { reason, message, at } => {
+                    let took = at.duration_since(job.created);
+                    let entry = self.verify_entry(node);
+                    let (cause, text) = self.failure_cause(job, [reason, message], took, entry);
+                    let message = format!("the upgrade succeeded, but verify did not: {cause}: {text}");
                     let failed = Reason::VerifyFailed;
                     return Some(self.fail_permanently(node, record, failed, failed, message));
                 }
                 JobOutcome::Running | JobOutcome::Failing { .. } => {
-                    self.await_verify_job(success, state, job)
+                    self.await_verify_job(node, success, state, job)
                 }
             },
         }))
@@ -123,7 +124,13 @@ impl NodeReconciler<'_> {
         })
     }
 
-    fn await_verify_job(&self, success: &Success<'_>, mut state: NodeState, job: &JobFacts) -> NodeState {
+    fn await_verify_job(
+        &self,
+        node: &NodeFacts,
+        success: &Success<'_>,
+        mut state: NodeState,
+        job: &JobFacts,
+    ) -> NodeState {
         // An edit replaces it, so that a mistake in `verify` need not wait for the deadline. It changes nothing on the
         // node, so it may be replaced at any time.
         let is_current = self.hash().is_some_and(|hash| *hash == success.hash);
@@ -134,7 +141,7 @@ impl NodeReconciler<'_> {
         if let Some(why) = self.pod(job).and_then(|pod| pod.waiting.clone()) {
             state.set_reason(Reason::PodWaiting, why);
         }
-        state
+        self.with_wait(state, job, self.verify_entry(node))
     }
 
     fn verify_job_name(&self, node: &NodeFacts, record: &Record) -> JobName {

@@ -6,7 +6,7 @@ use jiff::SignedDuration;
 use super::settle::later;
 use super::{NodeReconciler, NodeState};
 use refit_api::{NodePhase, NodeProgress, OpenEnum, Reason};
-use refit_facts::{JobFacts, JobOutcome};
+use refit_facts::{JobFacts, JobOutcome, NodeFacts};
 
 /// How long a Job may have no pod. The Job controller creates it within a second, unless the API server refuses it, and says
 /// that in events only.
@@ -15,8 +15,11 @@ const POD_DUE: SignedDuration = SignedDuration::from_secs(30);
 /// Waits that end with the deadline of the Job.
 const WAITS: [Reason; 3] = [Reason::PodWaiting, Reason::PodRefused, Reason::DrainWaiting];
 
-/// The stored entry, if it is about this Job.
-fn entry_of<'e>(job: &JobFacts, stored_entry: Option<&'e NodeProgress>) -> Option<&'e NodeProgress> {
+/// The stored entry, if it is about this Job, which upgrades.
+pub(super) fn entry_of<'e>(
+    job: &JobFacts,
+    stored_entry: Option<&'e NodeProgress>,
+) -> Option<&'e NodeProgress> {
     stored_entry
         .filter(|entry| entry.job.as_deref() == Some(&*job.name) && entry.attempt.unwrap_or(1) == job.attempt)
 }
@@ -28,55 +31,77 @@ fn wait_of(entry: &NodeProgress) -> Option<(Reason, &str)> {
 }
 
 impl NodeReconciler<'_> {
+    /// The stored entry, if it is about the Job that verifies the node.
+    pub(super) fn verify_entry(&self, node: &NodeFacts) -> Option<&NodeProgress> {
+        let mut stored = self.plan.facts.status().active.iter().flatten();
+        stored.find(|entry| *entry.name == *node.name && entry.phase == NodePhase::Verifying)
+    }
+
     /// Adds the wait for a pod that does not exist. While the Job ends, its pods are deleted, and no longer say what they waited
-    /// for: status keeps it.
+    /// for: `entry`, which status has of the Job, keeps it.
     pub(super) fn with_wait(
         &self,
         mut state: NodeState,
         job: &JobFacts,
-        stored_entry: Option<&NodeProgress>,
+        entry: Option<&NodeProgress>,
     ) -> NodeState {
         let is_ending = matches!(job.outcome, JobOutcome::Failing { .. });
         let has_pod = self.cluster.pods_of(job).any(|pod| !pod.deleting);
         if state.reason.is_some() || has_pod && !is_ending {
             return state;
         }
-        if let Some(entry) = entry_of(job, stored_entry) {
-            if let Some(phase) = entry.phase.known().filter(|_| is_ending) {
-                state.phase = phase;
-            }
-            if let Some((reason, text)) = wait_of(entry) {
-                return state.with_reason(reason, text.to_owned());
-            }
-        }
         let never_had_one = self.failures(job) == 0 && self.cluster.pods_of(job).next().is_none();
-        if is_ending || job.parallelism == 0 || !never_had_one {
-            return state;
+        if !is_ending && job.parallelism > 0 && never_had_one {
+            return self.with_refusal(state, job);
         }
+        let Some(entry) = entry else { return state };
+        if let Some(phase) = entry.phase.known().filter(|_| is_ending) {
+            state.phase = phase;
+        }
+        match wait_of(entry) {
+            Some((reason, text)) => state.with_reason(reason, text.to_owned()),
+            None => state,
+        }
+    }
+
+    /// Adds why a Job has had no pod for some time.
+    fn with_refusal(&self, mut state: NodeState, job: &JobFacts) -> NodeState {
         let due = later(job.created, POD_DUE);
         if self.now < due {
             state.requeue_at = Some(due);
             return state;
         }
+        let refusal = self.cluster.refusal(job, self.now);
+        state.steps.extend(refusal.ask);
+        state.requeue_at = refusal.again;
         let (namespace, name) = (&self.cluster.defaults.namespace, &job.name);
-        let text = format!(
-            "Job {name} has had no pod for {} seconds: the API server may refuse it, as the events of the Job say (kubectl describe \
-             job -n {namespace} {name})",
-            POD_DUE.as_secs()
-        );
-        state.with_reason(Reason::PodRefused, text)
+        match refusal.known {
+            Some(Some(words)) => {
+                let text = format!("the API server refuses the pod of Job {name}: {words}");
+                state.with_reason(Reason::PodRefused, text)
+            }
+            Some(None) => {
+                let text = format!(
+                    "Job {name} has had no pod for {} seconds: the API server may refuse it, as the events of the Job say (kubectl \
+                     describe job -n {namespace} {name})",
+                    POD_DUE.as_secs()
+                );
+                state.with_reason(Reason::PodRefused, text)
+            }
+            None => state,
+        }
     }
 
-    /// The reason and the message of a failed Job.
+    /// The reason and the message of a failed Job, of which status has this entry.
     pub(super) fn failure_cause(
         &self,
         job: &JobFacts,
         [reason, message]: [&str; 2],
         took: SignedDuration,
-        stored_entry: Option<&NodeProgress>,
+        entry: Option<&NodeProgress>,
     ) -> (OpenEnum<Reason>, String) {
         let tail = self.cluster.termination_message(job);
-        let entry = entry_of(job, stored_entry).filter(|_| reason == Reason::DeadlineExceeded.name());
+        let entry = entry.filter(|_| reason == Reason::DeadlineExceeded.name());
         let deadline = || {
             format!(
                 "{reason}: {message}, after {:#}",

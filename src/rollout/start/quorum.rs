@@ -30,9 +30,8 @@ impl<'a> Quorums<'a> {
     pub(super) fn of(cluster: &'a ClusterState, is_worked_on: impl Fn(&NodeName) -> bool) -> Self {
         let is_up = |role: ControlPlaneRole, name: &&NodeName| {
             let node = cluster.nodes.get(name);
-            let is_member =
-                |node: &NodeFacts| role != ControlPlaneRole::Etcd || node.etcd_voter != Some(false);
-            node.is_some_and(|node| node.is_ready_and_untainted() && is_member(node)) && !is_worked_on(name)
+            node.is_some_and(|node| node.is_ready_and_untainted() && has_vote(cluster, role, node))
+                && !is_worked_on(name)
         };
         let groups = cluster.control_plane.iter().map(|(role, nodes)| Group {
             role: *role,
@@ -73,18 +72,29 @@ impl<'a> Quorums<'a> {
             return None;
         }
         let lost = self.groups.iter().find(|group| group.is_lost_without(node))?;
+        let others = lost.members.iter().copied().filter(|name| *name != node);
+        let down: Vec<NodeName> = others.filter(|name| !lost.up.contains(name)).cloned().collect();
+        let is_voteless = |name: &&NodeName| {
+            let node = cluster.nodes.get(*name);
+            node.is_some_and(|node| node.is_ready_and_untainted() && !has_vote(cluster, lost.role, node))
+        };
         Some(Blocker::ControlPlaneQuorum {
             role: lost.role,
             of: lost.members.len(),
             needed: lost.needed(),
-            down: lost
-                .members
-                .iter()
-                .filter(|name| **name != node && !lost.up.contains(*name))
-                .map(|name| (*name).clone())
-                .collect(),
+            voteless: down.iter().filter(is_voteless).cloned().collect(),
+            down,
         })
     }
+}
+
+/// Whether etcd can rely on the member of the node, as far as anything says so.
+fn has_vote(cluster: &ClusterState, role: ControlPlaneRole, node: &NodeFacts) -> bool {
+    let is_down = cluster
+        .etcd_down
+        .as_ref()
+        .is_some_and(|down| down.contains(&node.name));
+    !is_down && (role != ControlPlaneRole::Etcd || node.etcd_voter != Some(false))
 }
 
 impl Group<'_> {

@@ -73,6 +73,7 @@ impl ClusterState {
                     plan.checks.apply(&check, asked, answer, now);
                 }
             }
+            StepEffect::Refusal(job, refusal) => self.apply_refusal(job, refusal),
             StepEffect::Workload(workload, facts) => self.apply_workload(workload, facts),
             StepEffect::PodCheck(plan, node, check) => self.apply_pod_check(plan, node, check),
             StepEffect::Permissions(missing) => self.permissions = Some(missing),
@@ -103,6 +104,7 @@ impl ClusterState {
             Observation::SecretForbidden(name, forbidden) => self.apply_secret_watch(name, forbidden),
             Observation::Schema(schema, edition) => self.apply_schema(schema, edition),
             Observation::Limits(limits) => self.apply_limits(limits),
+            Observation::EtcdDown(nodes) => self.etcd_down.replace(nodes) != self.etcd_down,
             Observation::Reservations(reservations) => self.apply_reservations(reservations),
             Observation::Notified(plan, uid, marks) => self.apply_notified(plan, uid, marks),
             Observation::SchemaReplaced => {

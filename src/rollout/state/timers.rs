@@ -104,6 +104,9 @@ impl ClusterState {
         self.pod_checks
             .values_mut()
             .for_each(|look| shift(&mut look.seen));
+        self.refusals
+            .values_mut()
+            .for_each(|refusal| shift(&mut refusal.seen));
         for workload in self.workloads.values_mut() {
             shift(&mut workload.facts.seen);
             workload.available_since.iter_mut().for_each(shift);

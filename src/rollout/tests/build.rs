@@ -1,5 +1,7 @@
 //! Cluster states for tests, from [`refit_fixtures`].
 
+use std::collections::BTreeSet;
+
 use jiff::SignedDuration;
 
 use crate::{ClusterState, Defaults, Observation, Step, StepEffect, decide};
@@ -30,6 +32,7 @@ pub(crate) fn cluster(
     let mut cluster = ClusterState::new(defaults());
     cluster.apply(Observation::Schema(Schema::Current, "1".into()));
     cluster.apply(Observation::Limits(crate::GlobalLimits::Absent));
+    cluster.apply(Observation::EtcdDown(BTreeSet::new()));
     let permissions = Missing {
         knows_reboots: true,
         knows_workloads: true,

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::{Budget, EventLine, JobObject, NodeObject, PlanObject, PodObject, Refusal, Scope, Terminating};
+use super::{Budget, EventLine, JobObject, NodeObject, PlanObject, PodObject, Scope, Terminating};
 use refit_api::names;
 use refit_api::selector::Selector;
 use refit_api::text::{MAX_MESSAGE, shorten};
@@ -210,28 +210,6 @@ impl Reader<'_> {
             })
         };
         Some(items.iter().filter_map(|raw| event(raw)).collect())
-    }
-
-    /// The Events of Jobs whose pods are refused.
-    pub(super) async fn refusals(&mut self, namespace: &str) -> Vec<Refusal> {
-        let path = format!("/api/v1/namespaces/{namespace}/events");
-        let what = format!("Events of Jobs in namespace {namespace}");
-        // The Job controller's reason for a pod that the API server refuses (pkg/controller/controller_utils.go).
-        let query = format!(
-            "fieldSelector={}",
-            encoded("involvedObject.kind=Job,reason=FailedCreate")
-        );
-        let items = self.list_or_gap(&what, &path, &query, EVENT_PAGES).await;
-        let refusal = |raw: &RawValue| {
-            let value: Value = serde_json::from_str(raw.get()).ok()?;
-            Some(Refusal {
-                namespace: namespace.to_owned(),
-                job: text(&value, "/involvedObject/name"),
-                at: time_of_event(&value)?,
-                message: short(&text(&value, "/message")),
-            })
-        };
-        items.iter().flatten().filter_map(|raw| refusal(raw)).collect()
     }
 
     /// The pods of a node that should have ended.

@@ -1,5 +1,5 @@
 use super::*;
-use crate::read::{NodeObject, Refusal, Terminating};
+use crate::read::{NodeObject, Terminating};
 use crate::{Explanation, explain_node, explain_plan};
 use refit_api::{NodeCounts, NodePhase, NodeProgress, PlanStatus};
 use refit_facts::PodFacts;
@@ -97,34 +97,6 @@ fn names(snapshot: &Snapshot, texts: &[&str]) {
     for wanted in texts {
         assert!(text.contains(wanted), "{wanted} is not in:\n{text}");
     }
-}
-
-#[test]
-fn the_refusal_of_a_job_s_pod_is_the_cause_while_there_is_no_pod() {
-    let mut found = snapshot(NodePhase::Pending);
-    let message = "Error creating: pods \"job-\" is forbidden: serviceaccount \"nobody\" not found";
-    let refusal = |job: &str, at| Refusal {
-        namespace: "system-upgrade".to_owned(),
-        job: job.to_owned(),
-        at,
-        message: message.to_owned(),
-    };
-    assert!(!explained(&found).0.held, "nothing is known yet");
-    found.refused = vec![refusal("other", found.now)];
-    assert!(!explained(&found).0.held, "that of another Job");
-    found.refused.push(refusal("job", found.now));
-    names(
-        &found,
-        &[
-            "FailedCreate",
-            message,
-            "kubectl describe jobs",
-            "kubectl edit plan",
-        ],
-    );
-    let created = pod(&found, "job-1", 1, PodStage::Starting, None);
-    found.pods = vec![created];
-    assert!(!explained(&found).0.held, "the pod was created later");
 }
 
 #[test]

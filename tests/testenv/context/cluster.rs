@@ -299,13 +299,15 @@ pub async fn clear(client: &Client, test: &str) {
     let _ = Api::<ClusterRoleBinding>::all(client.clone())
         .delete_collection(&background, &mine)
         .await;
-    // Manifests may have some in `default`, where Events about Nodes are.
-    let _ = Api::<Role>::namespaced(client.clone(), "default")
-        .delete_collection(&background, &mine)
-        .await;
-    let _ = Api::<RoleBinding>::namespaced(client.clone(), "default")
-        .delete_collection(&background, &mine)
-        .await;
+    // Manifests may have some in `default`, where Events about Nodes are, and in `kube-system`, where etcd is.
+    for namespace in ["default", "kube-system"] {
+        let _ = Api::<Role>::namespaced(client.clone(), namespace)
+            .delete_collection(&background, &mine)
+            .await;
+        let _ = Api::<RoleBinding>::namespaced(client.clone(), namespace)
+            .delete_collection(&background, &mine)
+            .await;
+    }
 }
 
 /// Makes an object as it is. For Nodes and other things that [`TestContext::apply`] would put elsewhere.

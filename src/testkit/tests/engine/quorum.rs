@@ -54,6 +54,44 @@ fn a_control_plane_node_starts_only_while_a_majority_stays_without_it() {
 }
 
 #[test]
+fn a_server_of_kubeadm_counts_only_while_its_member_of_etcd_is_ready() {
+    let mut scenario = servers(&SERVERS);
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": { "name": "etcd-s2", "namespace": "kube-system", "labels": { "component": "etcd" } },
+        "spec": { "nodeName": "s2", "containers": [{ "name": "etcd", "image": "etcd" }] },
+    });
+    scenario.cluster.put(pod).unwrap();
+    scenario.settle();
+    let set_ready = |scenario: &Scenario, ready: &str| {
+        let status = json!({ "status": { "conditions": [{ "type": "Ready", "status": ready }] } });
+        let (namespace, name) = ("kube-system", "etcd-s2");
+        scenario
+            .cluster
+            .patch_status(Kind::Pod, namespace, name, status)
+            .unwrap();
+    };
+    set_ready(&scenario, "False");
+    scenario.apply_and_settle(plan_with("p", many));
+    assert_eq!(
+        scenario.slots("p"),
+        ["s2"],
+        "the node whose member is down takes nothing away"
+    );
+    let entry = scenario.entry("p", "s1");
+    assert_eq!(entry.reason.as_deref(), Some("ControlPlaneQuorum"));
+    scenario.succeed("s2");
+    let entry = scenario.entry("p", "s1");
+    let text = "without the node, 1 of 3 control-plane nodes would be available, and 2 are needed: s2 is unavailable; Ready, \
+                but without a vote in etcd: s2";
+    assert_eq!(entry.message.as_deref(), Some(text));
+    set_ready(&scenario, "True");
+    scenario.settle();
+    assert_eq!(scenario.slots("p").len(), 1);
+    scenario.finish();
+}
+
+#[test]
 fn the_labels_of_older_kubernetes_and_of_other_distributions_count() {
     for label in ["master", "controlplane", "etcd"] {
         let mut scenario = Scenario::empty();
@@ -112,7 +150,7 @@ fn a_server_without_a_vote_in_etcd_does_not_count_for_its_majority() {
     patch(&scenario, "False");
     scenario.apply_and_settle(plan_with("p", many));
     assert_eq!(scenario.slots("p"), ["e1"], "it takes nothing away");
-    let text = "without the node, 1 of 3 etcd nodes would be available, and 2 are needed: e1 is unavailable";
+    let text = "without the node, 1 of 3 etcd nodes would be available, and 2 are needed: e1 is unavailable; Ready, but without a vote in etcd: e1";
     assert_eq!(scenario.entry("p", "e2").message.as_deref(), Some(text));
     scenario.succeed("e1");
     assert_eq!(scenario.slots("p"), Vec::<String>::new(), "it has no vote yet");
