@@ -23,6 +23,7 @@ pub mod node_info;
 pub mod node_limit;
 pub mod node_mark;
 pub mod notified;
+mod object_ref;
 pub mod open_enum;
 pub mod order;
 pub mod phase;
@@ -55,6 +56,7 @@ pub use node_info::{BadNodeInfo, NodeInfo, NodeInfoSelector, NodeInfoSpec, SkipW
 pub use node_limit::NodeLimit;
 pub use node_mark::{MarkForm, NodeMark};
 pub use notified::Notified;
+pub use object_ref::ObjectRef;
 pub use open_enum::OpenEnum;
 pub use order::{BadOrder, ControlPlaneOrder, Criterion, OrderSpec};
 pub use phase::{CardState, CheckPhase, ConditionType, NodePhase, PlanState, WavePhase};

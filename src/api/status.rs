@@ -7,6 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::object_ref::ObjectRef;
 use super::open_enum::OpenEnum;
 use super::phase::{CheckPhase, ConditionType, NodePhase, WavePhase};
 use super::reason::Reason;
@@ -18,6 +19,9 @@ pub struct PlanStatus {
     /// `Complete`, `Validated` and `LatestResolved`, in this order, then refit's own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<PlanCondition>,
+    /// The objects that the message of the condition `Complete` is about: where to look next. At most five.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub about: Vec<ObjectRef>,
     /// Version that the Plan upgrades to, with `-` instead of `+`. Absent until it is resolved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latest_version: Option<String>,
@@ -238,6 +242,19 @@ pub struct NodeProgress {
     /// Why the node does not progress, as a sentence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
+    /// The objects that the message is about: where to look next. At most five.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub about: Vec<ObjectRef>,
+}
+
+impl NodeProgress {
+    pub fn has_slot(&self) -> bool {
+        self.phase != NodePhase::Waiting
+    }
+
+    pub fn is_failed(&self) -> bool {
+        self.phase == NodePhase::Failed
+    }
 }
 
 /// A done node whose kubelet has another version than the Plan.

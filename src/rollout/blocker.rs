@@ -1,6 +1,7 @@
 //! Typed reasons why a node, or a whole Plan, does not start. [`Reason`] has the general meaning; the variants add the
 //! details of the message.
 
+mod about;
 mod message;
 
 use jiff::{SignedDuration, Timestamp};
@@ -54,8 +55,8 @@ pub enum Blocker {
     /// An earlier wave is not over.
     WaveInProgress {
         wave: String,
-        /// A node that holds it, if one needs a person.
-        why: Option<String>,
+        /// A node that holds it, if one needs a person, and why.
+        held_by: Option<(NodeName, &'static str)>,
     },
     /// The nodes of a wave must stay Ready first.
     WaveSoaking {

@@ -14,7 +14,7 @@ use super::resolve::Resolution;
 use super::state::ClusterState;
 use super::step::Key;
 use refit_api::text::{MAX_CONDITION_MESSAGE, shorten};
-use refit_api::{ConditionType, OpenEnum, PlanCondition, Reason};
+use refit_api::{ConditionType, ObjectRef, OpenEnum, PlanCondition, Reason};
 use refit_base::version::policy::Choice;
 use refit_facts::NodeName;
 
@@ -23,6 +23,8 @@ pub(super) struct ConditionUpdate {
     pub(super) type_: ConditionType,
     pub(super) reason: Reason,
     pub(super) message: String,
+    /// The objects that the message is about.
+    pub(super) about: Vec<ObjectRef>,
 }
 
 impl ConditionUpdate {
@@ -31,7 +33,13 @@ impl ConditionUpdate {
             type_,
             reason,
             message: message.into(),
+            about: Vec::new(),
         }
+    }
+
+    fn about(mut self, about: impl IntoIterator<Item = ObjectRef>) -> Self {
+        self.about = about.into_iter().take(ObjectRef::MAX).collect();
+        self
     }
 
     /// The condition. If it is unchanged, it keeps the times of the stored one.
@@ -59,13 +67,14 @@ impl ConditionUpdate {
     }
 }
 
+/// The conditions, and the objects that the message of `Complete` is about.
 pub(super) fn conditions(
     cluster: &ClusterState,
     plan: &PlanState,
     nodes: &BTreeMap<NodeName, NodeState>,
     report: &Report,
     now: Timestamp,
-) -> Vec<PlanCondition> {
+) -> (Vec<PlanCondition>, Vec<ObjectRef>) {
     let stored = plan.facts.status();
     let known = |type_| find(&stored.conditions, type_).cloned();
     let write = |update: ConditionUpdate| update.into_condition(&stored.conditions, now);
@@ -79,9 +88,15 @@ pub(super) fn conditions(
     let same_spec = stored
         .observed_generation
         .is_none_or(|seen| seen == plan.facts.generation());
-    let complete = known(ConditionType::Complete)
-        .filter(|_| pending && same_spec)
-        .unwrap_or_else(|| write(complete(cluster, plan, nodes, report)));
+    let kept = known(ConditionType::Complete).filter(|_| pending && same_spec);
+    let (complete, about) = kept.map_or_else(
+        || {
+            let mut update = complete(cluster, plan, nodes, report);
+            let about = std::mem::take(&mut update.about);
+            (write(update), about)
+        },
+        |kept| (kept, stored.about.clone()),
+    );
     let validated = match invalid {
         None => ConditionUpdate::new(ConditionType::Validated, Reason::PlanIsValid, ""),
         Some(why) => ConditionUpdate::new(ConditionType::Validated, Reason::Error, why),
@@ -128,12 +143,12 @@ pub(super) fn conditions(
         None if relies => known(ConditionType::Degraded),
         _ => None,
     };
-    [complete, write(validated)]
+    let all = [complete, write(validated)]
         .into_iter()
         .chain(resolved)
         .chain(up_to_date)
-        .chain(degraded)
-        .collect()
+        .chain(degraded);
+    (all.collect(), about)
 }
 
 const NO_REPLACEMENT_POLICY: &str = "the API server drops spec.podReplacementPolicy of Jobs (KEP-3939): while a pod is being \
@@ -195,22 +210,24 @@ fn complete(
             _ => failed.decision.clone(),
         };
         let text = with_decision(&text, stopped.as_deref());
-        return ConditionUpdate::new(ConditionType::Complete, Reason::JobFailed, text);
+        let job = failed.job.iter().map(|job| ObjectRef::new("Job", &**job));
+        let about = [ObjectRef::node(&**node)].into_iter().chain(job);
+        return ConditionUpdate::new(ConditionType::Complete, Reason::JobFailed, text).about(about);
     }
     if !nodes.is_empty() {
         let known = |s: &NodeState| s.reason.as_ref().and_then(OpenEnum::known);
         let refusal = |(node, s)| Some((node, s, known(s).filter(|reason| is_refusal(*reason))?));
-        let text = nodes
-            .iter()
-            .find_map(refusal)
-            .map_or_else(String::new, |(node, s, reason)| {
-                let why = s.message.as_deref().unwrap_or_default();
-                match reason {
-                    Reason::SettingMissing => format!("{NO_JOB_FOR_NODE} {node}: {why}"),
-                    _ => format!("Node {node}: {why}"),
-                }
-            });
-        return ConditionUpdate::new(ConditionType::Complete, Reason::SyncJob, text);
+        let update = |text| ConditionUpdate::new(ConditionType::Complete, Reason::SyncJob, text);
+        let Some((node, state, reason)) = nodes.iter().find_map(refusal) else {
+            return update(String::new());
+        };
+        let why = state.message.as_deref().unwrap_or_default();
+        let text = match reason {
+            Reason::SettingMissing => format!("{NO_JOB_FOR_NODE} {node}: {why}"),
+            _ => format!("Node {node}: {why}"),
+        };
+        let about = [ObjectRef::node(&**node)].into_iter().chain(state.about.clone());
+        return update(text).about(about);
     }
     if let Some(why) = &plan.selector_error {
         return ConditionUpdate::new(
@@ -239,6 +256,7 @@ fn complete(
             blocker.reason(),
             format!("Node {node}: {blocker}"),
         )
+        .about([ObjectRef::node(&**node)].into_iter().chain(blocker.about()))
     };
     match &report.blocker {
         Some(Blocker::WindowClosed { opens, .. }) => {
@@ -262,7 +280,10 @@ fn complete(
                 of_node,
             )
         }
-        Some(blocker) => ConditionUpdate::new(ConditionType::Complete, blocker.reason(), blocker.to_string()),
+        Some(blocker) => {
+            let text = blocker.to_string();
+            ConditionUpdate::new(ConditionType::Complete, blocker.reason(), text).about(blocker.about())
+        }
     }
 }
 

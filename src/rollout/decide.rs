@@ -464,6 +464,7 @@ fn stored_slots<'a>(
         boot_id: None,
         reason: None,
         message: None,
+        about: Vec::new(),
     };
     let status = plan.facts.status();
     // A status written by refit names nodes with their UIDs, so a new machine of the same name has no slot.

@@ -165,8 +165,10 @@ fn status(
         .as_ref()
         .and_then(Blocker::next_window)
         .map(seconds);
+    let (conditions, about) = conditions(cluster, plan, nodes, report, now);
     let mut status = PlanStatus {
-        conditions: conditions(cluster, plan, nodes, report, now),
+        conditions,
+        about,
         latest_version: resolved
             .map(|r| r.version.to_string())
             .or_else(|| stored.latest_version.clone()),
@@ -243,6 +245,7 @@ fn active(
             .message
             .as_deref()
             .map(|message| with_decision(message, s.decision.as_deref())),
+        about: s.about.clone(),
     };
     let mut out: Vec<_> = nodes.iter().map(entry).collect();
     let room = MAX_ACTIVE.saturating_sub(out.len());
@@ -259,6 +262,7 @@ fn active(
             phase: NodePhase::Waiting.into(),
             reason: blocker.map(|b| b.reason().into()),
             message: blocker.map(ToString::to_string),
+            about: blocker.map(Blocker::about).unwrap_or_default(),
             ..NodeProgress::default()
         }
     }));

@@ -231,14 +231,14 @@ fn blocker(
             let failed = nodes
                 .iter()
                 .find(|(_, state)| state.failed && !state.is_given_up());
-            let failed = failed.map(|(node, _)| format!("{node} failed"));
+            let failed = failed.map(|(node, _)| (node.clone(), "failed"));
             let unready = || {
                 let unready = plan.targets.done_and_not_ready();
-                unready.map(|node| format!("{node} is upgraded and not Ready"))
+                unready.map(|node| (node.clone(), "is upgraded and not Ready"))
             };
             Blocker::WaveInProgress {
                 wave: name,
-                why: failed.or_else(unready),
+                held_by: failed.or_else(unready),
             }
         }
         WavePhase::Soaking => Blocker::WaveSoaking { wave: name, until },

@@ -3,10 +3,7 @@
 use super::explain::{Explanation, chain_of_dependency, chain_of_named_node, unavailability};
 use super::plan::PlanOverview;
 use refit_api::reason::Kind;
-use refit_api::{Reason, limits};
-
-/// Objects of one kind that a chain names.
-const MAX_NAMED: usize = 5;
+use refit_api::{ObjectRef, Reason, limits};
 
 /// Where to look for the cause of a reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,13 +16,13 @@ pub(super) enum Cause {
     Unavailable,
     /// The wave, and the node that it waits for.
     Wave,
-    /// The nodes that the message names.
+    /// The nodes that the reason names.
     NamedNodes,
     /// The nodes on which the Plan failed.
     FailedNodes,
-    /// The `ConfigMap` `refit`, and the nodes that the message names.
+    /// The `ConfigMap` `refit`, and the nodes that the reason names.
     Limits,
-    /// The Plans that the message names.
+    /// The Plans that the reason names.
     Plans,
     /// The kubelet of the node.
     Kubelet,
@@ -89,68 +86,28 @@ impl Cause {
     }
 }
 
-/// The words of a message that may be names of objects.
-fn words(message: &str) -> impl Iterator<Item = &str> {
-    let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.');
-    message
-        .split(move |c| !is_name(c))
-        .map(|word| word.trim_matches('.'))
-        .filter(|word| !word.is_empty())
-}
-
-/// The nodes of the cluster that a message names, in its order.
-pub(super) fn nodes_in<'a>(view: &PlanOverview<'_>, message: &'a str) -> Vec<&'a str> {
-    let is_node = |word: &&str| view.snapshot.node(word).is_some() || view.node(word).is_some();
-    distinct(words(message).filter(is_node))
-}
-
-/// The other Plans of the namespace that a message names, whether they exist or not.
-pub(super) fn plans_in<'a>(view: &PlanOverview<'_>, message: &'a str) -> Vec<&'a str> {
-    let wanted = view.plan.facts.object.spec.depends_on.iter().flatten();
-    let wanted: Vec<&str> = wanted.map(|dependency| dependency.name.as_str()).collect();
-    let exists = |word: &str| {
-        let mut plans = view.snapshot.plans.iter();
-        plans.any(|plan| plan.namespace == view.plan.namespace && *plan.facts.name == *word)
-    };
-    let is_other = |word: &&str| *word != &*view.plan.facts.name && (wanted.contains(word) || exists(word));
-    distinct(words(message).filter(is_other))
-}
-
-fn distinct<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
-    let mut found = Vec::new();
-    for name in names {
-        if !found.contains(&name) {
-            found.push(name);
-        }
-    }
-    found.truncate(MAX_NAMED);
-    found
-}
-
-/// The links below what a message says, for causes that the message names. Returns whether there are any.
-pub(super) fn chain_of_message(
+/// The links to the objects that a reason is about, for causes that name them.
+pub(super) fn chain_of_objects(
     view: &PlanOverview<'_>,
     cause: Cause,
     node: Option<&str>,
-    message: &str,
+    about: &[ObjectRef],
     explanation: &mut Explanation,
     depth: usize,
 ) {
     let namespace = &view.plan.namespace;
+    let nodes = ObjectRef::named(about, "Node").filter(|name| Some(*name) != node);
     match cause {
         Cause::NamedNodes => {
-            let named = nodes_in(view, message);
-            for name in named.into_iter().filter(|name| Some(*name) != node) {
+            for name in nodes {
                 chain_of_named_node(view, name, explanation, depth);
             }
         }
         Cause::FailedNodes => {
-            let failed: Vec<String> = view
-                .nodes
-                .iter()
-                .filter(|node| node.is_failed())
+            let failed = view.nodes.iter().filter(|node| node.is_failed());
+            let failed: Vec<String> = failed
                 .map(|node| node.name.clone())
-                .take(MAX_NAMED)
+                .take(ObjectRef::MAX)
                 .collect();
             for name in failed.iter().filter(|name| Some(name.as_str()) != node) {
                 chain_of_named_node(view, name, explanation, depth);
@@ -159,21 +116,14 @@ pub(super) fn chain_of_message(
         Cause::Limits => {
             let object = format!("ConfigMap {namespace}/{}", limits::NAME);
             explanation.link(object, "limits all Plans of this controller");
-            for name in nodes_in(view, message)
-                .into_iter()
-                .filter(|name| Some(*name) != node)
-            {
-                let says = view
-                    .snapshot
-                    .node(name)
-                    .and_then(unavailability)
-                    .map(|(says, _)| says);
-                let says = says.unwrap_or_else(|| "is being upgraded".to_owned());
+            for name in nodes {
+                let why = view.snapshot.node(name).and_then(unavailability);
+                let says = why.map_or_else(|| "is being upgraded".to_owned(), |(says, _)| says);
                 explanation.link(format!("Node {name}"), says);
             }
         }
         Cause::Plans => {
-            for name in plans_in(view, message) {
+            for name in ObjectRef::named(about, "Plan") {
                 chain_of_dependency(view, name, explanation, depth);
             }
         }

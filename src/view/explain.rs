@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 
 use super::differs::differs;
-use super::plan::{NodeOverview, PlanOverview, condition};
+use super::plan::{PlanOverview, condition};
 use super::read::NodeObject;
 use super::remedy::remedy;
 use super::time;
@@ -22,7 +22,7 @@ use plan::chain_of_obstacle;
 pub(super) use plan::{chain_of_dependency, chain_of_named_node};
 use refit_api::selector::Selector;
 use refit_api::selector::explain::requirements;
-use refit_api::{ConditionType, names};
+use refit_api::{ConditionType, NodeProgress, names};
 
 /// How many Plans and nodes a chain may pass, because two can wait for each other.
 const MAX_DEPTH: usize = 4;
@@ -252,7 +252,7 @@ fn done(view: &PlanOverview<'_>, name: &str, version: &str, explanation: &mut Ex
         differs.text
     );
     explanation.link(format!("Node {name}"), reason.about());
-    let (remedy, commands) = remedy(view, &reason.into(), Some(name));
+    let (remedy, commands) = remedy(view, &reason.into(), &[], Some(name));
     explanation.set_remedy(&remedy, &commands);
 }
 
@@ -277,7 +277,7 @@ pub(super) fn not_selected(view: &PlanOverview<'_>, node: &NodeObject) -> Option
     let plan = &view.plan.facts.name;
     let has_begun = has_done_label(view, &node.facts.name)
         || node.facts.records.contains_key(plan)
-        || view.node(&node.facts.name).is_some_and(NodeOverview::has_slot);
+        || view.node(&node.facts.name).is_some_and(NodeProgress::has_slot);
     let info = spec.node_info().ok().filter(|_| !has_begun)?;
     let (field, is) = info.mismatch(node.facts.info())?;
     Some(format!(

@@ -10,8 +10,8 @@ use super::read::{PlanObject, Snapshot};
 use super::{remedy, stall, time};
 use refit_api::selector::Selector;
 use refit_api::{
-    CheckStatus, ConditionType, NodePhase, NodeProgress, OpenEnum, PlanCondition, PlanState, Reason,
-    Severity, WaveStatus, names,
+    CheckStatus, ConditionType, NodePhase, NodeProgress, ObjectRef, OpenEnum, PlanCondition, PlanState,
+    Reason, Severity, WaveStatus, names,
 };
 use refit_facts::{JobOutcome, PodStage};
 
@@ -37,6 +37,8 @@ pub struct Obstacle {
     /// Another controller's status may have one that is not in the list.
     pub reason: OpenEnum<Reason>,
     pub message: String,
+    /// The objects that the message is about.
+    pub about: Vec<ObjectRef>,
     /// The node that is held, if it is one.
     pub node: Option<String>,
     pub remedy: String,
@@ -44,28 +46,6 @@ pub struct Obstacle {
     pub commands: Vec<String>,
     /// Whether it is as expected, such as a closed window.
     pub expected: bool,
-}
-
-/// A node under a Plan.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NodeOverview {
-    pub name: String,
-    pub phase: OpenEnum<NodePhase>,
-    pub since: Option<String>,
-    pub job: Option<String>,
-    pub attempt: Option<i64>,
-    pub reason: Option<OpenEnum<Reason>>,
-    pub message: Option<String>,
-}
-
-impl NodeOverview {
-    pub fn has_slot(&self) -> bool {
-        self.phase != NodePhase::Waiting
-    }
-
-    pub fn is_failed(&self) -> bool {
-        self.phase == NodePhase::Failed
-    }
 }
 
 /// State of a node in a report.
@@ -105,7 +85,7 @@ pub struct PlanOverview<'a> {
     /// Whether another controller than refit wrote the status.
     pub foreign: bool,
     /// Nodes that are in progress, have failed or wait; done ones only if they are still known to be.
-    pub nodes: Vec<NodeOverview>,
+    pub nodes: Vec<NodeProgress>,
     pub obstacle: Option<Obstacle>,
     pub complete: bool,
 }
@@ -126,11 +106,11 @@ impl<'a> PlanOverview<'a> {
                     disabled: counts.disabled,
                     skipped: counts.skipped.unwrap_or_default(),
                 };
-                (counts, active.iter().map(node_view).collect(), true)
+                (counts, active.clone(), true)
             }
             _ => derived(snapshot, plan),
         };
-        let mut nodes: Vec<NodeOverview> = nodes;
+        let mut nodes: Vec<NodeProgress> = nodes;
         for node in &mut nodes {
             if node.has_slot()
                 && !node.is_failed()
@@ -207,7 +187,7 @@ impl<'a> PlanOverview<'a> {
         (status.latest_hash.as_deref() == Some(&*wave.hash)).then_some(wave)
     }
 
-    pub fn node(&self, name: &str) -> Option<&NodeOverview> {
+    pub fn node(&self, name: &str) -> Option<&NodeProgress> {
         self.nodes.iter().find(|node| node.name == name)
     }
 
@@ -227,17 +207,26 @@ impl<'a> PlanOverview<'a> {
 
     fn find_obstacle(&self) -> Option<Obstacle> {
         let status = self.plan.facts.status();
-        let held = |reason: &OpenEnum<Reason>, message: &str, node: Option<&str>| {
-            self.obstacle_of(reason, message, node)
+        let held = |reason: &OpenEnum<Reason>, message: &str| self.obstacle_of(reason, message, &[], None);
+        let of_condition = |it: &PlanCondition| {
+            let reason = it.reason.clone().unwrap_or_else(|| Reason::Error.into());
+            let is_complete = it.type_ == ConditionType::Complete;
+            let about: &[ObjectRef] = if is_complete { &status.about } else { &[] };
+            self.obstacle_of(&reason, it.message.as_deref().unwrap_or_default(), about, None)
+        };
+        let of_node = |node: &NodeProgress| {
+            let reason = node.reason.clone().unwrap_or_default();
+            let message = node.message.as_deref().unwrap_or_default();
+            self.obstacle_of(&reason, message, &node.about, Some(&node.name))
         };
         if let Some(why) = &self.plan.facts.malformed {
-            return Some(held(&Reason::Error.into(), why, None));
+            return Some(held(&Reason::Error.into(), why));
         }
         if let Some(obstacle) = stall::deletion(self.plan) {
             return Some(obstacle);
         }
         if let Some(event) = self.blocking_event() {
-            return Some(held(&event.reason, &event.message, None));
+            return Some(held(&event.reason, &event.message));
         }
         // The conditions below are of an earlier spec.
         if !self.is_current() {
@@ -245,32 +234,20 @@ impl<'a> PlanOverview<'a> {
         }
         for type_ in [ConditionType::Validated, ConditionType::LatestResolved] {
             if let Some(it) = condition(self.plan, type_).filter(|it| it.status == "False") {
-                let reason = it.reason.clone().unwrap_or_else(|| Reason::Error.into());
-                return Some(held(&reason, it.message.as_deref().unwrap_or_default(), None));
+                return Some(of_condition(it));
             }
         }
         let slots = || self.nodes.iter().filter(|node| node.has_slot());
         if let Some(failed) = slots().find(|node| node.is_failed()) {
-            let reason = failed.reason.clone().unwrap_or_default();
-            let message = failed.message.clone().unwrap_or_default();
-            return Some(held(&reason, &message, Some(&failed.name)));
+            return Some(of_node(failed));
         }
         // A node that has a slot and is blocked, then what keeps the others from starting.
-        let of_node = |node: &NodeOverview| {
-            let reason = node.reason.as_ref()?;
-            let is_warning = reason
-                .known()
-                .is_none_or(|reason| reason.severity() == Severity::Warning);
-            is_warning.then(|| {
-                held(
-                    reason,
-                    node.message.as_deref().unwrap_or_default(),
-                    Some(&node.name),
-                )
-            })
+        let is_warning = |reason: &OpenEnum<Reason>| {
+            let known = reason.known();
+            known.is_none_or(|reason| reason.severity() == Severity::Warning)
         };
-        if let Some(obstacle) = slots().find_map(of_node) {
-            return Some(obstacle);
+        if let Some(node) = slots().find(|node| node.reason.as_ref().is_some_and(is_warning)) {
+            return Some(of_node(node));
         }
         let complete = condition(self.plan, ConditionType::Complete)?;
         let counts = self.counts;
@@ -279,11 +256,7 @@ impl<'a> PlanOverview<'a> {
         }
         if complete.status == "True" {
             let behind = condition(self.plan, ConditionType::UpToDate).filter(|it| it.status == "False")?;
-            return Some(held(
-                behind.reason.as_ref()?,
-                behind.message.as_deref().unwrap_or_default(),
-                None,
-            ));
+            return Some(of_condition(behind));
         }
         let reason = complete.reason.as_ref()?;
         // A blackout, or a window that is too short, says so itself.
@@ -292,11 +265,13 @@ impl<'a> PlanOverview<'a> {
             .any(|it| reason == it);
         if let Some(opens) = status.next_window.as_ref().filter(|_| !says_when) {
             let text = format!("spec.window is closed and opens at {opens}");
-            return Some(held(&Reason::WindowClosed.into(), &text, None));
+            return Some(held(&Reason::WindowClosed.into(), &text));
         }
-        let message = complete.message.as_deref().unwrap_or_default();
         match reason.known() {
-            Some(Reason::Waiting) => Some(held(&Reason::WindowClosed.into(), message, None)),
+            Some(Reason::Waiting) => {
+                let message = complete.message.as_deref().unwrap_or_default();
+                Some(held(&Reason::WindowClosed.into(), message))
+            }
             Some(Reason::SyncJob | Reason::Resolved | Reason::Complete) => {
                 let waits = self.nodes.iter().filter(|node| !node.has_slot());
                 let mut held_up = waits.filter(|node| {
@@ -304,16 +279,14 @@ impl<'a> PlanOverview<'a> {
                     let reason = node.reason.as_ref();
                     reason.is_some_and(|reason| !expected.iter().any(|it| reason == it))
                 });
-                let node = held_up.next()?;
-                let message = node.message.as_deref().unwrap_or_default();
-                Some(held(node.reason.as_ref()?, message, Some(&node.name)))
+                held_up.next().map(of_node)
             }
             _ => {
-                // `Node a: the node is not Ready`
-                let of_node = |node: &&NodeOverview| message.starts_with(&format!("Node {}: ", node.name));
-                let node = self.nodes.iter().filter(|node| !node.has_slot()).find(of_node);
-                let text = node.and_then(|node| node.message.as_deref()).unwrap_or(message);
-                Some(held(reason, text, node.map(|node| node.name.as_str())))
+                // The reason of a single node names that node first.
+                let first = ObjectRef::named(&status.about, "Node").next();
+                let node = first.and_then(|name| self.node(name));
+                let node = node.filter(|node| !node.has_slot() && node.reason.as_ref() == Some(reason));
+                Some(node.map_or_else(|| of_condition(complete), of_node))
             }
         }
     }
@@ -379,6 +352,7 @@ impl<'a> PlanOverview<'a> {
         Obstacle {
             reason: Reason::Unprocessed.into(),
             message,
+            about: Vec::new(),
             node: None,
             remedy,
             commands: vec![
@@ -394,6 +368,7 @@ impl<'a> PlanOverview<'a> {
         Obstacle {
             reason: Reason::NoNodes.into(),
             message: message.to_owned(),
+            about: Vec::new(),
             node: None,
             remedy: Reason::NoNodes.plain_remedy(),
             commands: vec![
@@ -405,14 +380,21 @@ impl<'a> PlanOverview<'a> {
         }
     }
 
-    fn obstacle_of(&self, reason: &OpenEnum<Reason>, message: &str, node: Option<&str>) -> Obstacle {
-        let (remedy, commands) = remedy::remedy(self, reason, node);
+    fn obstacle_of(
+        &self,
+        reason: &OpenEnum<Reason>,
+        message: &str,
+        about: &[ObjectRef],
+        node: Option<&str>,
+    ) -> Obstacle {
+        let (remedy, commands) = remedy::remedy(self, reason, about, node);
         let expected = reason
             .known()
             .is_some_and(|reason| reason.severity() == Severity::Normal);
         Obstacle {
             reason: reason.clone(),
             message: message.to_owned(),
+            about: about.to_vec(),
             node: node.map(str::to_owned),
             remedy,
             commands,
@@ -475,20 +457,8 @@ pub(super) fn condition(plan: &PlanObject, type_: ConditionType) -> Option<&Plan
     conditions.iter().find(|condition| condition.type_ == type_)
 }
 
-fn node_view(entry: &NodeProgress) -> NodeOverview {
-    NodeOverview {
-        name: entry.name.clone(),
-        phase: entry.phase.clone(),
-        since: entry.since.clone(),
-        job: entry.job.clone(),
-        attempt: entry.attempt,
-        reason: entry.reason.clone(),
-        message: entry.message.clone(),
-    }
-}
-
 /// The nodes of a Plan from their labels and Jobs, for a status that has only `applying`.
-fn derived(snapshot: &Snapshot, plan: &PlanObject) -> (Counts, Vec<NodeOverview>, bool) {
+fn derived(snapshot: &Snapshot, plan: &PlanObject) -> (Counts, Vec<NodeProgress>, bool) {
     let status = plan.facts.status();
     let (mut counts, mut views) = (Counts::default(), Vec::new());
     let hash = status.latest_hash.as_deref().unwrap_or_default();
@@ -521,14 +491,12 @@ fn derived(snapshot: &Snapshot, plan: &PlanObject) -> (Counts, Vec<NodeOverview>
             }
             _ => {
                 counts.waiting += 1;
-                views.push(NodeOverview {
+                views.push(NodeProgress {
                     name: name.clone(),
                     phase: NodePhase::Waiting.into(),
-                    since: None,
-                    job: None,
-                    attempt: None,
                     reason: (!node.facts.ready).then(|| Reason::NodeNotReady.into()),
                     message: (!node.facts.ready).then(|| "the node is not Ready".to_owned()),
+                    ..NodeProgress::default()
                 });
             }
         }
@@ -539,7 +507,7 @@ fn derived(snapshot: &Snapshot, plan: &PlanObject) -> (Counts, Vec<NodeOverview>
 }
 
 /// A node that the controller names in `applying`, as its last Job shows it.
-fn applying_view(snapshot: &Snapshot, plan: &PlanObject, name: &str) -> NodeOverview {
+fn applying_view(snapshot: &Snapshot, plan: &PlanObject, name: &str) -> NodeProgress {
     let job = snapshot
         .jobs_on(plan, name)
         .into_iter()
@@ -565,7 +533,7 @@ fn applying_view(snapshot: &Snapshot, plan: &PlanObject, name: &str) -> NodeOver
         reason = Some(Reason::PodWaiting.into());
         message = Some(why);
     }
-    NodeOverview {
+    NodeProgress {
         name: name.to_owned(),
         phase: phase.into(),
         since: job.map(|job| format!("{:.0}", job.facts.created)),
@@ -573,5 +541,6 @@ fn applying_view(snapshot: &Snapshot, plan: &PlanObject, name: &str) -> NodeOver
         attempt: job.map(|job| job.facts.attempt),
         reason,
         message,
+        ..NodeProgress::default()
     }
 }

@@ -1,17 +1,17 @@
 //! What would release a Plan or a node, and the commands for it.
 
-use super::cause::{nodes_in, plans_in};
 use super::explain::unavailable;
-use super::plan::{NodeOverview, PlanOverview, condition};
+use super::plan::PlanOverview;
 use super::stall;
 use refit_api::reason::Kind;
-use refit_api::{ConditionType, OpenEnum, Reason, limits};
+use refit_api::{NodeProgress, ObjectRef, OpenEnum, Reason, limits};
 
 /// The remedy of a reason in words, and commands that can be copied.
 #[expect(clippy::too_many_lines, reason = "one arm for each remedy")]
 pub(super) fn remedy(
     view: &PlanOverview<'_>,
     reason: &OpenEnum<Reason>,
+    about: &[ObjectRef],
     node: Option<&str>,
 ) -> (String, Vec<String>) {
     let (namespace, plan) = (&view.plan.namespace, &view.plan.facts.name);
@@ -72,15 +72,11 @@ pub(super) fn remedy(
         ))
     };
     let retry = || on(&format!("refit retry {at} NODE"));
-    let is_failed = node.is_some_and(|node| view.node(node).is_some_and(NodeOverview::is_failed));
+    let is_failed = node.is_some_and(|node| view.node(node).is_some_and(NodeProgress::is_failed));
     let failed = || {
         let failed = view.nodes.iter().filter(|node| node.is_failed());
         failed.map(|node| Some(format!("refit retry {at} {}", node.name)))
     };
-    let message = node
-        .and_then(|node| view.node(node)?.message.as_deref())
-        .or_else(|| condition(view.plan, ConditionType::Complete)?.message.as_deref())
-        .unwrap_or_default();
     // A reason that is not listed has the default of its kind.
     let commands: Vec<Option<String>> = match known {
         Reason::Suspended | Reason::Aborted => vec![Some(format!("refit resume {at}"))],
@@ -94,17 +90,13 @@ pub(super) fn remedy(
         | Reason::DigestPending
         | Reason::PostCompleteDelay
         | Reason::MinReady => vec![watch()],
-        Reason::Blackout if message.contains(&format!("ConfigMap {}", limits::NAME)) => {
-            vec![limits(), watch()]
-        }
+        Reason::Blackout if ObjectRef::named(about, "ConfigMap").next().is_some() => vec![limits(), watch()],
         Reason::Held | Reason::Error | Reason::SelectNodesFailed | Reason::Waiting => vec![edit()],
         Reason::TaintNotTolerated => vec![describe(), edit()],
         Reason::NodeJoining | Reason::RebootIneffective => vec![describe(), watch()],
         Reason::Frozen | Reason::ClusterLimit => vec![limits()],
         Reason::EarlierNodes | Reason::WaveInProgress | Reason::ControlPlaneQuorum => {
-            let named = nodes_in(view, message)
-                .into_iter()
-                .filter(|name| Some(*name) != node);
+            let named = ObjectRef::named(about, "Node").filter(|name| Some(*name) != node);
             let named = named.map(|name| Some(format!("kubectl describe node {name}")));
             named.chain([watch()]).collect()
         }
@@ -112,8 +104,8 @@ pub(super) fn remedy(
         Reason::NodeBusy => vec![Some(format!("refit status -n {namespace}"))],
         Reason::DependencyUnknown => vec![Some(format!("kubectl get plans -n {namespace}")), edit()],
         Reason::DependencyNotComplete | Reason::DependencyCycle => {
-            let plans = plans_in(view, message).into_iter();
-            let plans = plans.map(|plan| Some(format!("refit explain -n {namespace} {plan}")));
+            let plans = ObjectRef::named(about, "Plan")
+                .map(|plan| Some(format!("refit explain -n {namespace} {plan}")));
             plans.chain([edit()]).collect()
         }
         Reason::NodeNotReady

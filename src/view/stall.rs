@@ -1,14 +1,14 @@
 //! What stops a node whose status only says how far it is: a Job tries again until its deadline, and in the status nothing
 //! happens meanwhile.
 
-use super::plan::{NodeOverview, Obstacle, PlanOverview};
+use super::plan::{Obstacle, PlanOverview};
 use super::read::{JobObject, PlanObject, PodObject, Snapshot};
 use super::time;
-use refit_api::Reason;
+use refit_api::{NodeProgress, Reason};
 use refit_facts::{JobOutcome, PodStage};
 
 /// The reason and a message, if something stops a node that has a slot.
-pub(super) fn stall(snapshot: &Snapshot, plan: &PlanObject, node: &NodeOverview) -> Option<(Reason, String)> {
+pub(super) fn stall(snapshot: &Snapshot, plan: &PlanObject, node: &NodeProgress) -> Option<(Reason, String)> {
     let jobs = snapshot.jobs_on(plan, &node.name);
     let job = jobs
         .last()
@@ -126,6 +126,7 @@ pub(super) fn deletion(plan: &PlanObject) -> Option<Obstacle> {
     Some(Obstacle {
         reason: Reason::Deleting.into(),
         message: format!("the Plan is being deleted, so no node starts; {waits}"),
+        about: Vec::new(),
         node: None,
         remedy: Reason::Deleting.plain_remedy(),
         commands: vec![

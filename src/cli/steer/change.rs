@@ -6,10 +6,9 @@ use serde_json::{Value, json};
 
 use refit_api::annotation::entries;
 use refit_api::approval::WaveApproval;
-use refit_api::{NodePhase, Reason, WavePhase, WaveStatus, annotation, names};
+use refit_api::{NodePhase, NodeProgress, Reason, WavePhase, WaveStatus, annotation, names};
 use refit_base::version::tag::munge;
 use refit_view::PlanOverview;
-use refit_view::plan::NodeOverview;
 use refit_view::read::NodeObject;
 
 /// A command of the command line, such as `refit retry`, with its arguments.
@@ -411,7 +410,7 @@ fn has_done_label(view: &PlanOverview<'_>, node: &str) -> bool {
 
 fn retry(request: &Request<'_>) -> Result<Vec<NodeChange>, String> {
     let view = request.view;
-    let failed = |node: &&NodeOverview| node.is_failed();
+    let failed = |node: &&NodeProgress| node.is_failed();
     let all = view
         .nodes
         .iter()
@@ -419,7 +418,7 @@ fn retry(request: &Request<'_>) -> Result<Vec<NodeChange>, String> {
         .map(|node| node.name.clone())
         .collect();
     let why_not = |node: &str| {
-        let is_failed = view.node(node).is_some_and(NodeOverview::is_failed);
+        let is_failed = view.node(node).is_some_and(NodeProgress::is_failed);
         (!is_failed).then(|| format!("{}: only a failed node can be retried", place(view, node)))
     };
     let nodes = chosen(request, all, "no node has failed", why_not)?;

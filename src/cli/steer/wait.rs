@@ -14,11 +14,10 @@ use url::form_urlencoded::byte_serialize;
 
 use super::change::{Action, Changes};
 use crate::cli::output;
-use refit_api::{Reason, WavePhase, WaveStatus, names};
+use refit_api::{NodeProgress, Reason, WavePhase, WaveStatus, names};
 use refit_base::version::tag::munge;
 use refit_cluster::clock::Clock;
 use refit_cluster::kube::brief;
-use refit_view::plan::NodeOverview;
 use refit_view::read::Snapshot;
 use refit_view::{PlanOverview, explain_plan};
 
@@ -100,7 +99,7 @@ impl Goal {
                 Ok(view.complete || wave.is_some_and(|wave| wave.name != *approved))
             }
             Self::Without(nodes) => {
-                let has_slot = |name: &String| view.node(name).is_some_and(NodeOverview::has_slot);
+                let has_slot = |name: &String| view.node(name).is_some_and(NodeProgress::has_slot);
                 Ok(!nodes.iter().any(has_slot))
             }
             Self::Done(nodes) => {
@@ -118,7 +117,7 @@ impl Goal {
     }
 }
 
-fn failure(node: &NodeOverview) -> String {
+fn failure(node: &NodeProgress) -> String {
     let reason = node.reason.as_deref().unwrap_or_default();
     let message = node.message.as_deref().unwrap_or_default();
     format!("Node {} failed: {reason}: {message}", node.name)

@@ -101,9 +101,11 @@ impl fmt::Display for Blocker {
                 "{failed} of the selected nodes have failed, and spec.failure.budget is {budget}: no further node starts until they are \
                  retried or repaired, or the budget is raised"
             ),
-            Self::WaveInProgress { wave, why } => {
+            Self::WaveInProgress { wave, held_by } => {
                 write!(f, "spec.waves: wave {wave} comes first, and is not over")?;
-                why.as_ref().map_or(Ok(()), |why| write!(f, "; {why}"))
+                held_by
+                    .as_ref()
+                    .map_or(Ok(()), |(node, why)| write!(f, "; {node} {why}"))
             }
             Self::WaveSoaking { wave, until } => {
                 write!(f, "spec.waves: no node starts while wave {wave} soaks")?;

@@ -4,7 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::blocker::Blocker;
 use crate::step::Step;
-use refit_api::{NodePhase, OpenEnum, Reason};
+use refit_api::{NodePhase, ObjectRef, OpenEnum, Reason};
 use refit_facts::{BootId, JobFacts, JobName, NodeFacts, NodeUid, PodUid};
 
 #[derive(Debug)]
@@ -33,6 +33,8 @@ pub(crate) struct NodeState {
     pub(crate) pod: Option<PodUid>,
     pub(crate) reason: Option<OpenEnum<Reason>>,
     pub(crate) message: Option<String>,
+    /// The objects that the message is about.
+    pub(crate) about: Vec<ObjectRef>,
     pub(crate) steps: Vec<Step>,
     pub(crate) requeue_at: Option<Timestamp>,
     /// Set while no Job runs yet. The step starts it, unless another Plan works on the node.
@@ -79,6 +81,7 @@ impl NodeState {
             pod: None,
             reason: None,
             message: None,
+            about: Vec::new(),
             steps: Vec::new(),
             requeue_at: None,
             start: None,
@@ -106,6 +109,7 @@ impl NodeState {
     pub(crate) fn set_reason(&mut self, reason: impl Into<OpenEnum<Reason>>, message: String) {
         self.reason = Some(reason.into());
         self.message = Some(message);
+        self.about.clear();
     }
 
     pub(super) fn with_reason(mut self, reason: impl Into<OpenEnum<Reason>>, message: String) -> Self {
@@ -115,6 +119,7 @@ impl NodeState {
 
     pub(crate) fn set_blocker(&mut self, blocker: &Blocker) {
         self.set_reason(blocker.reason(), blocker.to_string());
+        self.about = blocker.about();
     }
 
     /// Adds a message without a reason for a delay.

@@ -8,7 +8,7 @@ use crate::node::NodeState;
 use crate::plan::PlanState;
 use crate::state::ClusterState;
 use refit_api::text::{MAX_CONDITION_MESSAGE, MAX_MESSAGE, MAX_NAME, shorten_in_place};
-use refit_api::{NodePhase, NodeProgress, OpenEnum, PlanStatus};
+use refit_api::{NodePhase, NodeProgress, ObjectRef, OpenEnum, PlanStatus};
 use refit_facts::NodeName;
 use refit_facts::record::Phase;
 
@@ -93,7 +93,7 @@ fn cut(active: &mut Vec<NodeProgress>, is_recorded: impl Fn(&NodeProgress) -> bo
     for entry in &mut kept {
         let bytes = message_bytes(entry);
         if bytes > room {
-            entry.message = None;
+            (entry.message, entry.about) = (None, Vec::new());
         } else {
             room -= bytes;
         }
@@ -113,7 +113,17 @@ fn bytes(entry: &NodeProgress) -> usize {
 }
 
 fn message_bytes(entry: &NodeProgress) -> usize {
-    entry.message.as_deref().map_or(0, |text| json_bytes(text) + 13)
+    let message = entry.message.as_deref().map_or(0, |text| json_bytes(text) + 13);
+    let about = entry.about.iter().map(object_bytes).sum::<usize>();
+    message + about + 10
+}
+
+fn object_bytes(object: &ObjectRef) -> usize {
+    let namespace = object
+        .namespace
+        .as_deref()
+        .map_or(0, |text| json_bytes(text) + 15);
+    json_bytes(&object.kind) + json_bytes(&object.name) + namespace + 24
 }
 
 /// Bytes of a text in JSON as an API server stores it: Go also escapes `<`, `>` and `&`.

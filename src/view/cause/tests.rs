@@ -11,16 +11,21 @@ use refit_api::{
 };
 use refit_fixtures::{node, plan_with, read};
 
-/// A message as a blocker, a kubelet or a policy gives it, with the objects that it names.
-fn message(reason: Reason) -> &'static str {
-    match reason {
-        Reason::DependencyNotComplete | Reason::DependencyCycle => "Plan server is not complete",
-        Reason::DependencySelectsNothing => "Plan server selects no node",
-        Reason::DependencyUnknown => "Plan absent does not exist",
-        Reason::NodeBusy => "Plan other works on the node",
-        Reason::Blackout => "a blackout of ConfigMap refit lasts until 2026-01-03T00:00:00Z",
-        _ => "it waits for broken, which is not available",
-    }
+/// Nothing is to be found in it.
+const MESSAGE: &str = "it waits";
+
+/// The objects that a blocker, a kubelet or a policy names.
+fn about(reason: Reason) -> Vec<ObjectRef> {
+    let object = match reason {
+        Reason::DependencyNotComplete | Reason::DependencyCycle | Reason::DependencySelectsNothing => {
+            ObjectRef::plan("server")
+        }
+        Reason::DependencyUnknown => ObjectRef::plan("absent"),
+        Reason::NodeBusy => ObjectRef::plan("other"),
+        Reason::Blackout => ObjectRef::new("ConfigMap", limits::NAME),
+        _ => ObjectRef::node("broken"),
+    };
+    vec![object]
 }
 
 fn object(name: &str, ready: bool) -> (String, NodeObject) {
@@ -40,7 +45,8 @@ fn snapshot(reason: Reason, phase: NodePhase, of_node: bool, condition: Conditio
         name: name.to_owned(),
         phase: phase.into(),
         reason: reason.map(Into::into),
-        message: reason.map(|reason| message(reason).to_owned()),
+        message: reason.map(|_| MESSAGE.to_owned()),
+        about: reason.map(about).unwrap_or_default(),
         ..NodeProgress::default()
     };
     let mut active = vec![entry("busy", NodePhase::Upgrading, None)];
@@ -93,15 +99,15 @@ fn snapshot(reason: Reason, phase: NodePhase, of_node: bool, condition: Conditio
             last_error: Some("no answer".to_owned()),
             ..ChannelStatus::default()
         }),
+        about: {
+            let held = (of_one && !is_word).then(|| ObjectRef::node("held"));
+            held.into_iter().chain(about(reason)).collect()
+        },
         conditions: vec![PlanCondition {
             type_: condition.into(),
             status: "False".to_owned(),
             reason: Some(if is_word { Reason::SyncJob } else { reason }.into()),
-            message: Some(if of_one && !is_word {
-                format!("Node held: {}", message(reason))
-            } else {
-                message(reason).to_owned()
-            }),
+            message: Some(MESSAGE.to_owned()),
             ..PlanCondition::default()
         }],
         ..PlanStatus::default()

@@ -1,14 +1,14 @@
 //! What holds a Job: its pod, and the pods and budgets that a drain waits for.
 
-use super::super::plan::{NodeOverview, PlanOverview};
+use super::super::plan::PlanOverview;
 use super::super::read::{JobObject, Snapshot};
 use super::super::{stall, time};
 use super::{Explanation, MAX_NAMED};
-use refit_api::DrainWait;
+use refit_api::{DrainWait, NodeProgress};
 use refit_facts::{JobOutcome, PodStage};
 
 /// The Job of a node, its pod, and what that waits for.
-pub(super) fn chain_of_job(view: &PlanOverview<'_>, node: &NodeOverview, explanation: &mut Explanation) {
+pub(super) fn chain_of_job(view: &PlanOverview<'_>, node: &NodeProgress, explanation: &mut Explanation) {
     let jobs = view.snapshot.jobs_on(view.plan, &node.name);
     let Some(job) = jobs.last().filter(|job| {
         // The Job that verifies the node is another one than status names.

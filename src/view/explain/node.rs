@@ -1,18 +1,18 @@
 //! What holds a node: the slots of others, another Plan, its kubelet, or its Job.
 
-use super::super::cause::{Cause, chain_of_message};
-use super::super::plan::{NodeOverview, Obstacle, PlanOverview};
+use super::super::cause::{Cause, chain_of_objects};
+use super::super::plan::{Obstacle, PlanOverview};
 use super::super::read::NodeObject;
 use super::super::{maintenance, remedy, time};
 use super::job::chain_of_job;
 use super::plan::{chain_of_checks, chain_of_obstacle, chain_of_wave, chain_of_window};
 use super::{Explanation, MAX_DEPTH, MAX_NAMED, not_selected};
-use refit_api::{Holder, OpenEnum, Reason};
+use refit_api::{Holder, NodeProgress, ObjectRef, OpenEnum, Reason};
 
 /// The chain below a node.
 pub(crate) fn chain_of_node(
     view: &PlanOverview<'_>,
-    node: &NodeOverview,
+    node: &NodeProgress,
     explanation: &mut Explanation,
     depth: usize,
 ) {
@@ -33,7 +33,7 @@ pub(crate) fn chain_of_node(
         Some((_, Cause::Unavailable)) => chain_of_unavailable(view, explanation),
         Some((_, Cause::Wave)) => chain_of_wave(view, explanation, depth),
         Some((_, cause @ (Cause::NamedNodes | Cause::FailedNodes | Cause::Limits | Cause::Plans))) => {
-            chain_of_message(view, cause, Some(&node.name), message, explanation, depth);
+            chain_of_objects(view, cause, Some(&node.name), &node.about, explanation, depth);
         }
         Some((_, Cause::Checks)) => chain_of_checks(view, explanation),
         Some((_, Cause::Kubelet)) => {
@@ -47,7 +47,7 @@ pub(crate) fn chain_of_node(
                 chain_of_job(view, node, explanation);
             }
         }
-        Some((reason, Cause::Window)) => chain_of_window(view, reason, message, explanation),
+        Some((reason, Cause::Window)) => chain_of_window(view, reason, &node.about, explanation),
         // That of the whole Plan, which has the object.
         Some((reason, Cause::Itself | Cause::Channel | Cause::Candidate)) => {
             let is_of_plan = |obstacle: &&Obstacle| obstacle.reason == reason || reason == Reason::NotReady;
@@ -61,7 +61,7 @@ pub(crate) fn chain_of_node(
         Some((_, Cause::Job)) | None => chain_of_job(view, node, explanation),
     }
     if let Some(reason) = &node.reason {
-        let (remedy, commands) = remedy::remedy(view, reason, Some(&node.name));
+        let (remedy, commands) = remedy::remedy(view, reason, &node.about, Some(&node.name));
         explanation.set_remedy(&remedy, &commands);
     }
 }
@@ -91,10 +91,11 @@ pub(super) fn no_slot(view: &PlanOverview<'_>, explanation: &mut Explanation, de
 }
 
 /// The maintenance that the node is in, or another Plan that works on it.
-fn busy(view: &PlanOverview<'_>, node: &NodeOverview, explanation: &mut Explanation, depth: usize) {
-    let (name, message) = (node.name.as_str(), node.message.as_deref().unwrap_or_default());
+fn busy(view: &PlanOverview<'_>, node: &NodeProgress, explanation: &mut Explanation, depth: usize) {
+    let name = node.name.as_str();
     let mut maintenances = view.snapshot.maintenances.iter();
-    let named = maintenances.find(|it| message.starts_with(&format!("{} ", it.title())));
+    let named = maintenances
+        .find(|it| ObjectRef::named(&node.about, "NodeMaintenance").any(|name| name == it.name()));
     if let Some(object) = named {
         explanation.link(object.title(), maintenance::says(view.snapshot, object));
         explanation.set_remedy(

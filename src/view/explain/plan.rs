@@ -1,12 +1,12 @@
 //! What holds a whole Plan: its checks, windows, waves, and the Plans and nodes that it waits for.
 
-use super::super::cause::{Cause, chain_of_message};
-use super::super::plan::{NodeOverview, Obstacle, PlanOverview, check_says, condition};
+use super::super::cause::{Cause, chain_of_objects};
+use super::super::plan::{Obstacle, PlanOverview, check_says, condition};
 use super::super::read::PlanObject;
 use super::super::time;
 use super::node::{chain_of_node, chain_of_unavailable, no_slot, not_ready, unavailability};
 use super::{Explanation, MAX_DEPTH, has_done_label};
-use refit_api::{CheckPhase, ConditionType, Reason, WavePhase, limits};
+use refit_api::{CheckPhase, ConditionType, NodeProgress, ObjectRef, Reason, WavePhase, limits};
 
 /// The chain below a Plan that is held as a whole.
 pub(super) fn chain_of_obstacle(view: &PlanOverview<'_>, obstacle: &Obstacle, explanation: &mut Explanation) {
@@ -30,11 +30,11 @@ pub(super) fn chain_of_obstacle(view: &PlanOverview<'_>, obstacle: &Obstacle, ex
                 );
             }
         }
-        Cause::Window => chain_of_window(view, reason, &obstacle.message, explanation),
+        Cause::Window => chain_of_window(view, reason, &obstacle.about, explanation),
         Cause::Wave => chain_of_wave(view, explanation, 0),
         Cause::Slots => no_slot(view, explanation, 0),
         cause @ (Cause::NamedNodes | Cause::FailedNodes | Cause::Limits | Cause::Plans) => {
-            chain_of_message(view, cause, None, &obstacle.message, explanation, 0);
+            chain_of_objects(view, cause, None, &obstacle.about, explanation, 0);
         }
         Cause::Checks => chain_of_checks(view, explanation),
         Cause::Candidate => {
@@ -66,11 +66,11 @@ pub(super) fn chain_of_checks(view: &PlanOverview<'_>, explanation: &mut Explana
 pub(super) fn chain_of_window(
     view: &PlanOverview<'_>,
     reason: Reason,
-    message: &str,
+    about: &[ObjectRef],
     explanation: &mut Explanation,
 ) {
     let spec = &view.plan.facts.object.spec;
-    let is_of_all = message.contains(&format!("ConfigMap {}", limits::NAME));
+    let is_of_all = ObjectRef::named(about, "ConfigMap").next().is_some();
     let object = match reason {
         Reason::Blackout if is_of_all => format!("ConfigMap {}/{}", view.plan.namespace, limits::NAME),
         Reason::Blackout => "spec.blackouts".to_owned(),
@@ -188,7 +188,7 @@ pub(super) fn chain_of_wave(view: &PlanOverview<'_>, explanation: &mut Explanati
     if wave.phase != WavePhase::Progressing {
         return;
     }
-    let waits_for_wave = |node: &&NodeOverview| {
+    let waits_for_wave = |node: &&NodeProgress| {
         node.reason
             .as_ref()
             .is_some_and(|reason| *reason == Reason::WaveInProgress)

@@ -1,0 +1,94 @@
+//! The objects that a blocker is about. A new blocker does not compile before it says so.
+
+use super::Blocker;
+use refit_api::{ObjectRef, limits};
+use refit_facts::NodeName;
+
+/// The `ConfigMap` with the limits for all Plans.
+fn limits_map() -> ObjectRef {
+    ObjectRef::new("ConfigMap", limits::NAME)
+}
+
+impl Blocker {
+    /// Where to look next, at most [`ObjectRef::MAX`] objects.
+    pub(crate) fn about(&self) -> Vec<ObjectRef> {
+        let mut about = self.all_about();
+        about.truncate(ObjectRef::MAX);
+        about
+    }
+
+    fn all_about(&self) -> Vec<ObjectRef> {
+        let nodes = |nodes: &[NodeName]| nodes.iter().map(|node| ObjectRef::node(&**node)).collect();
+        match self {
+            Self::MaxUnavailable { nodes: named, .. } => nodes(named),
+            Self::ControlPlaneQuorum { down, .. } => nodes(down),
+            Self::EarlierNodes { node, .. } => vec![ObjectRef::node(&**node)],
+            Self::WaveInProgress { held_by, .. } => {
+                let node = held_by.iter().map(|(node, _)| node);
+                node.map(|node| ObjectRef::node(&**node)).collect()
+            }
+            Self::ControlPlaneOlder { node, .. } => {
+                node.iter().map(|node| ObjectRef::node(&**node)).collect()
+            }
+            Self::ClusterLimit { nodes, .. } => {
+                let nodes = nodes.iter().map(|node| ObjectRef::node(&**node));
+                [limits_map()].into_iter().chain(nodes).collect()
+            }
+            Self::Frozen { .. } | Self::Blackout { of_all: true, .. } => vec![limits_map()],
+            Self::NodeBusy { by } => {
+                // Its kind and its name, and perhaps more.
+                let mut words = by.split(' ');
+                let object = words.next().zip(words.next());
+                object
+                    .map(|(kind, name)| ObjectRef::new(kind, name))
+                    .into_iter()
+                    .collect()
+            }
+            Self::DependencyNotComplete { plan, .. } | Self::DependencySelectsNothing { plan } => {
+                vec![ObjectRef::plan(&**plan)]
+            }
+            Self::DependencyUnknown { plans } | Self::DependencyCycle { plans } => {
+                plans.iter().map(|plan| ObjectRef::plan(&**plan)).collect()
+            }
+            Self::NameTaken { kind, name } => vec![ObjectRef::new(kind, name)],
+            Self::JobLeaving { job } => vec![ObjectRef::new("Job", job)],
+            Self::PodLeaving { pod } => vec![ObjectRef::pod(pod)],
+            Self::PodBlocks { pod } => vec![ObjectRef::pod(pod)],
+            Self::NoSlot { .. }
+            | Self::StatusFull { .. }
+            | Self::FailureBudget { .. }
+            | Self::WaveSoaking { .. }
+            | Self::WaveNotApproved { .. }
+            | Self::CheckFailing { .. }
+            | Self::CheckPending { .. }
+            | Self::ConcurrencyZero
+            | Self::NodeNotReady
+            | Self::NodeJoining(_)
+            | Self::WindowClosed { .. }
+            | Self::Blackout { of_all: false, .. }
+            | Self::NotBefore { .. }
+            | Self::WindowTooShort { .. }
+            | Self::Suspended { .. }
+            | Self::Aborted { .. }
+            | Self::Skipped { .. }
+            | Self::NotReady
+            | Self::SchemaOutdated { .. }
+            | Self::SpecPruned
+            | Self::MissingPermission { .. }
+            | Self::ImageInvalid { .. }
+            | Self::OwnImageUnknown
+            | Self::SettingMissing { .. }
+            | Self::ChannelWithdrawn { .. }
+            | Self::VersionOutOfRange { .. }
+            | Self::DigestUnknown { .. }
+            | Self::NodeIsNewer { .. }
+            | Self::MinorSkip { .. }
+            | Self::TaintNotTolerated { .. }
+            | Self::RebootIneffective { .. }
+            | Self::NodeUnreadable { .. }
+            | Self::AtVersion { .. }
+            | Self::PodsPending { .. }
+            | Self::JobRefused { .. } => Vec::new(),
+        }
+    }
+}
