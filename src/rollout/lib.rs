@@ -30,6 +30,7 @@ mod plan;
 mod pod_blockers;
 mod poll;
 mod release;
+mod repeat;
 mod reservation;
 mod resolve;
 mod start;

@@ -14,6 +14,7 @@ use crate::gitops::yaml::{Kind, Node, Object};
 use refit_api::schedule::{Blackout, BlackoutError, BlackoutSpec, PlanWindow, ScheduleError, WindowSpec};
 use refit_api::validate::Invalid;
 use refit_api::window::WindowError;
+use refit_api::{BadRepeat, Repeat, RepeatSpec};
 use refit_base::go::GoDuration;
 
 const DURATION: &str = "write a duration such as `4h`, up to `168h`, which is seven days";
@@ -58,6 +59,33 @@ impl Subject<'_> {
                 {
                     Some(duration) => format!("write `{duration}`"),
                     None => DURATION.to_owned(),
+                }
+            }
+        }
+    }
+
+    pub(super) fn repeat_hint(error: &BadRepeat, text: &str) -> String {
+        match error {
+            BadRepeat::Neither => "write `{cron: 0 3 * * sun}` or `{every: 168h}`".to_owned(),
+            BadRepeat::Both | BadRepeat::ZoneWithoutCron => "remove it".to_owned(),
+            BadRepeat::Cron { .. } => match cron(text) {
+                Some(cron) => format!("write `{}`", yaml(&cron.into())),
+                None => "write five fields such as `0 3 * * sun`, which is Sunday at 3:00".to_owned(),
+            },
+            BadRepeat::Never(_) => "write a day that the month has".to_owned(),
+            BadRepeat::Zone(WindowError::Zone(zone)) => zone_hint(zone),
+            BadRepeat::Zone(_) => "write a name such as `Europe/Berlin`".to_owned(),
+            BadRepeat::Every(_) => {
+                let spec = |every: &String| RepeatSpec {
+                    every: Some(every.clone()),
+                    ..RepeatSpec::default()
+                };
+                let is_valid = |every: &String| Repeat::parse(&spec(every), &TimeZone::UTC).is_ok();
+                // 7 may be days.
+                let is_number = text.trim().parse::<f64>().is_ok();
+                match instead::duration(text).filter(|every| !is_number && is_valid(every)) {
+                    Some(every) => format!("write `{every}`"),
+                    None => "write a duration such as `24h`, or `168h` for a week".to_owned(),
                 }
             }
         }
