@@ -125,6 +125,13 @@ impl Subject<'_> {
             node.is_some_and(|node| !node.is_null() && !matches!(node.kind, Kind::List(_)))
         };
         match invalid {
+            // The invalid field was reported, and is left out here.
+            Invalid::Repeat(BadRepeat::Neither) => {
+                let fields = ["cron", "every"].map(|field| format!("spec.repeat.{field}"));
+                fields
+                    .iter()
+                    .any(|field| self.has(field) || self.renamed.contains(field))
+            }
             Invalid::NoWindows => self
                 .node("spec.windows")
                 .is_some_and(|node| !node.items().is_empty()),
