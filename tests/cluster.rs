@@ -133,6 +133,7 @@ mod rehearse {
     mod scenario;
 }
 mod rehearse_real;
+mod repeat;
 mod rollout;
 mod schema;
 mod soak;

@@ -1,5 +1,5 @@
 //! The Plans in `examples/`, which users copy, except for what `refit validate` finds (`tests/gitops/corpus.rs`):
-//! except for `ubuntu-reboot.yaml`, `reboots.yaml` and `careful.yaml`, none has a field that
+//! except for `ubuntu-reboot.yaml`, `weekly-packages.yaml`, `reboots.yaml` and `careful.yaml`, none has a field that
 //! system-upgrade-controller's definition would drop.
 
 use std::collections::BTreeSet;
@@ -49,6 +49,7 @@ fn every_example_works_under_system_upgrade_controller_and_in_the_shipped_manife
         // They say of themselves that they need refit.
         let expected: &[&str] = match (&*file, plan["metadata"]["name"].as_str()) {
             ("ubuntu-reboot.yaml", _) => &["reboot", "settle"],
+            ("weekly-packages.yaml", _) => &["failure", "reboot", "repeat", "settle"],
             ("talos-upgrade.yaml", _) => &["hostAccess", "reboot", "settle", "skipWhen"],
             ("reboots.yaml", _) => &["maxUnavailable", "reboot", "settle", "trigger", "windows"],
             ("careful.yaml", _) => &["maxUnavailable", "order", "waves"],
@@ -87,5 +88,5 @@ fn all_examples_can_be_applied_to_one_cluster() {
         assert!(names.insert(name.clone()), "{file}: {name:?} is in two files");
     }
     let files: BTreeSet<_> = plans().into_iter().map(|(file, _)| file).collect();
-    assert_eq!(files.len(), 9, "{files:?}");
+    assert_eq!(files.len(), 10, "{files:?}");
 }

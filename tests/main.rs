@@ -96,6 +96,7 @@ mod reasons;
 mod reboot;
 mod rehearse;
 mod rehearse_cli;
+mod repeat;
 mod testenv_tests {
     mod binaries;
 }

@@ -34,6 +34,7 @@ pub mod reason;
 pub mod reboot;
 pub mod reboot_request;
 mod redact;
+pub mod repeat;
 pub mod schedule;
 pub mod selector;
 pub mod sentinel;
@@ -69,11 +70,12 @@ pub use reason::{ForeignReason, Reason, Severity};
 pub use reboot::{HostAccess, RebootBy, RebootSpec, RebootWhen, SettleSpec};
 pub use reboot_request::RebootRequest;
 pub use redact::redacted;
+pub use repeat::{BadRepeat, Repeat, RepeatSpec};
 pub use schedule::{BlackoutSpec, WindowSpec};
 pub use sentinel::{RebootFault, SentinelName, SentinelReport};
 pub use status::{
     ChannelStatus, CheckStatus, ExpectedEnd, FirstSeen, NodeCounts, NodeProgress, Origin, PinnedImage,
-    PinnedStatus, PlanCondition, PlanStatus, RollOut, VersionDiffers, WaveStatus,
+    PinnedStatus, PlanCondition, PlanStatus, RepeatStatus, RollOut, VersionDiffers, WaveStatus,
 };
 pub use trigger::Trigger;
 pub use version_policy::{BadPolicy, VersionPolicySpec};

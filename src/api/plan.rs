@@ -13,6 +13,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use jiff::tz::TimeZone;
 use k8s_openapi::api::core::v1::{EnvFromSource, EnvVar, LocalObjectReference, SecurityContext, Toleration};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
@@ -30,6 +31,7 @@ use super::node_limit::NodeLimit;
 use super::order::OrderSpec;
 use super::pod_blocker::PodBlockerSpec;
 use super::reboot::{HostAccess, RebootSpec, SettleSpec};
+use super::repeat::{BadRepeat, Repeat, RepeatSpec};
 use super::schedule::{BlackoutSpec, WindowSpec};
 use super::selector::{Selector, SelectorError};
 use super::status::PlanStatus;
@@ -201,6 +203,12 @@ pub struct PlanSpec {
     /// later. Nodes in progress finish. Defaults to none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_before: Option<String>,
+    /// When the Plan runs again on all nodes, at the same version: a weekly package update, for example. Each repetition is
+    /// a roll-out of its own, with another `latestHash`, and with the windows, waves and limits of the Plan. It begins when
+    /// it is due and the roll-out before it is over; several that were missed meanwhile, or while the Plan was suspended,
+    /// are one. If absent, every node runs the Plan once for each version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repeat: Option<RepeatSpec>,
     /// Container that checks the node before anything else happens there, and decides whether the Plan applies to it.
     /// By default it has no privileges; the host's `/` is mounted read-only. With exit code 0 the Job continues. With
     /// 77 the node is skipped at this version: refit adds the Plan to the annotation `refit.rs/skip` of the node, and
@@ -295,6 +303,15 @@ pub struct PlanSpec {
 }
 
 impl PlanSpec {
+    /// `spec.repeat`. `local` is the zone of the process, which `Local` means.
+    ///
+    /// # Errors
+    /// Fails if it is invalid.
+    pub fn repeat(&self, local: &TimeZone) -> Result<Option<Repeat>, BadRepeat> {
+        let repeat = self.repeat.as_ref();
+        repeat.map(|repeat| Repeat::parse(repeat, local)).transpose()
+    }
+
     /// Whether the image is pulled before a node is disturbed.
     pub fn prepulls(&self) -> bool {
         let disturbs = self.cordon.unwrap_or_default() || self.drain.is_some();

@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use blackout::{Blackout, BlackoutError, BlackoutSpec};
-use cron::Cron;
+pub(super) use cron::Cron;
 
 use super::plan::Day;
 use super::window::{Window, WindowError, zone};

@@ -25,8 +25,8 @@ pub struct PlanStatus {
     /// Version that the Plan upgrades to, with `-` instead of `+`. Absent until it is resolved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latest_version: Option<String>,
-    /// Digest of the version, the service account, the Secrets and the fields that the annotation
-    /// `upgrade.cattle.io/digest` names. A node is done when its label `plan.upgrade.cattle.io/<plan>` has this value.
+    /// Digest of the version, the service account, the Secrets, the fields that the annotation
+    /// `upgrade.cattle.io/digest` names, and of `repeat.since`. A node is done when its label `plan.upgrade.cattle.io/<plan>` has this value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latest_hash: Option<String>,
     /// Hostnames of the nodes that hold a slot of `concurrency` or `maxConcurrent`, including failed ones, ordered by
@@ -67,6 +67,10 @@ pub struct PlanStatus {
     /// Digests of the Plan's images, with `versionPolicy.pinDigest`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pinned: Option<PinnedStatus>,
+    /// The current repetition and the next one, with `repeat`. If `repeat` is removed, the current repetition stays, so that
+    /// no node runs again for that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repeat: Option<RepeatStatus>,
     /// When nodes may start next (RFC 3339), by the windows and blackouts. Absent while they may, and if they never may.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_window: Option<String>,
@@ -83,6 +87,22 @@ pub struct PlanStatus {
     /// Where the Plan comes from, as its annotations and labels say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<Origin>,
+}
+
+/// Which repetition the current roll-out is, and when the next one is due.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RepeatStatus {
+    /// When the current repetition was due (RFC 3339). It is part of `latestHash`. Absent until the first repetition.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<String>,
+    /// When the next repetition is due (RFC 3339). If the time has passed, the repetition begins when the current roll-out
+    /// is over and nodes may start.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+    /// The schedule to which `next` belongs. After an edit of `repeat`, `next` is a time after the edit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<String>,
 }
 
 /// When the roll-out is expected to end, from the shortest and the longest time that a node took in it.
@@ -137,6 +157,9 @@ pub struct RollOut {
     /// Who ran the Plan again at the same version and when, from the annotation `refit.rs/rerun`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rerun: Option<String>,
+    /// When it was due, if it is a repetition (RFC 3339).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repeat: Option<String>,
     /// Commit that the Plan came from when the roll-out started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commit: Option<String>,

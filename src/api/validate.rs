@@ -19,7 +19,7 @@ use super::selector::{Selector, SelectorError, is_subdomain, label_key_problems,
 use super::text::{MAX_NAME, shorten};
 use super::window::{Window, WindowError};
 use super::{
-    BadCheck, BadNodeInfo, BadOrder, BadPodBlocker, BadPolicy, BadWave, DependencySpec, DrainSpec,
+    BadCheck, BadNodeInfo, BadOrder, BadPodBlocker, BadPolicy, BadRepeat, BadWave, DependencySpec, DrainSpec,
     DrainTimeout, OnDrift, PlanSpec, Trigger,
 };
 use refit_base::go::{DurationError, GoDuration};
@@ -201,6 +201,17 @@ pub enum Invalid {
          `installs: Kubernetes` if it does, or remove onDrift"
     )]
     DriftOfOther,
+    #[error(transparent)]
+    Repeat(#[from] BadRepeat),
+    #[error(
+        "spec.repeat is set, and so is spec.trigger: the Plan runs again whenever a node requests it, so remove one of them"
+    )]
+    RepeatWithTrigger,
+    #[error(
+        "spec.repeat is set, and spec.skipWhen marks nodes that have the version as done without a Job, so that no node would run \
+         the Plan again: remove one of them"
+    )]
+    RepeatWithSkipWhen,
     #[error(
         "spec.upgrade is set, and neither spec.version nor spec.channel gives it a version: write one, such as `version: \"1\"`"
     )]
@@ -327,6 +338,7 @@ pub fn validate(name: &str, spec: &PlanSpec) -> Result<(), Invalid> {
     }
     validate_trigger(spec)?;
     validate_drift(spec)?;
+    validate_repeat(spec)?;
     validate_complete_labels(spec)?;
     let secrets = [
         ("spec.channelSecretRef", &spec.channel_secret_ref),
@@ -548,6 +560,20 @@ fn validate_drift(spec: &PlanSpec) -> Result<(), Invalid> {
     let reruns = spec.on_drift == Some(OnDrift::Rerun);
     if reruns && !spec.installs_kubernetes() {
         return Err(Invalid::DriftOfOther);
+    }
+    Ok(())
+}
+
+fn validate_repeat(spec: &PlanSpec) -> Result<(), Invalid> {
+    // Only the syntax is checked, so any zone can stand for `Local`.
+    if spec.repeat(&TimeZone::UTC)?.is_none() {
+        return Ok(());
+    }
+    if spec.trigger.is_some() {
+        return Err(Invalid::RepeatWithTrigger);
+    }
+    if spec.skips_at_version().is_some() {
+        return Err(Invalid::RepeatWithSkipWhen);
     }
     Ok(())
 }

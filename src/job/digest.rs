@@ -38,6 +38,13 @@ pub fn plan_hash<H: AsRef<[u8]>>(
     hex::encode(digest.finalize())
 }
 
+/// The hash of a repetition (`spec.repeat`), which was due at this time: 56 hex digits, too. system-upgrade-controller has
+/// no repetitions, and computes the hash of the Plan.
+pub fn repeated_hash(plan_hash: &str, since: &str) -> String {
+    let digest = Sha224::new().chain_update(plan_hash).chain_update(since);
+    hex::encode(digest.finalize())
+}
+
 /// Names of the Secrets that are part of the hash, in the order of the spec, with duplicates.
 pub fn hashed_secrets(spec: &PlanSpec) -> impl Iterator<Item = &str> {
     spec.secrets

@@ -8,7 +8,9 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-pub use events::{Effect, EventKind, NodeRun, PhaseSpan, RolloutEvent, RunState, VersionStep, Wait};
+pub use events::{
+    Effect, EventKind, NodeRun, PhaseSpan, Repetitions, RolloutEvent, RunState, VersionStep, Wait,
+};
 use jiff::Timestamp;
 pub use read::is_complete;
 use read::{environment, has_ended, has_succeeded, of_plan, text};
@@ -47,6 +49,7 @@ struct PlanRecord {
     /// The Plans in its `dependsOn`.
     depends_on: Vec<String>,
     complete: bool,
+    repetitions: Repetitions,
     turns: BTreeMap<String, NodeRun>,
     /// Nodes with a slot whose Job has not been seen yet. It saves a search of all runs at each change of the Plan.
     without_job: BTreeSet<String>,
@@ -99,9 +102,30 @@ impl Recorder {
         others.or(seen.depends.as_deref())
     }
 
-    /// The nodes that a Plan has started, by name.
+    /// The nodes that a Plan has started, by name; those of an earlier roll-out before those of its repetition.
     pub fn node_runs(&self, plan: &str) -> impl Iterator<Item = (&String, &NodeRun)> {
-        self.plans.get(plan).into_iter().flat_map(|seen| &seen.turns)
+        self.plans.get(plan).into_iter().flat_map(|seen| {
+            let earlier = seen.repetitions.earlier.iter().map(|(node, run)| (node, run));
+            earlier.chain(&seen.turns)
+        })
+    }
+
+    /// The repetitions of a Plan.
+    pub fn repetitions(&self, plan: &str) -> Option<&Repetitions> {
+        self.plans.get(plan).map(|seen| &seen.repetitions)
+    }
+
+    /// When the first repetition of a Plan is due that has not been rehearsed.
+    pub fn awaited_repetition(&self, plan: &str) -> Option<Timestamp> {
+        let repetitions = self.repetitions(plan)?;
+        repetitions.next.filter(|_| repetitions.repeated.is_none())
+    }
+
+    /// Notes progress of a Plan. A Plan that repeats every hour must not hide that another one has stalled.
+    fn note_progress(&mut self, plan: &str, now: Timestamp) {
+        if self.repetitions(plan).is_none_or(|it| it.repeated.is_none()) {
+            self.progress = now;
+        }
     }
 
     /// All waits, in the order of their starts.
@@ -145,9 +169,10 @@ impl Recorder {
         let version = status["latestVersion"].as_str().map(str::to_owned);
         if version.is_some() && seen.version != version {
             seen.version.clone_from(&version);
-            self.progress = now;
+            self.note_progress(&name, now);
             self.emit(now, &name, None, EventKind::Resolved(version.unwrap_or_default()));
         }
+        self.observe_repetition(&name, &status["repeat"], now);
         let mut waited: BTreeSet<WaitKey> = BTreeSet::new();
         let mut here: BTreeSet<&str> = BTreeSet::new();
         let mut preparing: BTreeSet<&str> = BTreeSet::new();
@@ -204,12 +229,48 @@ impl Recorder {
             };
             key.0 == name && !is_noted_elsewhere && !waited.contains(key)
         });
-        let is_complete = is_complete(plan);
         let seen = self.plans.entry(name.clone()).or_default();
+        let is_complete = is_complete(plan) && seen.repetitions.hash_before != seen.hash;
         let was_complete = std::mem::replace(&mut seen.complete, is_complete);
         if is_complete && !was_complete {
-            self.progress = now;
+            self.note_progress(&name, now);
+            self.note_complete(&name, now);
             self.emit(now, &name, None, EventKind::Complete);
+        }
+    }
+
+    /// Records which repetition the roll-out of a Plan is.
+    fn observe_repetition(&mut self, plan: &str, repeat: &Value, now: Timestamp) {
+        let since = repeat["since"].as_str().map(str::to_owned);
+        let Some(seen) = self.plans.get_mut(plan) else {
+            return;
+        };
+        let repetitions = &mut seen.repetitions;
+        repetitions.next = repeat["next"].as_str().and_then(|next| next.parse().ok());
+        let before = std::mem::replace(&mut repetitions.since, since.clone());
+        // The first status of a Plan from a snapshot names a repetition that has begun before.
+        let Some(since) =
+            since.filter(|since| before.as_ref() != Some(since) && repetitions.first_complete.is_some())
+        else {
+            return;
+        };
+        let due = since.parse().unwrap_or(now);
+        repetitions.due.get_or_insert(due);
+        repetitions.hash_before.clone_from(&seen.hash);
+        repetitions.earlier.extend(std::mem::take(&mut seen.turns));
+        seen.without_job.clear();
+        self.note_progress(plan, now);
+        self.emit(now, plan, None, EventKind::Repeats(since));
+    }
+
+    fn note_complete(&mut self, plan: &str, now: Timestamp) {
+        let Some(seen) = self.plans.get_mut(plan) else {
+            return;
+        };
+        let repetitions = &mut seen.repetitions;
+        repetitions.first_complete.get_or_insert(now);
+        if repetitions.due.is_some() {
+            repetitions.repeated.get_or_insert(now);
         }
     }
 
@@ -243,7 +304,7 @@ impl Recorder {
             since: now,
             until: None,
         });
-        self.progress = now;
+        self.note_progress(plan, now);
         if *phase == NodePhase::Failed {
             let turn = self.node_run(plan, node, now);
             turn.state = RunState::Failed;
@@ -270,7 +331,7 @@ impl Recorder {
             .get(plan)
             .is_some_and(|seen| seen.turns.contains_key(node));
         if !begun {
-            self.progress = now;
+            self.note_progress(plan, now);
             self.emit(now, plan, Some(node), EventKind::NodeStarted);
         }
         let seen = self.plans.entry(plan.to_owned()).or_default();
@@ -339,7 +400,7 @@ impl Recorder {
             if let Some(last) = turn.phases.last_mut() {
                 last.until = Some(now);
             }
-            self.progress = now;
+            self.note_progress(&plan, now);
             self.emit(now, &plan, Some(node), EventKind::Done);
             self.close_waits(now, |key, _| key.0 == plan && key.1.as_deref() == Some(node));
         }
@@ -353,15 +414,20 @@ impl Recorder {
         let before = change.old.as_deref().map(failures);
         let after = failures(&change.new);
         let is_done = |turn: &NodeRun| turn.state == RunState::Done;
-        let known = self.plans.get(&plan).and_then(|seen| seen.turns.get(&node));
-        if known.is_some_and(is_done) {
+        let seen = self.plans.get(&plan);
+        // A Job of the roll-out before the repetition outlives it.
+        let is_earlier = |seen: &PlanRecord| {
+            seen.repetitions.due.is_some() && change.new.label(&seen.label) != seen.hash.as_deref()
+        };
+        let known = seen.and_then(|seen| seen.turns.get(&node));
+        if known.is_some_and(is_done) || seen.is_some_and(is_earlier) {
             return;
         }
         let turn = self.node_run(&plan, &node, now);
         turn.has_job = true;
         turn.failures = turn.failures.max(after);
         if before != Some(after) {
-            self.progress = now;
+            self.note_progress(&plan, now);
         }
     }
 

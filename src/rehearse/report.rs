@@ -90,6 +90,24 @@ pub struct PlanReport {
     /// Nodes that were in progress when a blackout began.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub blackout: Option<BlackoutReport>,
+    /// Its repetitions (`spec.repeat`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub repeats: Option<RepeatReport>,
+}
+
+/// The first repetition of a Plan, and the next one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RepeatReport {
+    /// When it was due. Absent if the rehearsal has ended before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub due: Option<Timestamp>,
+    /// When it was complete.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub complete: Option<Timestamp>,
+    /// When the next one is due.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next: Option<Timestamp>,
 }
 
 /// The use of a Plan's windows.
@@ -304,6 +322,16 @@ fn wait_report(wait: Wait, seen: Timestamp) -> WaitReport {
     }
 }
 
+fn repeat_report(end: &PlanOutcome, outcome: &Outcome) -> Option<RepeatReport> {
+    let repetitions = outcome.record.repetitions(end.name())?;
+    let repeats = repetitions.due.is_some() || repetitions.next.is_some();
+    repeats.then_some(RepeatReport {
+        due: repetitions.due,
+        complete: repetitions.repeated,
+        next: repetitions.next,
+    })
+}
+
 fn plan_report(end: &PlanOutcome, outcome: &Outcome) -> PlanReport {
     let status = end.plan.status.clone().unwrap_or_default();
     let counts = status.nodes.unwrap_or_default();
@@ -326,6 +354,7 @@ fn plan_report(end: &PlanOutcome, outcome: &Outcome) -> PlanReport {
         end: turns.iter().filter_map(|turn| turn.until).max(),
         window: window_report(end, &turns),
         blackout: blackout_report(end, &outcome.blackouts, &turns),
+        repeats: repeat_report(end, outcome),
     }
 }
 

@@ -308,7 +308,7 @@ impl Rehearsal {
             .collect()
     }
 
-    /// Waits until all Plans are complete, or the roll-out has stalled.
+    /// Waits until all Plans are complete, and those that repeat have done so once, or until the roll-out has stalled.
     async fn watch(
         &self,
         cluster: &Cluster,
@@ -323,6 +323,12 @@ impl Rehearsal {
             .collect();
         let quiet = self.quiet();
         let limit = self.start.checked_add(self.limit).unwrap_or(Timestamp::MAX);
+        // Each Plan that repeats is to show it, once all are complete.
+        let repetition = |recorder: &Recorder| {
+            let are_complete = wanted.iter().all(|plan| recorder.is_complete(plan));
+            let due = wanted.iter().filter_map(|plan| recorder.awaited_repetition(plan));
+            due.filter(|due| are_complete && *due < limit).min()
+        };
         let (mut windows, mut counted) = (0, recorder.progress());
         let mut deadline = later(counted, quiet);
         loop {
@@ -363,7 +369,7 @@ impl Rehearsal {
                     recorder.take_events().iter().for_each(&mut *on_event);
                     let is_complete = wanted.iter().all(|plan| recorder.is_complete(plan));
                     let through = plans_changed && is_complete && !self.is_joining(cluster);
-                    if through && !wanted.is_empty() {
+                    if through && !wanted.is_empty() && repetition(recorder).is_none() {
                         return Ending::Complete;
                     }
                 }
@@ -379,6 +385,9 @@ impl Rehearsal {
                     {
                         windows += 1;
                         deadline = later(opens, quiet);
+                        continue;
+                    } else if let Some(due) = repetition(recorder).filter(|due| *due > now) {
+                        deadline = later(due, quiet);
                         continue;
                     } else {
                         return Ending::Quiet(quiet);

@@ -2,7 +2,7 @@
 
 mod waits;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::SignedDuration;
 use jiff::tz::TimeZone;
@@ -94,22 +94,30 @@ pub fn judge(outcome: &Outcome, times: &TimeFormat) -> Verdict {
 }
 
 fn through(outcome: &Outcome, times: &TimeFormat) -> String {
-    let done: usize = outcome
-        .plans
-        .iter()
-        .filter(|plan| plan.rehearsed)
-        .map(|plan| outcome.record.node_runs(plan.name()).count())
-        .sum();
-    let plans = outcome.plans.iter().filter(|plan| plan.rehearsed).count();
-    let plans = pluralized(plans, "Plan");
+    let rehearsed = || outcome.plans.iter().filter(|plan| plan.rehearsed);
+    let runs = rehearsed().flat_map(|plan| {
+        let runs = outcome.record.node_runs(plan.name());
+        runs.map(move |(node, _)| (plan.name(), node))
+    });
+    // A node that runs a Plan again counts once.
+    let done = runs.collect::<BTreeSet<_>>().len();
+    let repetitions = || rehearsed().filter_map(|plan| outcome.record.repetitions(plan.name()));
+    let end = if repetitions().any(|it| it.repeated.is_some()) {
+        // The rehearsal has gone on to the repetitions, which have lines of their own.
+        repetitions().filter_map(|it| it.first_complete).max()
+    } else {
+        None
+    };
+    let end = end.unwrap_or(outcome.end);
+    let plans = pluralized(rehearsed().count(), "Plan");
     if done == 0 {
         return format!("complete: {plans}, and nothing to do: all nodes are done already");
     }
     format!(
         "complete: {plans}, {}, in {}, at {}",
         pluralized(done, "node"),
-        duration(outcome.end.duration_since(outcome.start)),
-        times.end(outcome.end)
+        duration(end.duration_since(outcome.start)),
+        times.end(end)
     )
 }
 

@@ -16,8 +16,8 @@ use super::status::report;
 use super::step::{Key, Query, Step};
 use super::summary::{Slot, slots};
 use super::wave::WaveProgress;
-use super::{differs, digests, labelled, notified, on_request, pending, pod_blockers, release};
-use refit_api::{NodePhase, NodeProgress, OpenEnum, Reason};
+use super::{differs, digests, labelled, notified, on_request, pending, pod_blockers, release, repeat};
+use refit_api::{NodePhase, NodeProgress, OpenEnum, Reason, RepeatStatus};
 use refit_facts::{BootId, JobFacts, JobName, NodeName, PlanName, PodFacts, PodUid};
 
 /// The steps to take now, why the other nodes wait, and the time of the next decision.
@@ -55,6 +55,8 @@ pub struct Report {
     pub differs: BTreeMap<NodeName, Differs>,
     /// Nodes that start next, with `prepull`.
     pub prepulls: Vec<NodeName>,
+    /// The current repetition and the next one.
+    pub repeat: Option<RepeatStatus>,
     /// When nodes that wait for a time of their own are looked at again.
     pub requeue_at: Option<Timestamp>,
 }
@@ -164,10 +166,15 @@ pub fn decide(cluster: &ClusterState, now: Timestamp) -> Decision {
         if let Some(at) = differs_again {
             decision.requeue(at);
         }
+        let may_repeat = gate.as_ref().is_none_or(Blocker::permits_marks);
         let mut waits = start::start(cluster, plan, gate, &mut nodes, &mut locks, now);
         waits.differs = differs;
         let retries = nodes.values_mut().flat_map(|state| state.steps.drain(..));
         decision.steps.extend(retries);
+        waits.repeat = repeat::status(plan, &nodes, &waits, may_repeat, now);
+        if let Some(at) = repeat::requeue_at(waits.repeat.as_ref(), now) {
+            decision.requeue(at);
+        }
         if let Some(until) = waits.wave.as_ref().and_then(WaveProgress::until) {
             decision.requeue(until);
         }

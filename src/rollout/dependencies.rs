@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use jiff::Timestamp;
+
 use super::blocker::Blocker;
 use super::conditions::find;
 use super::plan::PlanState;
@@ -11,7 +13,7 @@ use refit_base::version::Version;
 use refit_facts::PlanName;
 
 /// Why a Plan waits for one that it depends on.
-pub(super) fn blocker(cluster: &ClusterState, plan: &PlanState) -> Option<Blocker> {
+pub(super) fn blocker(cluster: &ClusterState, plan: &PlanState, now: Timestamp) -> Option<Blocker> {
     plan.spec().depends_on.as_ref()?;
     if let Some(plans) = cycle(cluster, plan) {
         return Some(Blocker::DependencyCycle { plans });
@@ -26,7 +28,7 @@ pub(super) fn blocker(cluster: &ClusterState, plan: &PlanState) -> Option<Blocke
         if other.targets.is_empty() {
             return Some(Blocker::DependencySelectsNothing { plan: name.into() });
         }
-        let why = wait(plan, other)?;
+        let why = wait(plan, other, now)?;
         Some(Blocker::DependencyNotComplete {
             plan: name.into(),
             why,
@@ -45,7 +47,7 @@ fn existing<'a>(cluster: &'a ClusterState, name: &str) -> Option<&'a PlanState> 
 }
 
 /// Why the other Plan does not count as complete.
-fn wait(plan: &PlanState, other: &PlanState) -> Option<String> {
+fn wait(plan: &PlanState, other: &PlanState, now: Timestamp) -> Option<String> {
     // The stored status says that all slots are free, the facts that no node has joined and no version has come since.
     let status = other.facts.status();
     let resolved = other.resolution.resolved();
@@ -53,7 +55,9 @@ fn wait(plan: &PlanState, other: &PlanState) -> Option<String> {
         && resolved.is_some_and(|it| status.latest_hash.as_deref() == Some(&*it.hash));
     let is_complete =
         find(&status.conditions, ConditionType::Complete).is_some_and(|complete| complete.status == "True");
-    let Some(theirs) = resolved.filter(|_| is_current && is_complete && other.targets.eligible() == 0) else {
+    let is_over = is_current && is_complete && other.targets.eligible() == 0;
+    // Two Plans may repeat at the same time. The status that begins the repetition of the other one may be on its way.
+    let Some(theirs) = resolved.filter(|_| is_over && !other.repetition_is_due(now)) else {
         return Some("is not Complete".to_owned());
     };
     let own = &plan.resolution.resolved()?.version;

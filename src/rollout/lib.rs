@@ -31,6 +31,7 @@ mod pod_blockers;
 mod poll;
 mod refusal;
 mod release;
+mod repeat;
 mod reservation;
 mod resolve;
 mod start;

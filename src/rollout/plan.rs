@@ -25,7 +25,7 @@ use refit_api::validate::{MAX_SCHEDULE_ENTRIES, validate};
 use refit_api::window::Window;
 use refit_api::{
     ChannelRef, NodeInfoSelector, NodeLimit, NodePhase, NodeProgress, PlanSpec, PlanStatus, PodBlocker,
-    annotation, names,
+    Repeat, annotation, names,
 };
 use refit_base::go::GoDuration;
 use refit_base::version::policy::{Choice, Offered, Policy, PolicyInputs, choose};
@@ -47,6 +47,8 @@ pub(super) struct PlanState {
     pub(super) window: Option<Window>,
     pub(super) windows: Option<Windows>,
     pub(super) blackouts: Vec<Blackout>,
+    /// The parsed `repeat`; `None` if it is invalid.
+    pub(super) repeat: Option<Repeat>,
     /// Maximum time from the start of a node to its end; `None` if its Job has no limit.
     pub(super) time_limit: Option<SignedDuration>,
     pub(super) delay: SignedDuration,
@@ -130,6 +132,7 @@ impl PlanState {
             window: None,
             windows: None,
             blackouts: Vec::new(),
+            repeat: None,
             time_limit: None,
             delay: SignedDuration::ZERO,
             completion: CompletionPolicy::default(),
@@ -254,6 +257,7 @@ impl PlanState {
         let blackouts = spec.blackouts.iter().flatten().take(MAX_SCHEDULE_ENTRIES);
         let blackouts = blackouts.filter_map(|it| Blackout::parse(it, &defaults.local_zone).ok());
         self.blackouts = blackouts.collect();
+        self.repeat = spec.repeat(&defaults.local_zone).ok().flatten();
         self.delay = spec
             .post_complete_delay
             .as_deref()

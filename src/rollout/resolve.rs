@@ -142,6 +142,12 @@ pub(super) fn resolve(
         SecretHashes::Read(hashes) => hashes,
     };
     let hash = cache.get_or_compute(plan, &found.version, hashes);
+    // Also without `spec.repeat`: nodes that are done have the label of the last repetition.
+    let repeat = plan.status().repeat.as_ref();
+    let hash = match repeat.and_then(|repeat| repeat.since.as_deref()) {
+        Some(since) => digest::repeated_hash(&hash, since).into(),
+        None => hash,
+    };
     Resolution::Resolved(Resolved {
         version: found.version.into(),
         hash,

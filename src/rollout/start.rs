@@ -83,7 +83,7 @@ pub(super) fn gate(
         let (version, range) = (resolved.version.to_string(), range.to_string());
         return Some(Blocker::VersionOutOfRange { version, range });
     }
-    if let Some(blocker) = dependencies::blocker(cluster, plan) {
+    if let Some(blocker) = dependencies::blocker(cluster, plan, now) {
         return Some(blocker);
     }
     if plan.targets.eligible() > 0

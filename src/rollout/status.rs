@@ -28,7 +28,7 @@ use super::{differs, fields, poll};
 use refit_api::text::{MAX_MESSAGE, shorten};
 use refit_api::{
     ChannelStatus, CheckPhase, ConditionType, FirstSeen, NodeCounts, NodePhase, NodeProgress, OpenEnum,
-    PinnedStatus, PlanStatus, Reason, WavePhase, WaveStatus, annotation, redacted,
+    PinnedStatus, PlanStatus, Reason, RepeatStatus, WavePhase, WaveStatus, annotation, redacted,
 };
 use refit_base::go::GoDuration;
 use refit_base::version::policy::{Held, Refusal};
@@ -186,6 +186,7 @@ fn status(
         checks: plan.checks.status(stored),
         channel: channel(cluster, plan, now),
         pinned: resolved.and_then(|r| plan.digests.status(&r.hash)),
+        repeat: report.repeat.clone(),
         next_window,
         longest_run: longest_run(cluster, plan, nodes),
         expected_end: None,
@@ -373,6 +374,7 @@ struct SignificantFields<'a> {
     failed: Vec<&'a str>,
     channel: Option<[Option<&'a str>; 6]>,
     pinned: Option<&'a PinnedStatus>,
+    repeat: Option<&'a RepeatStatus>,
     next_window: Option<&'a str>,
     longest_run: Option<&'a str>,
     wave: Option<(&'a str, &'a OpenEnum<WavePhase>, Option<&'a str>)>,
@@ -415,6 +417,7 @@ fn significant_fields(status: &PlanStatus) -> SignificantFields<'_> {
             ]
         }),
         pinned: status.pinned.as_ref(),
+        repeat: status.repeat.as_ref(),
         next_window: status.next_window.as_deref(),
         longest_run: status.longest_run.as_deref(),
         wave: status

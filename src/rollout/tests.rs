@@ -6,6 +6,7 @@ mod decide;
 mod hash;
 mod hostile;
 mod joining;
+mod repeat;
 mod secrets;
 mod speed;
 mod state;

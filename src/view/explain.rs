@@ -127,7 +127,10 @@ pub fn explain_plan(view: &PlanOverview<'_>) -> Explanation {
         explanation.held = false;
         let message = condition(view.plan, ConditionType::Complete).and_then(|it| it.message.clone());
         if let Some(message) = message.filter(|_| view.complete) {
-            explanation.link(title, message);
+            explanation.link(&*title, message);
+        }
+        if let Some(repeats) = view.repeats().filter(|_| view.complete) {
+            explanation.link(title, format!("repeats: {repeats}"));
         }
         for node in view.nodes.iter().filter(|node| node.has_slot()).take(MAX_NAMED) {
             let since = node

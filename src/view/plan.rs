@@ -187,6 +187,17 @@ impl<'a> PlanOverview<'a> {
         (status.latest_hash.as_deref() == Some(&*wave.hash)).then_some(wave)
     }
 
+    /// When the Plan repeats next, if it does.
+    pub fn repeats(&self) -> Option<String> {
+        let next = self.plan.facts.status().repeat.as_ref()?.next.as_deref()?;
+        let at = next.parse().ok()?;
+        Some(if at > self.snapshot.now {
+            format!("next at {next} ({})", time::until(at, self.snapshot.now))
+        } else {
+            format!("due since {next}, once this roll-out is over and nodes may start")
+        })
+    }
+
     pub fn node(&self, name: &str) -> Option<&NodeProgress> {
         self.nodes.iter().find(|node| node.name == name)
     }
@@ -424,6 +435,7 @@ impl<'a> PlanOverview<'a> {
             "phases": self.phases(),
             "heldBy": self.obstacle.as_ref().map(Obstacle::to_json),
             "wave": status.wave,
+            "repeat": status.repeat,
             "checks": status.checks,
             "expectedEnd": status.expected_end,
             "origin": status.origin,

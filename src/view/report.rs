@@ -166,6 +166,7 @@ impl<'a> Report<'a> {
         let optional = [
             ("version before", self.previous_version().map(str::to_owned)),
             ("hash", status.latest_hash.clone()),
+            ("repeats", status.repeat.as_ref().and_then(|it| it.next.clone())),
             ("commit", origin.and_then(|it| it.commit.clone())),
             ("author", origin.and_then(|it| it.author.clone())),
             ("applied by", origin.and_then(|it| it.manager.clone())),
@@ -199,6 +200,7 @@ impl<'a> Report<'a> {
             let by = [
                 ("approved", &it.approved),
                 ("run again", &it.rerun),
+                ("repetition due", &it.repeat),
                 ("commit", &it.commit),
             ];
             let by = by

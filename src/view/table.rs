@@ -101,6 +101,9 @@ fn plan(view: &PlanOverview<'_>, wide: bool, out: &mut String) {
         let says = check_says(check, view.snapshot.now);
         let _ = writeln!(out, "  check: {} {says}", check.name);
     }
+    if let Some(repeats) = view.repeats() {
+        let _ = writeln!(out, "  repeats: {repeats}");
+    }
     if view.foreign {
         let _ = writeln!(
             out,

@@ -370,6 +370,8 @@ reasons! {
         PreflightSkipped Normal [PlanEvent]
             "`preflight` has skipped a node at this version (`Skipped`); the message has its termination message"
             => "if it should run there after all: `refit skip --undo`, or remove the Plan from the annotation `refit.rs/skip` of the node"
+        Repeats Normal [PlanEvent]
+            "with `repeat`: a repetition was due, and the Plan runs again on all nodes; the message has the time, and the next one"
         RebootFailed Warning [PlanEvent]
             "the upgrade of a node succeeded, and its reboot failed"
         SettleFailed Warning [PlanEvent]

@@ -16,7 +16,7 @@ const WEEKDAYS: [&str; 7] = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
 
 /// A parsed expression: a set of numbers for each field.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Cron {
+pub(crate) struct Cron {
     minutes: u64,
     hours: u64,
     days: u64,
@@ -28,7 +28,7 @@ pub(super) struct Cron {
 
 impl Cron {
     /// Parses `minute hour day-of-month month day-of-week`. The error says what is wrong.
-    pub(super) fn parse(text: &str) -> Result<Self, String> {
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let fields: Vec<&str> = text.split_ascii_whitespace().collect();
         let [minutes, hours, days, months, weekdays] = fields[..] else {
             return Err(format!(
@@ -61,7 +61,7 @@ impl Cron {
     }
 
     /// The first time from `from` on.
-    pub(super) fn next(&self, from: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
+    pub(crate) fn next(&self, from: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
         self.next_until(from, from.saturating_add(HORIZON).ok()?, zone)
     }
 
@@ -69,7 +69,7 @@ impl Cron {
     ///
     /// Between two changes of its clock a zone has one offset. So each time that the clock shows there comes once; one
     /// that a change skips belongs to no such period, and one that it repeats to two.
-    pub(super) fn next_until(&self, from: Timestamp, until: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
+    pub(crate) fn next_until(&self, from: Timestamp, until: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
         let mut at = from;
         while at <= until {
             let offset = zone.to_offset(at);

@@ -11,6 +11,7 @@ pub(super) fn line(event: &RolloutEvent, times: &TimeFormat) -> Option<String> {
         EventKind::NodeStarted => "begins".to_owned(),
         EventKind::Done => "done".to_owned(),
         EventKind::Complete => "complete".to_owned(),
+        EventKind::Repeats(due) => format!("runs again, as was due at {due}"),
         EventKind::Waits { reason, message } if message.is_empty() => format!("waits: {reason}"),
         EventKind::Waits { message, .. } => format!("waits: {}", one_line(message)),
         EventKind::Failed { reason, message } => format!("FAILED: {reason}: {}", one_line(message)),

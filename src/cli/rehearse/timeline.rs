@@ -62,6 +62,7 @@ impl Timeline {
             match &event.what {
                 EventKind::Waits { reason, .. } => bar.waits = Some(reason.to_string()),
                 EventKind::Resumed | EventKind::Complete => bar.waits = None,
+                EventKind::Repeats(_) => (bar.done, bar.failed) = (0, 0),
                 _ => {}
             }
             return;
@@ -110,7 +111,7 @@ impl Timeline {
                     row.waits = Some(reason.to_string());
                 }
             }
-            EventKind::Resolved(_) | EventKind::Complete => {}
+            EventKind::Resolved(_) | EventKind::Complete | EventKind::Repeats(_) => {}
         }
     }
 

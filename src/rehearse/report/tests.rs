@@ -80,6 +80,7 @@ fn example() -> Report {
             end: None,
             window: None,
             blackout: None,
+            repeats: None,
         }],
         turns: vec![NodeRunReport {
             plan: "a".to_owned(),

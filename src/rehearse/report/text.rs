@@ -27,6 +27,7 @@ impl Report {
         let mut text = String::new();
         self.write_turns(&mut text);
         self.write_plans(&mut text);
+        self.write_repetitions(&mut text);
         self.write_waits(&mut text);
         self.write_warnings(&mut text);
         for reason in self.verdict.reasons.iter().skip(1).rev() {
@@ -84,6 +85,28 @@ impl Report {
         }
         table(text, &rows);
         text.push('\n');
+    }
+
+    fn write_repetitions(&self, text: &mut String) {
+        let before = text.len();
+        for plan in self.plans.iter().filter(|plan| plan.rehearsed) {
+            let Some(repeats) = &plan.repeats else { continue };
+            let at = |time: Timestamp| self.times.end(time);
+            let next = repeats.next.map(at);
+            let what = match (repeats.due, repeats.complete) {
+                (Some(due), Some(complete)) => {
+                    let took = duration(complete.duration_since(due));
+                    format!("repeats, as was due at {}, and is complete {took} later", at(due))
+                }
+                (Some(due), None) => format!("repeats, as was due at {}, and is not complete", at(due)),
+                (None, _) => "does not repeat in this rehearsal".to_owned(),
+            };
+            let next = next.map_or_else(String::new, |next| format!("; next at {next}"));
+            line(text, &format!("Plan {} {what}{next}", plan.name));
+        }
+        if text.len() > before {
+            text.push('\n');
+        }
     }
 
     fn write_waits(&self, text: &mut String) {

@@ -74,7 +74,8 @@ pub(super) fn waited(end: &PlanOutcome, node: &str, outcome: &Outcome) -> Option
     let (_, turn) = outcome
         .record
         .node_runs(end.name())
-        .find(|(name, _)| *name == node)?;
+        .filter(|(name, _)| *name == node)
+        .last()?;
     let failed = turn.until.unwrap_or(outcome.end);
     let was_over = |wait: &Wait| {
         let mut upgrades = turn

@@ -26,6 +26,7 @@ pub(super) fn events(plan: &PlanState, stored: &PlanStatus, status: &PlanStatus)
     };
     builder.emit_validated();
     builder.emit_resolved();
+    builder.emit_repeats();
     builder.emit_synced();
     builder.emit_up_to_date();
     builder.complete();
@@ -125,6 +126,21 @@ impl EventBuilder<'_> {
         };
         let text = format!("{}{at}", now.message.clone().unwrap_or_default());
         self.events.push((severity, reason, text));
+    }
+
+    fn emit_repeats(&mut self) {
+        let since = |status: &PlanStatus| status.repeat.as_ref()?.since.clone();
+        let Some(due) = since(self.status).filter(|due| since(self.stored).as_ref() != Some(due)) else {
+            return;
+        };
+        let next = self.status.repeat.as_ref();
+        let next = next.and_then(|repeat| repeat.next.as_deref());
+        let next = next.map_or_else(String::new, |next| format!("; next at {next}"));
+        let text = format!(
+            "The Plan runs again at version {}, as was due at {due}{next}",
+            self.version()
+        );
+        self.emit(Reason::Repeats, text);
     }
 
     fn emit_synced(&mut self) {

@@ -47,12 +47,16 @@ pub(super) fn history(
                 if let Some(replaced) = known.filter(|known| known.to.is_none()) {
                     (replaced.to, replaced.complete) = (Some(seconds(now)), Some(false));
                 }
+                let since = status.repeat.as_ref().and_then(|repeat| repeat.since.clone());
+                // The hash keeps it when a new version comes, whose roll-out is no repetition.
+                let is_known = |since: &String| history.iter().any(|it| it.repeat.as_ref() == Some(since));
                 let roll_out = RollOut {
                     version: version.to_owned(),
                     hash: hash.to_owned(),
                     from: seconds(now),
                     approved: approved(plan, version),
                     rerun,
+                    repeat: since.filter(|since| !is_known(since)),
                     commit: status.origin.as_ref().and_then(|origin| origin.commit.clone()),
                     ..RollOut::default()
                 };

@@ -27,6 +27,7 @@ mod preflight;
 mod quorum;
 mod reboot;
 mod recorded;
+mod repeat;
 mod requests;
 mod scenario;
 mod schedule;

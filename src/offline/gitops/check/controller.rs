@@ -82,6 +82,7 @@ impl Subject<'_> {
                 | Invalid::Checks(_)
                 | Invalid::NodeInfo(_)
                 | Invalid::Order(BadOrder::Fields { .. })
+                | Invalid::Repeat(_)
                 | Invalid::Waves(BadWave::RestNotLast(_) | BadWave::Selector { .. })
         );
         let is_of_labels = matches!(
@@ -166,6 +167,8 @@ impl Subject<'_> {
             Invalid::NoRequiredFiles
             | Invalid::NoCommand
             | Invalid::NoWindows
+            | Invalid::RepeatWithTrigger
+            | Invalid::RepeatWithSkipWhen
             | Invalid::NodeInfo(BadNodeInfo::NoPattern(_)) => "remove it".to_owned(),
             Invalid::Order(error) => order_hint(error)?,
             Invalid::Waves(BadWave::NegativeSoak(_)) => "write a duration such as `30m`".to_owned(),
@@ -190,6 +193,7 @@ impl Subject<'_> {
             Invalid::WindowAndWindows => "remove it, after you have moved it into spec.windows".to_owned(),
             Invalid::Windows { error, .. } => self.window_hint(error, field, text),
             Invalid::Blackouts { error, .. } => self.blackout_hint(error, field, text),
+            Invalid::Repeat(error) => Self::repeat_hint(error, text),
             Invalid::FailureBudget(_) => match instead::node_limit(text) {
                 Some(limit) => write(&limit),
                 None => "write a number of nodes such as `1`, or a share such as `10%`".to_owned(),

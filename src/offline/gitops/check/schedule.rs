@@ -14,6 +14,7 @@ use crate::gitops::yaml::{Kind, Node, Object};
 use refit_api::schedule::{Blackout, BlackoutError, BlackoutSpec, PlanWindow, ScheduleError, WindowSpec};
 use refit_api::validate::Invalid;
 use refit_api::window::WindowError;
+use refit_api::{BadRepeat, Repeat, RepeatSpec};
 use refit_base::go::GoDuration;
 
 const DURATION: &str = "write a duration such as `4h`, up to `168h`, which is seven days";
@@ -63,6 +64,33 @@ impl Subject<'_> {
         }
     }
 
+    pub(super) fn repeat_hint(error: &BadRepeat, text: &str) -> String {
+        match error {
+            BadRepeat::Neither => "write `{cron: 0 3 * * sun}` or `{every: 168h}`".to_owned(),
+            BadRepeat::Both | BadRepeat::ZoneWithoutCron => "remove it".to_owned(),
+            BadRepeat::Cron { .. } => match cron(text) {
+                Some(cron) => format!("write `{}`", yaml(&cron.into())),
+                None => "write five fields such as `0 3 * * sun`, which is Sunday at 3:00".to_owned(),
+            },
+            BadRepeat::Never(_) => "write a day that the month has".to_owned(),
+            BadRepeat::Zone(WindowError::Zone(zone)) => zone_hint(zone),
+            BadRepeat::Zone(_) => "write a name such as `Europe/Berlin`".to_owned(),
+            BadRepeat::Every(_) => {
+                let spec = |every: &String| RepeatSpec {
+                    every: Some(every.clone()),
+                    ..RepeatSpec::default()
+                };
+                let is_valid = |every: &String| Repeat::parse(&spec(every), &TimeZone::UTC).is_ok();
+                // 7 may be days.
+                let is_number = text.trim().parse::<f64>().is_ok();
+                match instead::duration(text).filter(|every| !is_number && is_valid(every)) {
+                    Some(every) => format!("write `{every}`"),
+                    None => "write a duration such as `24h`, or `168h` for a week".to_owned(),
+                }
+            }
+        }
+    }
+
     pub(super) fn blackout_hint(&self, error: &BlackoutError, field: &str, text: &str) -> String {
         let own = field.rsplit_once('.').map_or("", |(own, _)| own);
         let text_of = |name: &str| self.node(&format!("{own}.{name}")).and_then(Node::text);
@@ -97,6 +125,13 @@ impl Subject<'_> {
             node.is_some_and(|node| !node.is_null() && !matches!(node.kind, Kind::List(_)))
         };
         match invalid {
+            // The invalid field was reported, and is left out here.
+            Invalid::Repeat(BadRepeat::Neither) => {
+                let fields = ["cron", "every"].map(|field| format!("spec.repeat.{field}"));
+                fields
+                    .iter()
+                    .any(|field| self.has(field) || self.renamed.contains(field))
+            }
             Invalid::NoWindows => self
                 .node("spec.windows")
                 .is_some_and(|node| !node.items().is_empty()),

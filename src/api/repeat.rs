@@ -1,0 +1,167 @@
+//! `spec.repeat`: when done nodes run the Plan again at the same version. The doc comments of the fields are what
+//! `kubectl explain` prints.
+//!
+//! Pure. Cron expressions and zones are those of `spec.windows`.
+
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::schedule::Cron;
+use super::window::{WindowError, zone};
+use refit_base::go::GoDuration;
+
+/// Shortest `every`: below, a mistyped unit would keep nodes busy all the time.
+const MIN_EVERY: SignedDuration = SignedDuration::from_mins(10);
+/// Times of a cron expression are whole minutes.
+const MINUTE: SignedDuration = SignedDuration::from_mins(1);
+const MOMENT: SignedDuration = SignedDuration::from_nanos(1);
+/// How far the clock of the controller that stored a time may be ahead. A time that is further ahead is from before the
+/// clock was set back.
+const CLOCK_SKEW: SignedDuration = SignedDuration::from_hours(1);
+
+/// When the Plan runs again: at the times that `cron` names, or each time that `every` is over. Exactly one of both.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RepeatSpec {
+    /// The times, as five fields: minute, hour, day of the month, month, day of the week. `0 3 * * sun` is Sunday at three
+    /// in the morning.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cron: Option<String>,
+    /// The time from one repetition to the next, as a Go duration such as `168h`, at least `10m`. It counts from when the
+    /// last repetition was due; the first one from when the controller first processed this value.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub every: Option<String>,
+    /// IANA time zone of `cron` such as `Europe/Berlin`, or `Local` for that of the controller. Defaults to UTC.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_zone: Option<String>,
+}
+
+/// Why `spec.repeat` is invalid.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadRepeat {
+    #[error("spec.repeat has neither cron nor every: write one of them, such as `cron: 0 3 * * sun`")]
+    Neither,
+    #[error("spec.repeat.every is set, and so is spec.repeat.cron: remove one of them")]
+    Both,
+    #[error("spec.repeat.cron is {text:?}: {why}")]
+    Cron { text: String, why: String },
+    #[error("spec.repeat.cron is {0:?}: no date matches, so that the Plan would never repeat")]
+    Never(String),
+    #[error("spec.repeat.every is {0:?}: it must be a Go duration such as \"168h\", of at least 10m")]
+    Every(String),
+    #[error("spec.repeat.timeZone is invalid, {0}")]
+    Zone(WindowError),
+    #[error("spec.repeat.timeZone is set, and spec.repeat.cron is not, so that it has no effect: remove it")]
+    ZoneWithoutCron,
+}
+
+/// `spec.repeat`, parsed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Repeat(Schedule);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Schedule {
+    Cron {
+        text: String,
+        cron: Cron,
+        zone: TimeZone,
+    },
+    Every(SignedDuration),
+}
+
+impl Repeat {
+    /// Parses the field. `local` is the zone of the process, which `Local` means.
+    ///
+    /// # Errors
+    /// Fails with the first error.
+    pub fn parse(spec: &RepeatSpec, local: &TimeZone) -> Result<Self, BadRepeat> {
+        match (&spec.cron, &spec.every) {
+            (None, None) => Err(BadRepeat::Neither),
+            (Some(_), Some(_)) => Err(BadRepeat::Both),
+            (None, Some(_)) if spec.time_zone.is_some() => Err(BadRepeat::ZoneWithoutCron),
+            (None, Some(every)) => {
+                let parsed = every.parse::<GoDuration>().ok();
+                // Status stores whole seconds.
+                let parsed = parsed.map(|parsed| SignedDuration::from_nanos(parsed.as_nanos()).as_secs());
+                let parsed = parsed
+                    .map(SignedDuration::from_secs)
+                    .filter(|every| *every >= MIN_EVERY);
+                let every = parsed.ok_or_else(|| BadRepeat::Every(every.clone()))?;
+                Ok(Self(Schedule::Every(every)))
+            }
+            (Some(text), None) => {
+                let zone = zone(spec.time_zone.as_deref().unwrap_or_default(), local);
+                let zone = zone.map_err(BadRepeat::Zone)?;
+                let cron = Cron::parse(text).map_err(|why| BadRepeat::Cron {
+                    text: text.clone(),
+                    why,
+                })?;
+                // The syntax allows days that no month has, such as `0 0 30 2 *`.
+                if cron.next(Timestamp::UNIX_EPOCH, &TimeZone::UTC).is_none() {
+                    return Err(BadRepeat::Never(text.clone()));
+                }
+                let text = text.clone();
+                Ok(Self(Schedule::Cron { text, cron, zone }))
+            }
+        }
+    }
+
+    /// When the Plan repeats next, given when the last repetition was due: a time after now.
+    pub fn next(&self, last: Option<Timestamp>, now: Timestamp) -> Option<Timestamp> {
+        let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
+        let last = last.filter(|last| last.duration_since(now) <= CLOCK_SKEW);
+        match &self.0 {
+            Schedule::Cron { cron, zone, .. } => {
+                let after = last.map_or(now, |last| last.max(now));
+                cron.next(after.checked_add(MOMENT).ok()?, zone)
+            }
+            Schedule::Every(every) => {
+                let from_last = last.and_then(|last| last.checked_add(*every).ok());
+                let from_last = from_last.filter(|next| *next > now);
+                from_last.or_else(|| now.checked_add(*every).ok())
+            }
+        }
+    }
+
+    /// The last time up to now, given one that has passed: several that were missed are one repetition.
+    pub fn last_due(&self, due: Timestamp, now: Timestamp) -> Timestamp {
+        match &self.0 {
+            Schedule::Every(every) => {
+                let missed = now.duration_since(due).as_secs() / every.as_secs();
+                let missed = SignedDuration::from_secs(every.as_secs().saturating_mul(missed.max(0)));
+                due.checked_add(missed).unwrap_or(due)
+            }
+            Schedule::Cron { cron, zone, .. } => {
+                // By halves: a controller that was down for a month has missed 43,200 times of `* * * * *`.
+                let (mut last, mut end) = (due, now);
+                while end.duration_since(last) > MINUTE {
+                    let middle = last + end.duration_since(last) / 2;
+                    match cron.next_until(middle, now, zone) {
+                        Some(found) => last = found,
+                        None => end = middle,
+                    }
+                }
+                let next = cron.next_until(last + MOMENT, now, zone);
+                next.unwrap_or(last)
+            }
+        }
+    }
+}
+
+/// As status stores it, to notice an edit.
+impl std::fmt::Display for Repeat {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.0 {
+            Schedule::Cron { text, zone, .. } => {
+                let zone = zone.iana_name().unwrap_or("Local");
+                write!(f, "{text} {zone}")
+            }
+            Schedule::Every(every) => write!(f, "every {every:#}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
