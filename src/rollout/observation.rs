@@ -6,6 +6,7 @@ use jiff::Timestamp;
 
 use super::pod_blockers::PodCheck;
 use super::reservation::Reservations;
+use refit_api::image::ImageAnswer;
 use refit_api::{ChannelRef, Check, CheckAnswer};
 use refit_base::version::Offer;
 use refit_facts::{
@@ -139,8 +140,8 @@ pub enum StepEffect {
         Result<Offer, String>,
         BTreeMap<PlanName, String>,
     ),
-    /// The digest of an image of a Plan, at a hash.
-    Digest(PlanName, Hash, String, String),
+    /// What the registry says about an image of a Plan, at a hash.
+    Digest(PlanName, Hash, String, ImageAnswer),
     /// The answer to a check of a Plan, and when it was asked.
     Check(PlanName, Box<Check>, Timestamp, CheckAnswer),
     /// A controller whose pods were evicted, and its counts.
