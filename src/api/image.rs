@@ -30,6 +30,17 @@ pub enum ImageError {
     Tag,
 }
 
+/// What the registry of an image says about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ImageAnswer {
+    /// The digest to which its tag resolves.
+    Found(String),
+    /// The registry says that there is no such image: its status line.
+    Missing(String),
+    /// Why the registry cannot be asked, which says nothing about the image.
+    Unknown(String),
+}
+
 /// Maximum length of a reference: a name of 255 bytes, a tag of 128, and a digest of some hundred.
 const MAX_LEN: usize = 1024;
 const MAX_NAME_LEN: usize = 255;

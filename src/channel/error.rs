@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use refit_api::image::ImageAnswer;
 use refit_base::version::tag::Refused;
 
 /// Why no channel can be polled.
@@ -139,6 +140,15 @@ pub enum ChannelError {
 }
 
 impl ChannelError {
+    /// What the error says about the image whose digest was asked for.
+    pub fn about_image(self) -> ImageAnswer {
+        match self {
+            Self::NoImage(line) => ImageAnswer::Missing(line),
+            // Without a right to read it, an image may be there: Docker Hub refuses (401) what does not exist, too.
+            error => ImageAnswer::Unknown(error.to_string()),
+        }
+    }
+
     /// The error of sending a request. Contains only the innermost cause, because the outer ones name the URL, which
     /// may contain a password.
     pub(super) fn failed(error: &reqwest::Error) -> Self {

@@ -53,6 +53,10 @@ pub const TIMEOUT: Duration = Duration::from_secs(30);
 /// Time limit of all requests of a poll together, for pages and tokens, in multiples of [`TIMEOUT`].
 const MAX_REQUEST_TIMEOUTS: u32 = 4;
 
+/// Time limit of all requests for an image that is only asked whether it exists: a roll-out waits so long in a cluster
+/// without a way to the registry.
+pub const IMAGE_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// Header with the UID of the namespace `kube-system`, which identifies the cluster (S45).
 const HEADER_CLUSTER_ID: &str = "x-suc-cluster-id";
 /// Header with the current version of the Plan (S45).
@@ -77,10 +81,20 @@ type Answer = dyn Fn(&str, Option<&str>) -> Result<Offer, ChannelError> + Send +
 /// A fixed answer of each check.
 type Checks = dyn Fn(&Check) -> CheckAnswer + Send + Sync;
 
+/// A fixed digest of each image.
+type Images = dyn Fn(&str) -> Result<String, ChannelError> + Send + Sync;
+
 #[derive(Clone)]
 enum Backend {
     Http(Http),
-    Static(Arc<Answer>, Arc<Checks>),
+    Static(FixedAnswers),
+}
+
+#[derive(Clone)]
+struct FixedAnswers {
+    offers: Arc<Answer>,
+    checks: Arc<Checks>,
+    images: Option<Arc<Images>>,
 }
 
 #[derive(Clone)]
@@ -133,15 +147,45 @@ impl ChannelClient {
             passed: true,
             message: "assumed to pass".to_owned(),
         };
-        Self(Backend::Static(Arc::new(answer), Arc::new(passes)))
+        Self(Backend::Static(FixedAnswers {
+            offers: Arc::new(answer),
+            checks: Arc::new(passes),
+            images: None,
+        }))
     }
 
     /// A client without a network also for checks.
     #[must_use]
     pub fn with_checks(self, checks: impl Fn(&Check) -> CheckAnswer + Send + Sync + 'static) -> Self {
         match self.0 {
-            Backend::Static(answer, _) => Self(Backend::Static(answer, Arc::new(checks))),
+            Backend::Static(fixed) => Self(Backend::Static(FixedAnswers {
+                checks: Arc::new(checks),
+                ..fixed
+            })),
             http @ Backend::Http(_) => Self(http),
+        }
+    }
+
+    /// A client without a network also for images.
+    #[must_use]
+    pub fn with_images(
+        self,
+        images: impl Fn(&str) -> Result<String, ChannelError> + Send + Sync + 'static,
+    ) -> Self {
+        match self.0 {
+            Backend::Static(fixed) => Self(Backend::Static(FixedAnswers {
+                images: Some(Arc::new(images)),
+                ..fixed
+            })),
+            http @ Backend::Http(_) => Self(http),
+        }
+    }
+
+    /// Whether it can tell whether an image exists: without a network only if it was given the answers.
+    pub fn knows_images(&self) -> bool {
+        match &self.0 {
+            Backend::Http(_) => true,
+            Backend::Static(fixed) => fixed.images.is_some(),
         }
     }
 
@@ -149,7 +193,7 @@ impl ChannelClient {
     pub async fn check(&self, check: &Check, access: &Access) -> CheckAnswer {
         match &self.0 {
             Backend::Http(http) => check::ask(&http.transport, check, access).await,
-            Backend::Static(_, checks) => checks(check),
+            Backend::Static(fixed) => (fixed.checks)(check),
         }
     }
 
@@ -158,7 +202,7 @@ impl ChannelClient {
     pub fn webhooks(&self) -> Option<Webhooks> {
         match &self.0 {
             Backend::Http(http) => Some(Webhooks::new(Arc::clone(&http.transport))),
-            Backend::Static(..) => None,
+            Backend::Static(_) => None,
         }
     }
 
@@ -170,7 +214,7 @@ impl ChannelClient {
     pub async fn offer(&self, query: ChannelRequest<'_>) -> Result<Offer, ChannelError> {
         match &self.0 {
             Backend::Http(http) => http.offer(query).await,
-            Backend::Static(answer, _) => answer(query.url, query.latest_version),
+            Backend::Static(fixed) => (fixed.offers)(query.url, query.latest_version),
         }
     }
 
@@ -183,8 +227,22 @@ impl ChannelClient {
     pub async fn digest(&self, image: &str, access: &Access) -> Result<String, ChannelError> {
         match &self.0 {
             Backend::Http(http) => http.with_timeout(http.digest_of(image, access)).await,
-            Backend::Static(..) => Ok(format!("sha256:{}", hex::encode(Sha256::digest(image)))),
+            Backend::Static(fixed) => match &fixed.images {
+                Some(images) => images(image),
+                None => Ok(format!("sha256:{}", hex::encode(Sha256::digest(image)))),
+            },
         }
+    }
+
+    /// As [`digest`](Self::digest), but without a long wait for a registry that does not answer, to learn whether the
+    /// image exists.
+    ///
+    /// # Errors
+    /// Fails as `digest`. [`ChannelError::about_image`] says what that means for the image.
+    pub async fn look_up(&self, image: &str, access: &Access) -> Result<String, ChannelError> {
+        tokio::time::timeout(IMAGE_TIMEOUT, self.digest(image, access))
+            .await
+            .unwrap_or(Err(ChannelError::TimedOut(IMAGE_TIMEOUT)))
     }
 
     /// The version of the channel at `url`, with `-` instead of `+`. `latest_version` is the Plan's current version as

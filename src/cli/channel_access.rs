@@ -9,6 +9,7 @@ use anyhow::{Context as _, anyhow};
 use clap::Args;
 use futures::StreamExt as _;
 
+use refit_api::image::ImageAnswer;
 use refit_base::proxy::ProxyEnv;
 use refit_base::version::Offer;
 use refit_channel::hosts::{CHANNEL_HOST, HostPattern, hosts};
@@ -60,6 +61,8 @@ fn token_file(text: &str) -> Result<(String, PathBuf), String> {
 pub(super) type Offers = BTreeMap<String, Result<Offer, ChannelError>>;
 /// The digest of each image.
 pub(super) type Digests = BTreeMap<String, Result<String, ChannelError>>;
+/// What the registry of each image says, if it may be asked.
+pub(super) type Images = BTreeMap<String, ImageAnswer>;
 
 struct ChannelAccess {
     client: ChannelClient,
@@ -107,6 +110,25 @@ impl ChannelFlags {
 
     /// Queries the digest of each image once.
     pub(super) fn digests(&self, images: BTreeSet<String>) -> anyhow::Result<Digests> {
+        self.ask_registries(images, false)
+    }
+
+    /// Asks once for each image whether it exists.
+    pub(super) fn look_up(&self, images: BTreeSet<String>) -> anyhow::Result<Images> {
+        let digests = self.ask_registries(images, true)?.into_iter();
+        let answers = digests.filter_map(|(image, digest)| {
+            let answer = match digest {
+                Ok(digest) => ImageAnswer::Found(digest),
+                // Whoever allows only some hosts knows that others are not asked.
+                Err(ChannelError::HostNotAllowed(_)) => return None,
+                Err(error) => error.about_image(),
+            };
+            Some((image, answer))
+        });
+        Ok(answers.collect())
+    }
+
+    fn ask_registries(&self, images: BTreeSet<String>, briefly: bool) -> anyhow::Result<Digests> {
         if images.is_empty() {
             return Ok(Digests::new());
         }
@@ -118,7 +140,11 @@ impl ChannelFlags {
         let questions = images.into_iter().map(|image| {
             let (client, access) = (asker.client.clone(), access.clone());
             async move {
-                let digest = client.digest(&image, &access).await;
+                let digest = if briefly {
+                    client.look_up(&image, &access).await
+                } else {
+                    client.digest(&image, &access).await
+                };
                 (image, digest)
             }
         });

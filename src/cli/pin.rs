@@ -12,12 +12,14 @@ use clap::{Args, ValueEnum};
 use super::USAGE;
 use super::channel_access::{ChannelFlags, Digests, Offers};
 use super::chosen::{is_chosen, no_plan, unknown};
+use refit_api::image::ImageAnswer;
 use refit_api::names::GROUP;
 use refit_base::version::Range;
+use refit_base::version::tag::munge;
 use refit_cluster::clock::Clock;
 use refit_offline::gitops::kustomize::{attach_with_neighbours, is_patch, patches};
 use refit_offline::gitops::pin::{
-    PinRequest, PlanInFile, kept_tags, plans, repeated, rewrite, versioned_images,
+    PinRequest, PlanInFile, images_to_run, kept_tags, plans, repeated, rewrite, versioned_images,
 };
 use refit_offline::gitops::{Source, input, patch, write};
 
@@ -55,7 +57,7 @@ pub(super) struct Flags {
     #[arg(long, value_name = "URL")]
     channel: Option<String>,
 
-    /// Write this version, without querying a channel
+    /// Write this version, without querying a channel, and without asking whether its images exist
     #[arg(long, value_name = "VERSION", conflicts_with = "channel")]
     to: Option<String>,
 
@@ -165,6 +167,8 @@ pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
     }
     if flags.digest {
         pin_images(flags, &mut report.outcomes, &mut files)?;
+    } else if flags.to.is_none() {
+        keep_without_images(flags, &mut report, &mut files)?;
     }
     for file in &mut files {
         edit(file, &mut report.outcomes);
@@ -330,6 +334,48 @@ fn pin_images(flags: &Flags, outcomes: &mut [Outcome], files: &mut [File]) -> an
                 }
             }
             true
+        });
+    }
+    Ok(())
+}
+
+/// Keeps Plans at their version if the registry does not have an image of the new one. `--to` asks nobody.
+fn keep_without_images(flags: &Flags, report: &mut Report, files: &mut [File]) -> anyhow::Result<()> {
+    let new_images = |request: &PinRequest| {
+        let now = request.plan.version.as_deref().map(munge);
+        let is_new = now.as_ref() != Some(&munge(&request.version));
+        if is_new {
+            images_to_run(request)
+        } else {
+            Vec::new()
+        }
+    };
+    let requests = files.iter().flat_map(|file| &file.requests);
+    let images = requests.flat_map(|(_, request)| new_images(request)).collect();
+    let answers = flags.channels.look_up(images)?;
+    for (image, answer) in &answers {
+        if let ImageAnswer::Unknown(why) = answer {
+            report.notes.push(format!(
+                "refit cannot ask the registry whether image {image} exists: {why}"
+            ));
+        }
+    }
+    for file in files {
+        file.requests.retain(|(index, request)| {
+            let missing = new_images(request).into_iter().find_map(|image| match answers.get(&image)? {
+                ImageAnswer::Missing(answer) => Some((image, answer)),
+                ImageAnswer::Found(_) | ImageAnswer::Unknown(_) => None,
+            });
+            let Some((image, answer)) = missing else {
+                return true;
+            };
+            let outcome = &mut report.outcomes[*index];
+            (outcome.result, outcome.remark) = (Result::Kept, None);
+            outcome.why = Some(format!(
+                "its channel gives {}, and the registry has no image {image} ({answer}); run refit pin again once it is published",
+                request.version
+            ));
+            false
         });
     }
     Ok(())

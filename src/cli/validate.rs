@@ -11,6 +11,7 @@ use serde_json::json;
 use super::channel_access::ChannelFlags;
 use super::chosen::no_plan;
 use super::{USAGE, output};
+use refit_api::image::ImageAnswer;
 use refit_base::nearest::nearest;
 use refit_cluster::clock::Clock;
 use refit_offline::gitops::check::{Options, Report, check};
@@ -45,7 +46,7 @@ pub(super) struct Flags {
     #[arg(long, short = 'n', value_name = "NAME")]
     namespace: Option<String>,
 
-    /// Query the channels as well
+    /// Query the channels as well, and ask the registries whether images that follow the version exist
     #[arg(long)]
     online: bool,
 
@@ -214,6 +215,26 @@ fn ask(flags: &Flags, sources: &[Source], report: &mut Report) -> anyhow::Result
         channel.unreachable(&why)
     });
     report.findings.extend(unreachable);
+    let offer = |channel: &Option<String>| answers.get(channel.as_ref()?)?.as_ref().ok();
+    let images = report.images.iter();
+    let images: Vec<_> = images
+        .flat_map(|images| images.at_version(offer(&images.channel), now))
+        .collect();
+    let names = images.iter().map(|image| image.image.clone()).collect();
+    let found = flags.channels.look_up(names)?;
+    for (image, answer) in &found {
+        // What the nodes' way to it is, nobody knows here.
+        if let ImageAnswer::Unknown(why) = answer {
+            output::note(format_args!(
+                "refit cannot ask the registry whether image {image} exists: {why}"
+            ));
+        }
+    }
+    let missing = images.iter().filter_map(|image| match found.get(&image.image)? {
+        ImageAnswer::Missing(answer) => Some(image.missing(answer)),
+        ImageAnswer::Found(_) | ImageAnswer::Unknown(_) => None,
+    });
+    report.findings.extend(missing);
     let order = |found: &Finding| sources.iter().position(|source| source.name == found.file);
     report
         .findings

@@ -20,6 +20,7 @@ pub(crate) fn cluster(
         job: JobSettings::new(CONTROLLER, "refit:test"),
         polling_interval: SignedDuration::from_mins(15),
         min_node_age: SignedDuration::from_mins(1),
+        checks_images: false,
         own_node: "own-node".into(),
         local_zone: jiff::tz::TimeZone::UTC,
         has_front_ends: false,

@@ -138,12 +138,13 @@ async fn search_own_image(client: Client, settings: Settings, observations: mpsc
 }
 
 /// What all Plans share.
-fn defaults(settings: &Settings, job: JobSettings) -> Defaults {
+fn defaults(settings: &Settings, channels: &ChannelClient, job: JobSettings) -> Defaults {
     Defaults {
         namespace: settings.namespace.clone(),
         job,
         polling_interval: SignedDuration::try_from(settings.polling_interval).unwrap_or(SignedDuration::MAX),
         min_node_age: SignedDuration::try_from(settings.min_node_age).unwrap_or(SignedDuration::MAX),
+        checks_images: settings.check_images && channels.knows_images(),
         own_node: settings.node_name.as_str().into(),
         local_zone: jiff::tz::TimeZone::system(),
         // Node operations do not count: they become Plans, and reserve no nodes.
@@ -207,7 +208,7 @@ impl LeaderTasks {
         let (grants_tx, grants) = watch::channel(Grants::new());
         let maintenance = FrontEnd::if_enabled(settings, &observer, &outbox, &clock, grants);
         let node_ops = NodeOps::if_enabled(settings, &observer, &outbox, &clock);
-        let cluster = ClusterState::new(defaults(settings, jobs));
+        let cluster = ClusterState::new(defaults(settings, &channels, jobs));
         let actor = Actor {
             client: client.clone(),
             unguarded,

@@ -68,6 +68,8 @@ pub struct Settings {
     pub polling_interval: Duration,
     /// `REFIT_MIN_NODE_AGE`: how long a node must have been registered before a Plan starts on it.
     pub min_node_age: Duration,
+    /// `REFIT_CHECK_IMAGES`: whether registries are asked for images before nodes start.
+    pub check_images: bool,
     /// `REFIT_IMAGE`: the image of refit, if set.
     pub image: Option<String>,
     /// Settings of Jobs. `own_image` is empty unless `image` is set.
@@ -216,6 +218,7 @@ impl Settings {
             min_node_age: env
                 .flag(None, "REFIT_MIN_NODE_AGE", go_duration)?
                 .unwrap_or(DEFAULT_MIN_NODE_AGE),
+            check_images: boolean(&env, None, "REFIT_CHECK_IMAGES", true)?,
             jobs: JobSettings {
                 own_account_api_access: env
                     .flag(None, "REFIT_JOB_API_ACCESS", api_access)?

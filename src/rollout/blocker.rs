@@ -214,11 +214,21 @@ pub enum Blocker {
         /// Its members, in the order in which they wait.
         plans: Vec<PlanName>,
     },
-    /// The digest of an image tag has not been resolved yet.
+    /// The registry has not answered about an image yet.
     DigestUnknown {
         image: String,
         /// Empty while the request is in flight.
         why: String,
+        /// Whether Jobs run the digest.
+        pins: bool,
+    },
+    /// The registry says that an image does not exist.
+    ImageMissing {
+        image: String,
+        /// The status line of its answer.
+        answer: String,
+        /// Whether Jobs run the digest.
+        pins: bool,
     },
     /// The kubelet's version is newer than the Plan's.
     NodeIsNewer {
@@ -306,6 +316,14 @@ impl Blocker {
                 | Self::Frozen { .. }
                 | Self::CheckFailing { .. }
                 | Self::CheckPending { .. }
+        ) || self.is_about_existence()
+    }
+
+    /// Whether it ends once an image is known to exist, whatever its digest.
+    pub(super) fn is_about_existence(&self) -> bool {
+        matches!(
+            self,
+            Self::DigestUnknown { pins: false, .. } | Self::ImageMissing { pins: false, .. }
         )
     }
 
@@ -319,6 +337,7 @@ impl Blocker {
                 | Self::WindowTooShort { .. }
                 | Self::DependencyNotComplete { .. }
                 | Self::FailureBudget { .. }
+                | Self::ImageMissing { .. }
         )
     }
 
@@ -401,6 +420,7 @@ impl Blocker {
             Self::DependencyCycle { .. } => Reason::DependencyCycle,
             Self::DigestUnknown { why, .. } if why.is_empty() => Reason::DigestPending,
             Self::DigestUnknown { .. } => Reason::DigestUnknown,
+            Self::ImageMissing { .. } => Reason::ImageMissing,
             Self::NodeIsNewer { .. } => Reason::NodeIsNewer,
             Self::ControlPlaneOlder { .. } => Reason::ControlPlaneOlder,
             Self::MinorSkip { .. } => Reason::MinorSkip,

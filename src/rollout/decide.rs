@@ -98,6 +98,10 @@ pub fn decide(cluster: &ClusterState, now: Timestamp) -> Decision {
     // garbage collector deletes, have no pod left.
     for (name, plan) in cluster.plans.iter().filter(|(_, p)| !p.facts.is_deleting()) {
         let gate = start::gate(cluster, plan, now, &mut decision.requeue_at);
+        // Only if nothing else keeps nodes from starting: a registry is not asked for a Plan that is suspended.
+        if gate.as_ref().is_some_and(Blocker::is_about_existence) {
+            add_image_queries(plan, now, &mut decision);
+        }
         let nodes = reconcile_nodes(cluster, plan, gate.as_ref(), now, &mut decision);
         decision
             .steps
@@ -366,7 +370,9 @@ fn add_queries(cluster: &ClusterState, now: Timestamp, decision: &mut Decision) 
             let name = name.clone();
             decision.steps.push(Step::Query(Query::ReadSecret { name }));
         }
-        add_digest_queries(plan, decision);
+        if plan.digests.pins() {
+            add_image_queries(plan, now, decision);
+        }
         if let Some(due) = plan
             .choice
             .as_ref()
@@ -394,18 +400,24 @@ fn add_queries(cluster: &ClusterState, now: Timestamp, decision: &mut Decision) 
     }
 }
 
-/// Resolves the digests of a Plan's images once a node can start.
-fn add_digest_queries(plan: &PlanState, decision: &mut Decision) {
-    // A finished Plan needs no digest, and a registry that counts pulls should not count these.
+/// Asks the registries of a Plan's images once a node can start.
+fn add_image_queries(plan: &PlanState, now: Timestamp, decision: &mut Decision) {
+    // A finished Plan needs no answer, and a registry that counts pulls should not count these.
     let Some(resolved) = plan.resolution.resolved().filter(|_| plan.targets.eligible() > 0) else {
         return;
     };
-    for image in plan.digests.unknown() {
+    for image in plan.digests.open() {
+        let due = plan.digests.due(image, now);
+        if due > now {
+            decision.requeue(due);
+            continue;
+        }
         decision.steps.push(Step::Query(Query::ReadDigest {
             plan: plan.facts.name.clone(),
             hash: resolved.hash.clone(),
             image: image.clone(),
             access: digests::access(plan.spec(), image),
+            pins: plan.digests.pins(),
         }));
     }
 }

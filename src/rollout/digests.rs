@@ -1,11 +1,23 @@
-//! The digests of a Plan's images, for Plans with `pinDigest`. Each is resolved once per hash: the first response that
-//! is stored in status applies to all nodes, and no Job is created before.
+//! What registries say about a Plan's images at its version, before nodes start.
+//!
+//! With `pinDigest` each image is resolved once per hash: the first response that is stored in status applies to all
+//! nodes, and no Job is created before. Without it, refit asks once per hash whether the images that follow the version
+//! exist, and no node starts while a registry says that one does not.
 
 use std::collections::BTreeMap;
 
+use jiff::{SignedDuration, Timestamp};
+
 use super::resolve::Resolved;
-use refit_api::{ChannelRef, PinnedImage, PinnedStatus, PlanSpec, PlanStatus, image};
+use super::state::Defaults;
+use refit_api::image::{self, ImageAnswer};
+use refit_api::{ChannelRef, PinnedImage, PinnedStatus, PlanSpec, PlanStatus};
 use refit_facts::{Hash, Text};
+
+/// When a registry is asked again for an image that it does not have. Releases and their images come minutes apart.
+const ASK_AGAIN: SignedDuration = SignedDuration::from_mins(1);
+/// The pull policy with which kubelets ask no registry.
+const NEVER: &str = "Never";
 
 /// The credentials for the registry of an image: those with which the kubelet pulls it.
 pub(super) fn access(spec: &PlanSpec, image: &str) -> ChannelRef {
@@ -21,24 +33,28 @@ pub(super) fn access(spec: &PlanSpec, image: &str) -> ChannelRef {
     }
 }
 
-/// The images of a Plan at its version, and their digests.
+/// The images of a Plan at its version, and what their registries say.
 #[derive(Debug, Default)]
 pub(super) struct Digests {
-    /// Images with a tag to resolve.
+    /// Images to ask for, with their tags.
     wanted: Vec<String>,
-    /// Known digests, by image.
+    /// Whether Jobs run the digests.
+    pins: bool,
+    /// Known digests, by image, with `pinDigest`.
     pub(super) known: BTreeMap<String, String>,
-    /// Digests that this process has resolved, and for which hash.
-    read: (Option<Hash>, BTreeMap<String, String>),
-    /// Whether the stored status has all of them.
+    /// The answers that this process has got, for which hash, and when.
+    answers: (Option<Hash>, BTreeMap<String, (ImageAnswer, Timestamp)>),
+    /// Whether the stored status has all digests that Jobs need.
     is_stored: bool,
 }
 
 impl Digests {
     /// Sets the images for another version or another spec.
-    pub(super) fn want(&mut self, spec: &PlanSpec, version: &str) {
+    pub(super) fn want(&mut self, spec: &PlanSpec, version: &str, defaults: &Defaults) {
         self.wanted.clear();
-        if !spec.pins_digests() || version.is_empty() {
+        self.pins = spec.pins_digests();
+        let checks = defaults.checks_images && defaults.job.image_pull_policy != NEVER;
+        if !self.pins && !checks || version.is_empty() {
             return;
         }
         let before = spec
@@ -50,10 +66,12 @@ impl Digests {
             .chain(spec.upgrade_container())
             .chain(spec.verify.as_deref())
         {
-            if let Ok(image) = image::tagged(&container.image, version)
-                && !image.contains('@')
-                && !self.wanted.contains(&image)
-            {
+            let Ok(image) = image::tagged(&container.image, version) else {
+                continue;
+            };
+            // An image with a tag of its own was there for the version before.
+            let follows_version = image != container.image;
+            if (follows_version || self.pins && !image.contains('@')) && !self.wanted.contains(&image) {
                 self.wanted.push(image);
             }
         }
@@ -62,12 +80,15 @@ impl Digests {
     /// Updates the known digests for the current hash. Stored digests take precedence over newer responses, so that a
     /// tag that moves during the roll-out changes the image of no node.
     pub(super) fn refresh(&mut self, status: &PlanStatus, resolved: Option<&Resolved>) {
-        if self.wanted.is_empty() {
-            self.known.clear();
+        let hash = resolved.map(|resolved| &resolved.hash);
+        if self.answers.0.as_ref() != hash {
+            self.answers = (hash.cloned(), BTreeMap::new());
+        }
+        self.known.clear();
+        if !self.pins || self.wanted.is_empty() {
             self.is_stored = true;
             return;
         }
-        let hash = resolved.map(|resolved| &resolved.hash);
         let stored = status.pinned.as_ref();
         let stored = stored.filter(|pinned| hash.is_some_and(|hash| pinned.hash == **hash));
         let stored: BTreeMap<&str, &str> = stored
@@ -75,37 +96,75 @@ impl Digests {
             .flat_map(|pinned| &pinned.images)
             .map(|pinned| (pinned.image.as_str(), pinned.digest.as_str()))
             .collect();
-        let read = (self.read.0.as_ref() == hash).then_some(&self.read.1);
         self.is_stored = self
             .wanted
             .iter()
             .all(|image| stored.contains_key(image.as_str()));
-        self.known.clear();
         for image in &self.wanted {
-            let digest = stored.get(image.as_str()).copied();
-            let digest = digest.or_else(|| read?.get(image).map(String::as_str));
-            if let Some(digest) = digest {
+            let read = match self.answers.1.get(image) {
+                Some((ImageAnswer::Found(digest), _)) => Some(digest.as_str()),
+                _ => None,
+            };
+            if let Some(digest) = stored.get(image.as_str()).copied().or(read) {
                 self.known.insert(image.clone(), digest.to_owned());
             }
         }
     }
 
-    /// Adds a response for the current hash.
-    pub(super) fn read(&mut self, hash: &str, image: String, digest: String) {
-        if self.read.0.as_deref() != Some(hash) {
-            self.read = (Some(hash.into()), BTreeMap::new());
+    /// Adds an answer for the current hash.
+    pub(super) fn read(&mut self, hash: &str, image: String, answer: ImageAnswer, now: Timestamp) {
+        if self.answers.0.as_deref() != Some(hash) {
+            self.answers = (Some(hash.into()), BTreeMap::new());
         }
-        self.read.1.insert(image, digest);
+        let answer = match (self.answers.1.remove(&image), answer) {
+            // A registry that said no and is now silent has not changed its mind.
+            (Some((missing @ ImageAnswer::Missing(_), _)), ImageAnswer::Unknown(_)) => missing,
+            (_, answer) => answer,
+        };
+        self.answers.1.insert(image, (answer, now));
     }
 
-    /// Images without a known digest.
-    pub(super) fn unknown(&self) -> impl Iterator<Item = &String> {
-        self.wanted
-            .iter()
-            .filter(|image| !self.known.contains_key(*image))
+    /// Whether Jobs run the digests.
+    pub(super) fn pins(&self) -> bool {
+        self.pins
     }
 
-    /// Whether all digests are known and in the stored status.
+    /// Images for which nodes wait.
+    pub(super) fn open(&self) -> impl Iterator<Item = &String> {
+        self.wanted.iter().filter(|image| {
+            if self.pins {
+                return !self.known.contains_key(*image);
+            }
+            let answer = self.answers.1.get(*image);
+            answer.is_none_or(|(answer, _)| matches!(answer, ImageAnswer::Missing(_)))
+        })
+    }
+
+    /// The first image that its registry does not have.
+    pub(super) fn missing(&self) -> Option<&String> {
+        self.open().find(|image| self.answer_of_missing(image).is_some())
+    }
+
+    /// The answer of the registry that does not have the image.
+    pub(super) fn answer_of_missing(&self, image: &str) -> Option<&str> {
+        match self.answers.1.get(image)? {
+            (ImageAnswer::Missing(line), _) => Some(line),
+            _ => None,
+        }
+    }
+
+    /// When to ask for an image: a time that has come, unless its registry has just said no.
+    pub(super) fn due(&self, image: &str, now: Timestamp) -> Timestamp {
+        match self.answers.1.get(image) {
+            // An answer of later than `now` is from before the clock was set back.
+            Some((ImageAnswer::Missing(_), asked)) if *asked <= now => {
+                asked.saturating_add(ASK_AGAIN).unwrap_or(now)
+            }
+            _ => now,
+        }
+    }
+
+    /// Whether all digests that Jobs need are known and in the stored status.
     pub(super) fn is_stored(&self) -> bool {
         self.is_stored
     }

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use super::pod_blockers::PodCheck;
 use super::refusal::Refusal;
 use super::reservation::Reservations;
+use refit_api::image::ImageAnswer;
 use refit_api::{ChannelRef, Check, CheckAnswer};
 use refit_base::version::Offer;
 use refit_facts::{
@@ -142,8 +143,8 @@ pub enum StepEffect {
         Result<Offer, String>,
         BTreeMap<PlanName, String>,
     ),
-    /// The digest of an image of a Plan, at a hash.
-    Digest(PlanName, Hash, String, String),
+    /// What the registry says about an image of a Plan, at a hash.
+    Digest(PlanName, Hash, String, ImageAnswer),
     /// The answer to a check of a Plan, and when it was asked.
     Check(PlanName, Box<Check>, Timestamp, CheckAnswer),
     /// What the events of a Job without a pod say.

@@ -19,6 +19,7 @@ use super::order::Order;
 use super::resolve::{self, HashCache, Resolution, Resolved};
 use super::state::{Defaults, Table};
 use super::targets::{Selection, Targets};
+use refit_api::image::ImageAnswer;
 use refit_api::schedule::{Blackout, PlanWindow, Windows};
 use refit_api::selector::Selector;
 use refit_api::validate::{MAX_SCHEDULE_ENTRIES, validate};
@@ -74,7 +75,7 @@ pub(super) struct PlanState {
     pub(super) resolved: Option<Resolved>,
     /// Digest of the user's part of the template at that version.
     pub(super) inputs: Text,
-    /// Digests of the images at that version, with `pinDigest`.
+    /// What registries say about the images at that version.
     pub(super) digests: Digests,
     /// Errors that every Job would have at that version.
     pub(super) job_errors: Vec<refit_job::JobError>,
@@ -436,21 +437,21 @@ impl PlanState {
         self.choice = Some(choice);
     }
 
-    /// Adds the digest of an image.
-    pub(super) fn apply_digest(&mut self, hash: &str, image: String, digest: String) {
+    /// Adds what the registry says about an image.
+    pub(super) fn apply_image(&mut self, hash: &str, image: String, answer: ImageAnswer, now: Timestamp) {
         if self
             .resolved
             .as_ref()
             .is_some_and(|resolved| *resolved.hash == *hash)
         {
-            self.digests.read(hash, image, digest);
+            self.digests.read(hash, image, answer, now);
         }
     }
 
     fn read_target(&mut self, defaults: &Defaults) {
         let version = self.resolved.as_ref().map_or("", |r| &*r.version);
         self.inputs = refit_job::inputs::inputs(&self.facts.object.spec, version).into();
-        self.digests.want(&self.facts.object.spec, version);
+        self.digests.want(&self.facts.object.spec, version, defaults);
         self.job_errors = if self.resolved.is_some() && self.facts.malformed.is_none() {
             refit_job::check(&self.job_input(defaults), &defaults.job).errors
         } else {

@@ -94,21 +94,28 @@ pub(super) fn gate(
     if let Some(blocker) = failure::blocker(cluster, plan) {
         return Some(blocker);
     }
-    plan.job_blocker(false).or_else(|| digest_blocker(cluster, plan))
+    plan.job_blocker(false).or_else(|| image_blocker(cluster, plan))
 }
 
-/// Blocks Plans with `pinDigest` while the registry has not resolved a tag.
-fn digest_blocker(cluster: &ClusterState, plan: &PlanState) -> Option<Blocker> {
-    let image = plan.digests.unknown().next()?;
+/// Blocks Plans while the registry has not answered about an image, or says that it does not exist.
+fn image_blocker(cluster: &ClusterState, plan: &PlanState) -> Option<Blocker> {
+    let image = plan.digests.missing().or_else(|| plan.digests.open().next())?;
     let key = Key::Digest(plan.facts.name.clone(), image.clone());
-    let why = cluster
-        .failures_by_step
-        .get(&key)
-        .map(|failure| failure.message.clone());
-    Some(Blocker::DigestUnknown {
-        image: image.clone(),
-        why: why.unwrap_or_default(),
-    })
+    let failure = cluster.failures_by_step.get(&key);
+    let (image, pins) = (image.clone(), plan.digests.pins());
+    match plan.digests.answer_of_missing(&image) {
+        // The last answer counts, and a failure is later.
+        Some(answer) if failure.is_none() => Some(Blocker::ImageMissing {
+            answer: answer.to_owned(),
+            image,
+            pins,
+        }),
+        _ => Some(Blocker::DigestUnknown {
+            why: failure.map_or(String::new(), |failure| failure.message.clone()),
+            image,
+            pins,
+        }),
+    }
 }
 
 /// How many more nodes of a Plan may become unavailable.

@@ -45,6 +45,8 @@ pub struct Defaults {
     pub polling_interval: SignedDuration,
     /// How long a node must have been registered to start.
     pub min_node_age: SignedDuration,
+    /// Whether images that follow the version must exist before nodes start.
+    pub checks_images: bool,
     /// The node on which the controller runs.
     pub own_node: Text,
     /// Zone of `timeZone: Local`.

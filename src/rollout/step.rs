@@ -34,7 +34,7 @@ pub enum Key {
     /// The pods for which a node of a Plan waits.
     Pods(PlanName, NodeName),
     Channel(ChannelRef),
-    /// The digest of an image of a Plan.
+    /// An image of a Plan, of which a registry is asked.
     Digest(PlanName, String),
     /// The check of this name in `spec.checks` of the Plan.
     Check(PlanName, String),
@@ -210,15 +210,17 @@ pub enum Query {
         /// Plans with a new value of the annotation `refit.rs/poll-now`, and that value.
         asked_by: BTreeMap<PlanName, String>,
     },
-    /// Resolve the tag of an image in its registry.
+    /// Ask the registry of an image whether it exists, and for its digest.
     ReadDigest {
         plan: PlanName,
-        /// Hash of the Plan; each image is resolved once per hash.
+        /// Hash of the Plan; each image is asked for once per hash.
         hash: Hash,
         /// The image, with its tag.
         image: String,
         /// The Secrets with which the image is pulled.
         access: ChannelRef,
+        /// Whether Jobs run the digest, so that no answer is an error. Otherwise it only matters whether the image exists.
+        pins: bool,
     },
     /// Ask the server of a check.
     Check { plan: PlanName, check: Box<Check> },

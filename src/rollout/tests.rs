@@ -5,6 +5,7 @@ pub(crate) mod build;
 mod decide;
 mod hash;
 mod hostile;
+mod images;
 mod joining;
 mod repeat;
 mod secrets;

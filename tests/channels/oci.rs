@@ -1,5 +1,6 @@
 //! Tags of a repository in a registry, and the digests that they stand for.
 
+use refit_api::image::ImageAnswer;
 use refit_channel::{Access, ChannelError, Credentials, DockerConfig};
 
 use super::received::{HTML, ReceivedRequest, basic, bearer, client, offer_of, refusal_of, versions};
@@ -412,6 +413,47 @@ async fn a_tag_stands_for_the_digest_of_the_index() {
         let headers = vec![("docker-content-digest", digest.to_owned())];
         registry.set(|state| state.instead = Some((200, headers, body.to_owned())));
         assert_eq!(refusal(&format!("{}/team/k3s:v1", registry.host())).await, why);
+    }
+}
+
+#[tokio::test]
+async fn only_a_registry_that_says_no_shows_that_an_image_does_not_exist() {
+    let registry = Registry::start(State::default()).await;
+    let image = |tag: &str| format!("{}/team/k3s:{tag}", registry.host());
+    let ask = async |image: &str| {
+        let digest = client().look_up(image, &Access::default()).await;
+        digest.map_or_else(ChannelError::about_image, ImageAnswer::Found)
+    };
+    assert_eq!(
+        ask(&image("v1.33.4-k3s1")).await,
+        ImageAnswer::Found(index_digest())
+    );
+    let missing = ImageAnswer::Missing("HTTP/1.1 404 Not Found".to_owned());
+    assert_eq!(ask(&image("v9")).await, missing);
+    let requests = registry.log.take();
+    assert!(
+        requests.iter().all(|request| request.method == "HEAD"),
+        "{requests:?}"
+    );
+    // 405: as some proxies answer HEAD.
+    for code in [400, 401, 403, 405, 429, 500, 503] {
+        registry.set(|state| state.instead = Some((code, Vec::new(), String::new())));
+        let answer = ask(&image("v9")).await;
+        assert!(matches!(answer, ImageAnswer::Unknown(_)), "{code}: {answer:?}");
+    }
+    registry.set(|state| {
+        state.instead = None;
+        state.auth = RegistryAuth::Token;
+        state.token_answer = Some((404, "{}".to_owned()));
+    });
+    let answer = ask(&image("v9")).await;
+    assert!(
+        matches!(answer, ImageAnswer::Unknown(_)),
+        "the token server is not the registry: {answer:?}"
+    );
+    for nowhere in ["127.0.0.1:1/team/k3s:v1", "registry.invalid/team/k3s:v1"] {
+        let answer = ask(nowhere).await;
+        assert!(matches!(answer, ImageAnswer::Unknown(_)), "{nowhere}: {answer:?}");
     }
 }
 

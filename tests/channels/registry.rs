@@ -38,6 +38,8 @@ pub(crate) struct State {
     pub(crate) auth: RegistryAuth,
     /// Of the only repository, `team/k3s`.
     pub(crate) tags: BTreeSet<String>,
+    /// Tags of images that exist besides `v1.33.4-k3s1`.
+    pub(crate) images: BTreeSet<String>,
     /// The most tags of a page.
     pub(crate) page: usize,
     pub(crate) etags: bool,
@@ -242,6 +244,12 @@ impl State {
         match received.path() {
             "/v2/team/k3s/tags/list" => self.list(received),
             "/v2/team/k3s/manifests/v1.33.4-k3s1" => self.manifest(received),
+            path if path
+                .strip_prefix("/v2/team/k3s/manifests/")
+                .is_some_and(|tag| self.images.contains(tag)) =>
+            {
+                self.manifest(received)
+            }
             _ => answer(404, &[], r#"{"errors":[{"code":"NAME_UNKNOWN"}]}"#),
         }
     }

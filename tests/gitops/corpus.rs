@@ -79,6 +79,7 @@ fn every_mistake_of_the_broken_plans_is_found_at_its_line_and_nothing_else() {
     assert_eq!(
         unseen,
         [
+            &Rule::ImageMissing,
             &Rule::ChannelUnreachable,
             &Rule::OtherNamespace,
             &Rule::VersionInPatch

@@ -248,9 +248,14 @@ async fn a_repository_in_a_registry_gives_the_newest_of_the_range_and_images_get
         ("a.yaml", &text("v1.33.3-k3s1", &image)),
     ]);
     let pin = |arguments: &str| dir.run(&format!("pin {arguments} a.yaml --registry-config logins.json"));
+    pin("--check").ends(0).err_has("the registry has no image");
+    registry.set(|state| {
+        state.images.insert("v1.34.0-k3s10".to_owned());
+    });
     pin("--check")
         .ends(1)
         .out_has("+  version: v1.34.0-k3s10 # by refit");
+    registry.set(|state| state.images.clear());
 
     let with_digest = "--range ~1.33 --digest";
     let pinned = format!("{image}:v1.33.4-k3s1@{}", index_digest());
@@ -282,6 +287,77 @@ async fn a_repository_in_a_registry_gives_the_newest_of_the_range_and_images_get
     refused
         .err_has("the server requires credentials, and there are none")
         .err_lacks("s3cret");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_version_whose_image_does_not_exist_is_not_written() {
+    let registry = Registry::start(State::default()).await;
+    let image = format!("{}/team/k3s", registry.host());
+    let (_server, url) = stable("v1.34.9+k3s1").await;
+    let text = |version: &str, image: &str| {
+        plan("a", &url, version).replace("rancher/k3s-upgrade", &format!("'{image}'"))
+    };
+    let before = text("v1.33.3+k3s1", &image);
+    let dir = Workdir::new([("a.yaml", &before)]);
+    let why = format!(
+        "a.yaml:7: Plan system-upgrade/a stays at v1.33.3+k3s1: its channel gives v1.34.9+k3s1, and the registry has no image \
+         {image}:v1.34.9-k3s1 (HTTP/1.1 404 Not Found); run refit pin again once it is published\n"
+    );
+    for line in ["pin a.yaml", "pin --check a.yaml"] {
+        dir.run(line).ends(0).prints("").reports(&why);
+        assert_eq!(dir.read("a.yaml"), before, "{line}");
+    }
+    let asked = registry.log.take();
+    assert_eq!(asked.len(), 2, "once each: {asked:?}");
+    // It is pinned by a command that asks nobody, and once the image exists.
+    dir.run("pin --check --to v1.34.9+k3s1 a.yaml")
+        .ends(1)
+        .out_has("+  version: v1.34.9+k3s1");
+    assert!(registry.log.take().is_empty());
+    registry.set(|state| {
+        state.images.insert("v1.34.9-k3s1".to_owned());
+    });
+    dir.run("pin a.yaml").ends(0).reports("");
+    assert_eq!(dir.read("a.yaml"), text("v1.34.9+k3s1", &image));
+    registry.log.take();
+    dir.run("pin a.yaml").ends(0).reports("the Plan is up to date\n");
+    assert!(registry.log.take().is_empty(), "nothing changes");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_version_is_written_if_the_registry_cannot_be_asked_or_its_image_keeps_its_tag() {
+    let registry = Registry::start(State {
+        auth: RegistryAuth::Token,
+        ..State::default()
+    })
+    .await;
+    let image = format!("{}/team/k3s", registry.host());
+    let (_server, url) = stable("v1.34.9+k3s1").await;
+    let text = |version: &str, image: &str| {
+        plan("a", &url, version).replace("rancher/k3s-upgrade", &format!("'{image}'"))
+    };
+    let run = |image: &str, arguments: &str| {
+        let dir = Workdir::new([
+            ("a.yaml", text("v1.33.3+k3s1", image).as_str()),
+            ("logins.json", r#"{"auths": {}}"#),
+        ]);
+        let ran = dir
+            .run(&format!("pin {arguments} a.yaml --registry-config logins.json"))
+            .ends(0);
+        assert!(dir.read("a.yaml").contains("version: v1.34.9+k3s1"), "{ran:#?}");
+        ran
+    };
+    let note = format!(
+        "refit cannot ask the registry whether image {image}:v1.34.9-k3s1 exists: the server requires credentials"
+    );
+    run(&image, "").err_has(&note);
+    let tagged = format!("{image}:v1.33.3-k3s1");
+    run(&tagged, "--image-tag").err_has(&note);
+    registry.log.take();
+    run(&tagged, "").err_has("keeps its tag");
+    // A host that is not allowed is not asked.
+    run("registry.invalid/team/k3s", "").reports("");
+    assert!(registry.log.take().is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread")]

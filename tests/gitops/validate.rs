@@ -4,6 +4,7 @@ use refit_api::crd;
 use serde_json::json;
 
 use super::folder;
+use crate::channels::registry::{Registry, RegistryAuth, State};
 use crate::testenv::channel::ChannelServer;
 use crate::workdir::Workdir;
 
@@ -178,6 +179,55 @@ async fn channels_are_queried_only_with_online_and_one_without_a_version_is_repo
     assert_eq!(ran.out.matches("warning").count(), 2, "{ran:#?}");
     ran.out_has("refit pin cannot tell whether there is a newer one");
     assert_eq!((server.asked("/good").len(), server.asked("/page").len()), (1, 1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_image_that_does_not_exist_is_reported_online_at_its_line() {
+    let registry = Registry::start(State::default()).await;
+    let image = format!("{}/team/k3s", registry.host());
+    let (_server, url) = super::pin::stable("v1.34.9+k3s1").await;
+    let with = |version: &str, image: &str| {
+        GOOD.replace("version: v1", version)
+            .replace("image: i", &format!("image: '{image}'"))
+    };
+    let dir = Workdir::new([]);
+    let run = |line: &str, text: &str| {
+        dir.write("plan.yaml", text);
+        dir.run(line)
+    };
+    let line = |text: &str| 1 + text.lines().position(|line| line.contains("image:")).unwrap();
+    let wrong = with("version: v1.34.9+k3s1", &image);
+    run("validate plan.yaml", &wrong).ends(0);
+    assert!(registry.log.take().is_empty(), "only with --online");
+    let why = format!(
+        "error: the registry has no image {image}:v1.34.9-k3s1 (HTTP/1.1 404 Not Found) [image-missing]"
+    );
+    for (version, channel) in [("version: v1.34.9+k3s1", ""), ("", "channel: CHANNEL")] {
+        let text = with(&format!("{version}{}", channel.replace("CHANNEL", &url)), &image);
+        let ran = run("validate --online plan.yaml", &text).ends(1);
+        let ran = ran.out_starts(&format!("plan.yaml:{}:", line(&text)));
+        ran.out_has(&why).out_has("wait until it is published");
+    }
+    // A channel beside the version does not choose what runs.
+    let beside = with(&format!("version: v1.33.4+k3s1\n  channel: {url}"), &image);
+    run("validate --online plan.yaml", &beside)
+        .ends(0)
+        .out_lacks("image-missing");
+    let own_tag = with("version: v1.34.9+k3s1", &format!("{image}:v9"));
+    run("validate --online plan.yaml", &own_tag).out_lacks("image-missing");
+    run("validate --online --warn image-missing plan.yaml", &wrong)
+        .ends(1)
+        .out_has("warning: the registry");
+    run("validate --online --allow image-missing plan.yaml", &wrong).ends(0);
+    // Whoever has no login learns that nobody was asked, and that is no finding.
+    registry.set(|state| state.auth = RegistryAuth::Token);
+    dir.write("logins.json", r#"{"auths": {}}"#);
+    run(
+        "validate --online --registry-config logins.json plan.yaml",
+        &wrong,
+    )
+    .ends(0)
+    .err_has("refit cannot ask the registry whether image");
 }
 
 #[test]

@@ -180,8 +180,13 @@ reasons! {
             => "look at what the message names on the node, such as a file that outlives the boot; or remove the annotation \
                 `refit.rs/reboot-needed` from the node to reboot it once more. [More](reboot-requests.md#when-a-reboot-does-not-help)"
         DigestPending Normal [Node Complete]
-            "the registry is being queried for the digest of an image"
+            "the registry is being asked for an image of the Plan: whether it exists, and for its digest"
             => "wait some seconds"
+        ImageMissing Warning [Node Complete PlanEvent]
+            "the registry says that an image of the Plan does not exist at its version, so no node starts, and none is cordoned. The message \
+             names the image, and has the registry's answer; refit asks again every minute, and nodes in progress finish"
+            => "wait until the image is published, or correct the image or the version. If nodes pull it from a mirror that the \
+                controller does not ask, set `REFIT_CHECK_IMAGES` to false on the controller. [More](versions.md#images-that-do-not-exist)"
         DigestUnknown Warning [Node Complete PlanEvent]
             "with `versionPolicy.pinDigest`: the registry returned no digest for an image; the message says why"
             => "check the registry and `imagePullSecrets`"

@@ -6,9 +6,10 @@ use k8s_openapi::api::core::v1::Secret;
 
 use super::{Actor, StepError, StepErrorKind, StepResult};
 use refit_api::ChannelRef;
+use refit_api::image::ImageAnswer;
 use refit_api::validate::{MAX_SECRETS, is_secret_name};
 use refit_base::version::Offer;
-use refit_channel::{Access, ChannelRequest};
+use refit_channel::{Access, ChannelError, ChannelRequest};
 use refit_cluster::kube::read::get;
 use refit_facts::{Hash, PlanName};
 use refit_rollout::StepEffect;
@@ -25,19 +26,28 @@ impl Actor {
         vec![StepEffect::Channel(channel, self.clock.now(), offer, asked_by)]
     }
 
-    /// Resolves the tag of an image in its registry. Retried after a delay if the registry does not answer.
-    pub(super) async fn ask_digest(
+    /// Asks the registry of an image. If Jobs run the digest, and the registry cannot be asked, retried after a delay.
+    pub(super) async fn ask_image(
         &self,
         plan: PlanName,
         hash: Hash,
         image: String,
         access: &ChannelRef,
+        pins: bool,
     ) -> StepResult {
-        let kind = StepErrorKind::Refused;
-        match self.digest(&image, access).await {
-            Ok(digest) => Ok(vec![StepEffect::Digest(plan, hash, image, digest)]),
-            Err(message) => Err((Vec::new(), StepError { message, kind })),
+        let answer = self.image(&image, access, pins).await;
+        match answer {
+            ImageAnswer::Unknown(message) if pins => {
+                let kind = StepErrorKind::Refused;
+                return Err((Vec::new(), StepError { message, kind }));
+            }
+            // Nodes may have another way to it: a mirror, a proxy, credentials of their own.
+            ImageAnswer::Unknown(ref why) => {
+                tracing::info!(%plan, image, why, "the registry cannot be asked for an image; the roll-out goes on");
+            }
+            ImageAnswer::Found(_) | ImageAnswer::Missing(_) => {}
         }
+        Ok(vec![StepEffect::Digest(plan, hash, image, answer)])
     }
 
     /// The offer of a channel, or the error for status and events.
@@ -62,11 +72,13 @@ impl Actor {
         answer
     }
 
-    /// The current digest of an image, or why it cannot be resolved.
-    async fn digest(&self, image: &str, access: &ChannelRef) -> Result<String, String> {
-        let access = self.access(access).await?;
-        let digest = self.channels.digest(image, &access).await;
-        digest.map_err(|error| error.to_string())
+    async fn image(&self, image: &str, access: &ChannelRef, pins: bool) -> ImageAnswer {
+        let digest = match self.access(access).await {
+            Ok(access) if pins => self.channels.digest(image, &access).await,
+            Ok(access) => self.channels.look_up(image, &access).await,
+            Err(why) => return ImageAnswer::Unknown(why),
+        };
+        digest.map_or_else(ChannelError::about_image, ImageAnswer::Found)
     }
 
     async fn access(&self, channel: &ChannelRef) -> Result<Access, String> {

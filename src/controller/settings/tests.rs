@@ -70,6 +70,7 @@ fn the_defaults_are_system_upgrade_controllers() {
             channel_hosts: Hosts::default(),
             polling_interval: Duration::from_secs(900),
             min_node_age: Duration::from_secs(60),
+            check_images: true,
             image: None,
             jobs: JobSettings {
                 controller_name: "system-upgrade-controller".into(),
@@ -268,6 +269,7 @@ fn a_variable_goes_before_the_default() {
         ("REFIT_IMAGE", "registry.example/refit:v9"),
         ("REFIT_JOB_API_ACCESS", "PrepareOnly"),
         ("REFIT_MIN_NODE_AGE", "1m30s"),
+        ("REFIT_CHECK_IMAGES", "false"),
         ("POD_UID", "uid"),
         ("HTTPS_PROXY", "proxy:3128"),
         ("CATTLE_ELECTION_LEASE_DURATION", "3s"),
@@ -283,6 +285,7 @@ fn a_variable_goes_before_the_default() {
     assert_eq!(settings.jobs.own_image, "registry.example/refit:v9");
     assert_eq!(settings.jobs.own_account_api_access, ApiAccess::PrepareOnly);
     assert_eq!(settings.min_node_age, Duration::from_secs(90));
+    assert!(!settings.check_images);
     assert_eq!(settings.identity, "pod-1_uid");
     assert_ne!(settings.proxies, ProxyEnv::default());
     assert_eq!(
@@ -304,6 +307,7 @@ fn a_flags_variable_that_cannot_be_read_is_an_error() {
         ("SYSTEM_UPGRADE_CONTROLLER_DEBUG", "yes", bool),
         ("SYSTEM_UPGRADE_CONTROLLER_LEADER_ELECT", "yes", bool),
         ("REFIT_MANAGE_CRD", "yes", bool),
+        ("REFIT_CHECK_IMAGES", "yes", bool),
         // Not logged and replaced by a default, which would give more than was meant.
         ("REFIT_JOB_API_ACCESS", "none", "one of All, PrepareOnly, None"),
         ("SYSTEM_UPGRADE_CONTROLLER_THREADS", "", threads),

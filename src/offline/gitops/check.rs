@@ -8,6 +8,7 @@ mod control_plane;
 mod controller;
 mod dependencies;
 mod disagreement;
+mod existence;
 mod front_ends;
 mod identity;
 mod images;
@@ -33,6 +34,7 @@ mod zone;
 use std::collections::{BTreeMap, BTreeSet};
 
 pub use channel::Channel;
+pub use existence::{ImageAtVersion, VersionedImages};
 pub use front_ends::refused;
 pub(in crate::gitops) use images::Reference;
 pub use metadata::SERVER_FIELDS;
@@ -69,6 +71,8 @@ pub struct Report {
     pub maintenances: usize,
     /// The channels of the Plans, for a caller that may query them.
     pub channels: Vec<Channel>,
+    /// The images of the Plans that follow the version, for a caller that may ask their registries.
+    pub images: Vec<VersionedImages>,
 }
 
 /// Checks all Plans in the files, and the other objects that refit handles.
@@ -97,6 +101,7 @@ pub fn check(sources: &[Source], options: &Options) -> Report {
                 report.plans += 1;
                 if let Some(plan) = subject.plan(options, &nodes) {
                     subject.check_reboots(&plan, &scripts);
+                    report.images.extend(subject.versioned_images(&plan.spec));
                     plans.push((index, object, Known::new(&plan)));
                 }
                 subject.check_unique(&mut names);

@@ -21,7 +21,7 @@ use refit_base::version::policy::{Offered, Policy, PolicyInputs, choose};
 use refit_base::version::tag::{Refused, munge};
 use refit_base::version::{Range, Version, distribution_of, policy, tag};
 
-pub use images::{KeptTag, kept_tags, versioned_images};
+pub use images::{KeptTag, images_to_run, kept_tags, versioned_images};
 pub use rewrite::{PinError, PinErrorKind, repeated, rewrite};
 pub use written::Other;
 use written::Written;

@@ -52,6 +52,7 @@ rules! {
     BadSelector "bad-selector" Error "`nodeSelector` is not a valid selector, so the Plan selects nothing."
     BadImage "bad-image" Error "An image reference is invalid, or cannot take the version as its tag."
     BadJob "bad-job" Error "The API server would refuse every Job of the Plan."
+    ImageMissing "image-missing" Error "The registry says that an image that follows the version does not exist (with `--online` only)."
     DependencyCycle "dependency-cycle" Error "Plans wait for each other by `dependsOn`, so that none of them starts a node."
     InvalidNodeOp "invalid-node-op" Error "A `NodeOp` or a `NodeOpUpgrade` cannot become a Plan: the controller refuses it with this message."
     PlanSpecAnnotation "plan-spec-annotation" Error "The annotation `refit.rs/plan-spec` is not a JSON object of fields of a Plan."

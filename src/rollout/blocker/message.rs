@@ -308,12 +308,16 @@ impl fmt::Display for Blocker {
                 }
                 f.write_str(plans.first().map_or("itself", |first| first))
             }
-            Self::DigestUnknown { image, why } if why.is_empty() => {
-                write!(f, "the registry has not returned the digest of {image} yet")
+            Self::DigestUnknown { image, why, .. } if why.is_empty() => {
+                write!(f, "the registry has not answered about {image} yet")
             }
-            Self::DigestUnknown { image, why } => {
+            Self::DigestUnknown { image, why, .. } => {
                 write!(f, "the registry returned no digest of {image}: {why}")
             }
+            Self::ImageMissing { image, answer, .. } => write!(
+                f,
+                "the registry has no image {image} ({answer}): wait until it is published, or correct the image or the version"
+            ),
             Self::NodeIsNewer { kubelet, version } => write!(
                 f,
                 "the node's kubelet has {kubelet}, which is newer than {version}; spec.versionPolicy.allowDowngrade lets it through"

@@ -65,8 +65,10 @@ impl ClusterState {
             StepEffect::Channel(channel, polled, answer, asked_by) => {
                 self.apply_channel_result(&channel, polled, answer, &asked_by);
             }
-            StepEffect::Digest(plan, hash, image, digest) => {
-                self.apply_digest(&plan, &hash, image, digest);
+            StepEffect::Digest(plan, hash, image, answer) => {
+                if let Some(plan) = self.plans.get_mut(&plan) {
+                    plan.apply_image(&hash, image, answer, now);
+                }
             }
             StepEffect::Check(plan, check, asked, answer) => {
                 if let Some(plan) = self.plans.get_mut(&plan) {

@@ -13,6 +13,7 @@ mod failure;
 mod finish;
 mod hostile;
 mod hostile_kubelet;
+mod images;
 mod interrupted;
 mod jobs;
 mod limits;

@@ -30,8 +30,11 @@ pub async fn deploy(ctx: &TestContext, node: &RealNode) -> Deployed {
     ctx.label_node(node.name(), "node-role.kubernetes.io/control-plane", Some("true"))
         .await;
     let maps = Api::<ConfigMap>::namespaced(ctx.client.clone(), ctx.namespace());
-    let changed =
-        json!({ "SYSTEM_UPGRADE_JOB_IMAGE_PULL_POLICY": "IfNotPresent", "REFIT_MIN_NODE_AGE": "0s" });
+    let changed = json!({
+        "SYSTEM_UPGRADE_JOB_IMAGE_PULL_POLICY": "IfNotPresent",
+        "REFIT_MIN_NODE_AGE": "0s",
+        "REFIT_CHECK_IMAGES": "false",
+    });
     let changed = Patch::Merge(json!({ "data": changed }));
     maps.patch(ENVIRONMENT, &PatchParams::default(), &changed)
         .await

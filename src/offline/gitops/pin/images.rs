@@ -56,6 +56,17 @@ pub fn versioned_images(plan: &PlanInFile, wanted: &str) -> Vec<String> {
     tagged.map(|versioned_image| versioned_image.tagged).collect()
 }
 
+/// The images that run at the new version because of their name or of the edit, without those that get a digest.
+pub fn images_to_run(request: &PinRequest) -> Vec<String> {
+    let (now, wanted) = (request.plan.version.as_deref(), &request.version);
+    let images = request.plan.images.iter();
+    let images = images.filter_map(|(_, image)| versioned_image(image, now, wanted));
+    images
+        .filter(|image| !image.has_tag || request.images && !image.has_digest)
+        .map(|image| image.tagged)
+        .collect()
+}
+
 /// An image that keeps its tag although the version changes, and so continues to install another one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct KeptTag {

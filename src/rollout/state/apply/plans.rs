@@ -129,11 +129,4 @@ impl ClusterState {
             .collect();
         self.channels.retain(|channel, _| asked.contains(channel));
     }
-
-    /// Applies the digest of an image of a Plan at this hash.
-    pub(super) fn apply_digest(&mut self, plan: &str, hash: &str, image: String, digest: String) {
-        if let Some(plan_state) = self.plans.get_mut(plan) {
-            plan_state.apply_digest(hash, image, digest);
-        }
-    }
 }

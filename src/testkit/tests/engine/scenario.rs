@@ -85,6 +85,12 @@ pub(super) struct Channels {
     pub(super) failing_checks: BTreeMap<String, String>,
     /// When each check was asked.
     pub(super) asked: Vec<(String, Timestamp)>,
+    /// Whether a controller that starts has registries to ask for images.
+    pub(super) has_registries: bool,
+    /// Why registries give no digest of images; others exist.
+    pub(super) images: BTreeMap<String, ChannelError>,
+    /// When registries were asked for images.
+    pub(super) looked_up: Vec<(String, Timestamp)>,
 }
 
 pub(super) struct Scenario {
@@ -156,10 +162,23 @@ impl ControllerReplica {
                     message: failure.unwrap_or_else(|| "0".to_owned()),
                 }
             };
+            let (channels, clock) = (Arc::clone(&self.channels), self.clock());
+            let images = move |image: &str| {
+                let mut channels = channels.lock().unwrap();
+                channels.looked_up.push((image.to_owned(), clock.now()));
+                let failure = channels.images.get(image).cloned();
+                failure.map_or_else(|| Ok("sha256:0".to_owned()), Err)
+            };
+            let has_registries = self.channels.lock().unwrap().has_registries;
+            let client = ChannelClient::with_answers(answer).with_checks(checks);
             let dependencies = Dependencies {
                 server: ApiServer::in_process(line),
                 clock: self.clock(),
-                channels: Some(ChannelClient::with_answers(answer).with_checks(checks)),
+                channels: Some(if has_registries {
+                    client.with_images(images)
+                } else {
+                    client
+                }),
                 listener: None,
             };
             let runs = run_with(
