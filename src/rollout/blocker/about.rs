@@ -81,6 +81,7 @@ impl Blocker {
             | Self::ChannelWithdrawn { .. }
             | Self::VersionOutOfRange { .. }
             | Self::DigestUnknown { .. }
+            | Self::ImageMissing { .. }
             | Self::NodeIsNewer { .. }
             | Self::MinorSkip { .. }
             | Self::TaintNotTolerated { .. }
