@@ -22,8 +22,10 @@ pub struct Refusal {
 
 /// What is known of a Job without a pod.
 pub(super) struct RefusalState<'a> {
-    /// The last answer, or that none can be had.
-    pub(super) known: Option<Option<&'a Text>>,
+    /// Whether the events were read, or cannot be.
+    pub(super) is_answered: bool,
+    /// The words of the API server.
+    pub(super) words: Option<&'a Text>,
     /// The step that asks.
     pub(super) ask: Option<Step>,
     /// When to ask again.
@@ -44,9 +46,9 @@ impl ClusterState {
         let cannot_ask = self
             .failures_by_step
             .contains_key(&Key::Refusal(job.name.clone()));
-        let known = answer.map(|answer| answer.text.as_ref());
         RefusalState {
-            known: known.or_else(|| cannot_ask.then_some(None)),
+            is_answered: answer.is_some() || cannot_ask,
+            words: answer.and_then(|answer| answer.text.as_ref()),
             ask: again.is_none().then(query),
             again,
         }

@@ -11,7 +11,8 @@ use refit_api::text::{MAX_MESSAGE, shorten};
 use refit_facts::{JobName, JobUid};
 use refit_rollout::{Refusal, StepEffect};
 
-/// The Job controller's reason for a pod that the API server refuses (pkg/controller/controller_utils.go).
+// pkg/controller/controller_utils.go
+/// The Job controller's reason for a pod that the API server refuses.
 const REASON: &str = "FailedCreate";
 /// Events that are read: the Job controller tries again ever more slowly, and its client counts in one event what is alike.
 const PAGE: u32 = 50;

@@ -75,21 +75,20 @@ impl NodeReconciler<'_> {
         state.steps.extend(refusal.ask);
         state.requeue_at = refusal.again;
         let (namespace, name) = (&self.cluster.defaults.namespace, &job.name);
-        match refusal.known {
-            Some(Some(words)) => {
-                let text = format!("the API server refuses the pod of Job {name}: {words}");
-                state.with_reason(Reason::PodRefused, text)
-            }
-            Some(None) => {
-                let text = format!(
+        if !refusal.is_answered {
+            return state;
+        }
+        let text = refusal.words.map_or_else(
+            || {
+                format!(
                     "Job {name} has had no pod for {} seconds: the API server may refuse it, as the events of the Job say (kubectl \
                      describe job -n {namespace} {name})",
                     POD_DUE.as_secs()
-                );
-                state.with_reason(Reason::PodRefused, text)
-            }
-            None => state,
-        }
+                )
+            },
+            |words| format!("the API server refuses the pod of Job {name}: {words}"),
+        );
+        state.with_reason(Reason::PodRefused, text)
     }
 
     /// The reason and the message of a failed Job, of which status has this entry.

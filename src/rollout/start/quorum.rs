@@ -75,7 +75,7 @@ impl<'a> Quorums<'a> {
         let others = lost.members.iter().copied().filter(|name| *name != node);
         let down: Vec<NodeName> = others.filter(|name| !lost.up.contains(name)).cloned().collect();
         let is_voteless = |name: &&NodeName| {
-            let node = cluster.nodes.get(*name);
+            let node = cluster.nodes.get(name);
             node.is_some_and(|node| node.is_ready_and_untainted() && !has_vote(cluster, lost.role, node))
         };
         Some(Blocker::ControlPlaneQuorum {

@@ -32,7 +32,7 @@ fn the_events_of_a_job_without_a_pod_for_half_a_minute_are_read_unless_it_has_ha
         };
         let uid = facts.uid.clone();
         observe_job(&mut cluster, 2, facts);
-        let steps = decide(&mut cluster, morning()).steps;
+        let steps = decide(&cluster, morning()).steps;
         let read =
             |step: &Step| matches!(step, Step::Query(Query::ReadRefusal { job, .. }) if **job == *"apply-p");
         assert_eq!(steps.iter().any(read), is_read, "{age} {failures} {parallelism}");
@@ -55,7 +55,7 @@ fn the_events_of_a_job_without_a_pod_for_half_a_minute_are_read_unless_it_has_ha
             assert_eq!(entry.reason.as_deref(), Some("PodRefused"));
             assert!(entry.message.as_deref().unwrap().contains(says), "{entry:?}");
         }
-        let again = decide(&mut cluster, morning());
+        let again = decide(&cluster, morning());
         assert!(
             !again.steps.iter().any(read),
             "the answer holds for half a minute"
