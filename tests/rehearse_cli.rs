@@ -7,6 +7,7 @@ mod faults;
 mod front_ends;
 mod input;
 mod page;
+mod repeat;
 mod stalls;
 
 use std::path::{Path, PathBuf};

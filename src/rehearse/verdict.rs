@@ -123,6 +123,11 @@ fn through(outcome: &Outcome, times: &TimeFormat) -> String {
 
 /// Why a Plan is not complete.
 fn reason(end: &PlanOutcome, outcome: &Outcome) -> Option<UnfinishedPlan> {
+    let repetitions = outcome.record.repetitions(end.name());
+    if repetitions.is_some_and(|it| it.repeated.is_some()) {
+        // It has shown what it does. While other Plans took longer, it may have begun again.
+        return None;
+    }
     let status = end.plan.status.clone().unwrap_or_default();
     let says = |how, why: String| {
         Some(UnfinishedPlan {
