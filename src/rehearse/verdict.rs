@@ -137,17 +137,16 @@ fn reason(end: &PlanOutcome, outcome: &Outcome) -> Option<UnfinishedPlan> {
             waits_for: None,
         })
     };
-    if let Some(why) = denied(&status, ConditionType::Validated) {
-        return says(Problem::Fails, format!("is not valid: {why}"));
-    }
-    if let Some(why) = denied(&status, ConditionType::LatestResolved) {
-        return says(Problem::Fails, format!("has no version: {why}"));
+    for (type_, says_what) in [
+        (ConditionType::Validated, "is not valid"),
+        (ConditionType::LatestResolved, "has no version"),
+    ] {
+        if let Some(why) = denied(&status, type_) {
+            return says(Problem::Fails, format!("{says_what}: {why}"));
+        }
     }
     let active = status.active.as_deref().unwrap_or_default();
-    let failed: Vec<&NodeProgress> = active
-        .iter()
-        .filter(|node| node.phase == NodePhase::Failed)
-        .collect();
+    let failed: Vec<&NodeProgress> = active.iter().filter(|node| node.is_failed()).collect();
     if let Some(first) = failed.first() {
         let reason = first.reason.as_deref().unwrap_or(NodePhase::Failed.name());
         let message = first.message.as_deref().unwrap_or_default();
@@ -178,10 +177,7 @@ fn reason(end: &PlanOutcome, outcome: &Outcome) -> Option<UnfinishedPlan> {
             None
         };
     }
-    let at_work: Vec<&NodeProgress> = active
-        .iter()
-        .filter(|node| node.phase != NodePhase::Waiting)
-        .collect();
+    let at_work: Vec<&NodeProgress> = active.iter().filter(|node| node.has_slot()).collect();
     if let Some(reason) = waits::stalled_in_prepare(end, outcome) {
         return Some(reason);
     }
