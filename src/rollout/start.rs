@@ -99,6 +99,10 @@ pub(super) fn gate(
 
 /// Blocks Plans while the registry has not answered about an image, or says that it does not exist.
 fn image_blocker(cluster: &ClusterState, plan: &PlanState) -> Option<Blocker> {
+    // No registry is asked for a finished Plan, which may have to repeat, or to run again on a node that has drifted.
+    if plan.targets.eligible() == 0 {
+        return None;
+    }
     let image = plan.digests.missing().or_else(|| plan.digests.open().next())?;
     let key = Key::Digest(plan.facts.name.clone(), image.clone());
     let failure = cluster.failures_by_step.get(&key);

@@ -3,7 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 
 use super::build::{cluster, observe_node, observe_plan};
-use crate::{ClusterState, Decision, Step, decide};
+use crate::{ClusterState, Decision, Query, Step, decide};
 use refit_api::{PlanSpec, PlanStatus, RepeatSpec, RepeatStatus, names};
 use refit_facts::NodeFacts;
 use refit_fixtures::{labels, morning, node, plan_with, read};
@@ -140,4 +140,22 @@ fn a_node_that_is_yet_to_start_comes_before_the_next_repetition() {
     assert_eq!(status.applying, Some(vec!["b".to_owned()]));
     assert_eq!(status.latest_hash, Some(hash));
     assert_eq!(status.repeat.as_ref().unwrap().since, None);
+}
+
+#[test]
+fn a_repetition_begins_although_this_controller_has_asked_no_registry_for_the_finished_plan() {
+    let (mut cluster, _) = complete(daily);
+    cluster.defaults.checks_images = true;
+    for plan in cluster.plans.values_mut() {
+        plan.settings_changed();
+    }
+    let due = morning() + DAY;
+    let decision = decided(&mut cluster, due);
+    let since = written(&decision).unwrap().repeat.clone().unwrap().since;
+    assert_eq!(since, Some(due.to_string()));
+    store(&mut cluster, 3, &plan_with("p", daily), due);
+    let decision = decided(&mut cluster, due);
+    let asks = |step: &Step| matches!(step, Step::Query(Query::ReadDigest { .. }));
+    assert!(decision.steps.iter().any(asks), "before a node starts");
+    assert_eq!(written(&decision).unwrap().applying, None);
 }
