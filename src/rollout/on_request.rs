@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use super::blocker::Blocker;
 use super::node::NodeState;
 use super::plan::PlanState;
+use super::start::limit::{Limit, Turn, Verdict};
 use super::state::ClusterState;
 use super::step::{NodeChange, Step, patch};
 use refit_api::{PlanSpec, Reason, names};
@@ -103,10 +104,14 @@ pub(super) fn remove_labels<'a>(
 }
 
 /// A node that has rebooted and needs a reboot for the same reason as before would reboot for ever.
-pub(super) fn blocker(plan: &PlanState, node: &NodeFacts) -> Option<Blocker> {
-    plan.selection.on_request?;
-    let request = node.needed_reboot().filter(|request| request.survived > 0)?;
-    Some(Blocker::RebootIneffective {
-        why: request.to_string(),
-    })
+pub(super) struct Effective;
+
+impl<'a> Limit<'a> for Effective {
+    fn admit(&mut self, turn: &mut Turn<'_, 'a>) -> Verdict {
+        let request = turn.plan.selection.on_request.and(turn.node.needed_reboot());
+        let survived = request.filter(|request| request.survived > 0);
+        Verdict::skip_if(survived.map(|request| Blocker::RebootIneffective {
+            why: request.to_string(),
+        }))
+    }
 }

@@ -7,9 +7,10 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::blocker::Blocker;
 use super::plan::PlanState;
+use super::start::limit::{Limit, Turn, Verdict};
 use super::state::ClusterState;
 use super::step::{Key, Query, Step};
-use refit_facts::{NodeFacts, NodeName, PlanName, Text};
+use refit_facts::{NodeName, PlanName, Text};
 
 /// How long an answer holds that found no such pod.
 const FRESH: SignedDuration = SignedDuration::from_secs(10);
@@ -30,70 +31,51 @@ pub struct PodCheck {
     pub pod: Option<Text>,
 }
 
-/// Whether a node may start.
-pub(super) enum PodBlockerResult {
-    Free,
-    Blocked(Blocker),
-    /// Enough other nodes are being looked at.
-    Later,
-}
+/// A Plan that waits for pods.
+pub(super) struct PodBlockers;
 
-/// Looks at nodes of a Plan.
-pub(super) struct PodBlockers<'a> {
-    cluster: &'a ClusterState,
-    plan: &'a PlanState,
-    now: Timestamp,
-    /// Nodes whose pods must be listed.
-    pub(super) asks: Vec<NodeName>,
-    /// When a node is looked at again.
-    pub(super) again: Option<Timestamp>,
-}
-
-impl<'a> PodBlockers<'a> {
+impl PodBlockers {
     /// `None` if the Plan waits for no pods.
-    pub(super) fn of(cluster: &'a ClusterState, plan: &'a PlanState, now: Timestamp) -> Option<Self> {
-        (!plan.pod_blockers.is_empty()).then(|| Self {
-            cluster,
-            plan,
-            now,
-            asks: Vec::new(),
-            again: None,
-        })
+    pub(super) fn of(plan: &PlanState) -> Option<Self> {
+        (!plan.pod_blockers.is_empty()).then_some(Self)
     }
+}
 
-    /// `free` is the number of free slots: the pods of other nodes may be others when those have their turn.
-    pub(super) fn check(&mut self, node: &NodeFacts, free: i64) -> PodBlockerResult {
-        let place = (self.plan.facts.name.clone(), node.name.clone());
-        let known = self.cluster.pod_checks.get(&place);
+impl<'a> Limit<'a> for PodBlockers {
+    fn admit(&mut self, turn: &mut Turn<'_, 'a>) -> Verdict {
+        let place = (turn.plan.facts.name.clone(), turn.node.name.clone());
+        let known = turn.cluster.pod_checks.get(&place);
         // An edit may have changed `blockedBy`, so an answer to an earlier spec does not count.
-        let known = known.filter(|check| check.generation == self.plan.facts.generation());
+        let known = known.filter(|check| check.generation == turn.plan.facts.generation());
         let holds = |check: &PodCheck| {
             let time = if check.pod.is_some() { INTERVAL } else { FRESH };
             check.seen.saturating_add(time).unwrap_or(Timestamp::MAX)
         };
         let blocked = known.and_then(|check| check.pod.clone());
-        let current = known.map(holds).filter(|until| *until > self.now);
+        let blocked = blocked.map(|pod| Verdict::Skip(Blocker::PodBlocks { pod }));
+        let current = known.map(holds).filter(|until| *until > turn.now);
         if let Some(until) = current {
-            let Some(pod) = blocked else {
-                return PodBlockerResult::Free;
-            };
-            self.again = self.again.into_iter().chain([until]).min();
-            return PodBlockerResult::Blocked(Blocker::PodBlocks { pod });
+            if blocked.is_some() {
+                turn.report.requeue(until);
+            }
+            return blocked.unwrap_or(Verdict::Go);
         }
-        let most = usize::try_from(free).unwrap_or_default().min(MAX_ASKS);
-        let asks = self.asks.len() < most;
+        // The pods of other nodes may be others when those have their turn.
+        let most = usize::try_from(turn.free).unwrap_or_default().min(MAX_ASKS);
+        let asks = turn.report.asks_pods.len() < most;
         if asks {
-            self.asks.push(node.name.clone());
+            turn.report.asks_pods.push(turn.node.name.clone());
         }
         match blocked {
-            Some(pod) => PodBlockerResult::Blocked(Blocker::PodBlocks { pod }),
+            Some(blocked) => blocked,
             None if asks => {
                 let (plan, node) = place;
-                let failure = self.cluster.failures_by_step.get(&Key::Pods(plan, node));
+                let failure = turn.cluster.failures_by_step.get(&Key::Pods(plan, node));
                 let why = failure.map(|failure| failure.message.clone());
-                PodBlockerResult::Blocked(Blocker::PodsPending { why })
+                Verdict::Skip(Blocker::PodsPending { why })
             }
-            None => PodBlockerResult::Later,
+            // Pods are being listed for as many nodes as slots are free. The next decision continues with them.
+            None => Verdict::End(Blocker::PodsPending { why: None }),
         }
     }
 }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::super::blocker::Blocker;
 use super::super::state::{ClusterState, KnownLimits};
 use super::NodeStates;
+use super::limit::{Limit, Turn, Verdict};
 use refit_api::NodeLimit;
 use refit_api::limits::{MAX_CONCURRENT, MAX_UNAVAILABLE};
 use refit_facts::{NodeName, PlanName};
@@ -43,6 +44,15 @@ struct ClusterLimit {
     limit: usize,
     /// The nodes that count.
     nodes: BTreeSet<NodeName>,
+}
+
+/// The limits of the `ConfigMap` `refit`, which all Plans share.
+pub(super) struct OfAllPlans;
+
+impl<'a> Limit<'a> for OfAllPlans {
+    fn admit(&mut self, turn: &mut Turn<'_, 'a>) -> Verdict {
+        Verdict::stop_if(turn.locks.cluster_limits.blocker(&turn.node.name))
+    }
 }
 
 impl ClusterLimits {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::limit::{Limit, Turn, Verdict};
 use crate::blocker::Blocker;
 use crate::decide::Report;
 use crate::node::NodeState;
@@ -46,7 +47,7 @@ impl<'a> CurrentGroup<'a> {
     }
 
     /// Why nodes of other groups wait: a node that is left, preferably one that needs a person.
-    pub(super) fn blocker(&self, nodes: &BTreeMap<NodeName, NodeState>, report: &Report) -> Option<Blocker> {
+    fn blocker(&self, nodes: &BTreeMap<NodeName, NodeState>, report: &Report) -> Option<Blocker> {
         let targets = &self.plan.targets;
         let is_left = |name: &&NodeName| match &self.outside {
             Some(outside) => *name == outside,
@@ -81,5 +82,15 @@ impl<'a> CurrentGroup<'a> {
             group: self.plan.selection.order.describe(targets.group(node)?),
             why,
         })
+    }
+}
+
+impl<'a> Limit<'a> for CurrentGroup<'a> {
+    fn admit(&mut self, turn: &mut Turn<'_, 'a>) -> Verdict {
+        if self.admits(&turn.node.name) {
+            return Verdict::Go;
+        }
+        // The nodes of a group come together, so none of its nodes is left to start.
+        Verdict::stop_if(self.blocker(turn.nodes, turn.report))
     }
 }

@@ -3,8 +3,10 @@
 
 use jiff::Timestamp;
 
+use super::limit::{Limit, Turn, Verdict};
 use super::taints::Tolerations;
-use crate::blocker::Joining;
+use crate::blocker::{Blocker, Joining};
+use crate::plan::PlanState;
 use crate::state::ClusterState;
 use refit_facts::{NodeFacts, Taint};
 
@@ -24,6 +26,25 @@ const STARTUP_TAINT_PREFIXES: [&str; 2] = [
     "readiness.k8s.io/",
     "startup-taint.cluster-autoscaler.kubernetes.io/",
 ];
+
+/// Whether a node has joined.
+pub(super) struct Joined(Tolerations);
+
+impl Joined {
+    pub(super) fn of(plan: &PlanState) -> Self {
+        Self(Tolerations::of(plan))
+    }
+}
+
+impl<'a> Limit<'a> for Joined {
+    fn admit(&mut self, turn: &mut Turn<'_, 'a>) -> Verdict {
+        let found = joining(turn.cluster, &self.0, turn.node, turn.now);
+        if let Some(Joining::Until(until)) = found {
+            turn.report.requeue(until);
+        }
+        Verdict::skip_if(found.map(Blocker::NodeJoining))
+    }
+}
 
 /// Why a node is not ready to be upgraded yet.
 pub(super) fn joining(

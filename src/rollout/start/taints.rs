@@ -3,6 +3,7 @@
 
 use k8s_openapi::api::core::v1::Toleration;
 
+use super::limit::{Limit, Turn, Verdict};
 use crate::blocker::Blocker;
 use crate::plan::PlanState;
 use refit_facts::{NodeFacts, Taint};
@@ -13,6 +14,12 @@ const TOLERATED_BY_DEFAULT: [&str; 2] = ["node.kubernetes.io/not-ready", "node.k
 
 /// The tolerations of a Plan's pods.
 pub(super) struct Tolerations(Vec<Toleration>);
+
+impl<'a> Limit<'a> for Tolerations {
+    fn admit(&mut self, turn: &mut Turn<'_, 'a>) -> Verdict {
+        Verdict::skip_if(self.blocker(turn.node))
+    }
+}
 
 impl Tolerations {
     pub(super) fn of(plan: &PlanState) -> Self {

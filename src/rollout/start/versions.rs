@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::limit::{Limit, Turn, Verdict};
 use crate::blocker::Blocker;
 use crate::plan::PlanState;
 use crate::state::ClusterState;
@@ -21,6 +22,23 @@ pub(super) struct VersionLimits<'a> {
     older: Option<Blocker>,
     /// Results by kubelet version, and whether the node is of the control plane: many nodes share few versions.
     known: BTreeMap<(&'a str, bool), Option<Blocker>>,
+}
+
+/// A node whose kubelet has the version already, and that is being marked as done.
+pub(super) struct AtVersion;
+
+impl<'a> Limit<'a> for AtVersion {
+    fn admit(&mut self, turn: &mut Turn<'_, 'a>) -> Verdict {
+        let version = turn.node.kubelet.clone();
+        let is_at_version = turn.plan.targets.at_version().contains(&turn.node.name);
+        Verdict::skip_if(is_at_version.then_some(Blocker::AtVersion { version }))
+    }
+}
+
+impl<'a> Limit<'a> for VersionLimits<'a> {
+    fn admit(&mut self, turn: &mut Turn<'_, 'a>) -> Verdict {
+        Verdict::skip_if(self.blocker(turn.node))
+    }
 }
 
 impl<'a> VersionLimits<'a> {
@@ -51,7 +69,7 @@ impl<'a> VersionLimits<'a> {
         })
     }
 
-    pub(super) fn blocker(&mut self, node: &'a NodeFacts) -> Option<Blocker> {
+    fn blocker(&mut self, node: &'a NodeFacts) -> Option<Blocker> {
         let is_control_plane = node.is_control_plane();
         let key = (&*node.kubelet, is_control_plane);
         if let Some(known) = self.known.get(&key) {

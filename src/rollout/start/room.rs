@@ -1,0 +1,40 @@
+//! Room for a node: a slot, and room in the stored status, which names the node before its Job exists.
+
+use std::collections::BTreeMap;
+
+use super::limit::{Limit, Turn, Verdict};
+use super::starting;
+use crate::blocker::Blocker;
+use crate::node::NodeState;
+use crate::status::SlotRoom;
+use refit_facts::NodeName;
+
+pub(super) struct StatusRoom(SlotRoom);
+
+impl StatusRoom {
+    pub(super) fn of(nodes: &BTreeMap<NodeName, NodeState>) -> Self {
+        Self(SlotRoom::of(nodes))
+    }
+}
+
+/// A free slot of `concurrency` or `maxConcurrent`.
+pub(super) struct FreeSlot;
+
+impl<'a> Limit<'a> for FreeSlot {
+    fn admit(&mut self, turn: &mut Turn<'_, 'a>) -> Verdict {
+        let limit = turn.plan.limit();
+        Verdict::stop_if((turn.free <= 0).then_some(Blocker::NoSlot { limit }))
+    }
+}
+
+impl<'a> Limit<'a> for StatusRoom {
+    /// It is the last limit, so the node starts if there is room.
+    fn admit(&mut self, turn: &mut Turn<'_, 'a>) -> Verdict {
+        let starting = starting(turn.plan, turn.node, turn.now);
+        if self.0.take(&turn.node.name, &starting) {
+            return Verdict::Go;
+        }
+        let slots = turn.nodes.len();
+        Verdict::End(Blocker::StatusFull { slots })
+    }
+}
