@@ -49,10 +49,15 @@ pub struct Verdict {
 
 /// Decides about the outcome of a rehearsal.
 pub fn judge(outcome: &Outcome, times: &TimeFormat) -> Verdict {
+    // A Plan that has repeated once is through. While others took longer, it may have begun again.
+    let has_repeated = |plan: &PlanOutcome| {
+        let repetitions = outcome.record.repetitions(plan.name());
+        repetitions.is_some_and(|it| it.repeated.is_some())
+    };
     let mut reasons: Vec<UnfinishedPlan> = outcome
         .plans
         .iter()
-        .filter(|plan| plan.rehearsed)
+        .filter(|plan| plan.rehearsed && !has_repeated(plan))
         .filter_map(|plan| reason(plan, outcome))
         .collect();
     for reason in &mut reasons {
@@ -123,11 +128,6 @@ fn through(outcome: &Outcome, times: &TimeFormat) -> String {
 
 /// Why a Plan is not complete.
 fn reason(end: &PlanOutcome, outcome: &Outcome) -> Option<UnfinishedPlan> {
-    let repetitions = outcome.record.repetitions(end.name());
-    if repetitions.is_some_and(|it| it.repeated.is_some()) {
-        // It has shown what it does. While other Plans took longer, it may have begun again.
-        return None;
-    }
     let status = end.plan.status.clone().unwrap_or_default();
     let says = |how, why: String| {
         Some(UnfinishedPlan {
