@@ -43,7 +43,7 @@ impl Actor {
             }
             // Nodes may have another way to it: a mirror, a proxy, credentials of their own.
             ImageAnswer::Unknown(ref why) => {
-                tracing::info!(%plan, image, why, "the registry cannot be asked for an image; nodes may start");
+                tracing::info!(%plan, image, why, "the registry does not say whether an image exists, so nodes may start");
             }
             ImageAnswer::Found(_) | ImageAnswer::Missing(_) => {}
         }
