@@ -16,8 +16,9 @@ use super::targets::{Reach, TargetState};
 use super::wave::WaveProgress;
 use super::{dependencies, failure, fields};
 use refit_api::names;
-use refit_facts::{NodeFacts, NodeName, PlanName};
+use refit_facts::{NodeName, PlanName};
 
+mod admission;
 mod availability;
 mod busy;
 mod cluster_limits;
@@ -32,10 +33,11 @@ mod schedule;
 mod taints;
 mod versions;
 
+use admission::Limits;
 use availability::Availability;
 use group::CurrentGroup;
 use joining::joining;
-use limit::{Limits, Turn, Verdict};
+use limit::{Turn, Verdict};
 pub(super) use locks::DisruptionLocks;
 pub(super) use schedule::Openings;
 use taints::Tolerations;
@@ -202,7 +204,7 @@ pub(super) fn start<'a>(
                 break;
             }
         }
-        nodes.insert(name.clone(), starting(plan, node, now));
+        nodes.insert(name.clone(), NodeState::starting(plan, node, now));
         // Plans that are decided later in the same pass must see this start, although nothing is written yet.
         locks.lock(plan, name);
         limits.take(name);
@@ -235,15 +237,6 @@ fn wave_gate(plan: &PlanState, report: &mut Report) -> Option<Blocker> {
     report.asks_checks = wave.is_soaking();
     let failing = plan.checks.failing().filter(|_| wave.is_soaking());
     failing.or_else(|| wave.gate().cloned())
-}
-
-/// A node that starts. Status stores the boot with the slot, before the Job exists: if all evidence of the upgrade is lost
-/// later, this is what tells whether the node has rebooted since.
-fn starting(plan: &PlanState, node: &NodeFacts, now: Timestamp) -> NodeState {
-    NodeState {
-        boot: plan.spec().may_reboot().then(|| node.boot_id.clone()),
-        ..NodeState::starting(node, now)
-    }
 }
 
 /// The nodes that pull the image next.

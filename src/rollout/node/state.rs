@@ -3,6 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 
 use crate::blocker::Blocker;
+use crate::plan::PlanState;
 use crate::step::Step;
 use refit_api::{NodePhase, ObjectRef, OpenEnum, Reason};
 use refit_facts::{BootId, JobFacts, JobName, NodeFacts, NodeUid, PodUid};
@@ -88,12 +89,14 @@ impl NodeState {
         }
     }
 
-    /// A node that is about to start, once status names it.
-    pub(crate) fn starting(node: &NodeFacts, now: Timestamp) -> Self {
+    /// A node that is about to start, once status names it. Status stores the boot with the slot, before the Job exists: if all
+    /// evidence of the upgrade is lost later, this is what tells whether the node has rebooted since.
+    pub(crate) fn starting(plan: &PlanState, node: &NodeFacts, now: Timestamp) -> Self {
         Self {
             since: Some(now),
             attempt: Some(1),
             start: Some(Start::Later),
+            boot: plan.spec().may_reboot().then(|| node.boot_id.clone()),
             ..Self::new(node, NodePhase::Pending)
         }
     }

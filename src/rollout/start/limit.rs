@@ -1,26 +1,14 @@
-//! What keeps a node from starting when its turn has come: a list of limits in their order. A new limit is a file with its
-//! [`Limit`], and a line in [`Limits::of_start`].
+//! What a limit says of a node whose turn has come. `admission` has the list of all limits.
 
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
-use super::availability::Availability;
-use super::busy::Busy;
-use super::cluster_limits::OfAllPlans;
-use super::group::CurrentGroup;
-use super::joining::Joined;
-use super::leaving::LeavingRoom;
 use super::locks::DisruptionLocks;
-use super::room::{FreeSlot, StatusRoom};
-use super::taints::Tolerations;
-use super::versions::{AtVersion, VersionLimits};
 use crate::blocker::Blocker;
 use crate::decide::Report;
 use crate::node::NodeState;
-use crate::on_request::Effective;
 use crate::plan::PlanState;
-use crate::pod_blockers::PodBlockers;
 use crate::state::ClusterState;
 use refit_facts::{NodeFacts, NodeName};
 
@@ -65,65 +53,4 @@ pub(crate) trait Limit<'a> {
 
     /// The node starts.
     fn take(&mut self, _node: &NodeName) {}
-}
-
-/// The limits of a Plan, in the order in which a node meets them.
-pub(super) struct Limits<'a>(Vec<Box<dyn Limit<'a> + 'a>>);
-
-impl<'a> Limits<'a> {
-    /// Those of a node that starts.
-    pub(super) fn of_start(
-        cluster: &'a ClusterState,
-        plan: &'a PlanState,
-        nodes: &BTreeMap<NodeName, NodeState>,
-        group: CurrentGroup<'a>,
-        availability: Option<Availability>,
-    ) -> Self {
-        let mut limits = vec![boxed(AtVersion), boxed(group), boxed(LeavingRoom)];
-        limits.extend(availability.map(boxed));
-        limits.extend([
-            boxed(OfAllPlans),
-            boxed(Joined::of(plan)),
-            boxed(Busy),
-            boxed(Effective),
-        ]);
-        limits.extend(VersionLimits::of(cluster, plan).map(boxed));
-        limits.push(boxed(Tolerations::of(plan)));
-        limits.extend(PodBlockers::of(plan).map(boxed));
-        limits.push(boxed(StatusRoom::of(nodes)));
-        Self(limits)
-    }
-
-    /// Those of a failed node that is tried again, and has no slot.
-    pub(super) fn of_retry(
-        plan: &'a PlanState,
-        group: CurrentGroup<'a>,
-        availability: Option<Availability>,
-    ) -> Self {
-        let mut limits = vec![
-            boxed(group),
-            boxed(FreeSlot),
-            boxed(LeavingRoom),
-            boxed(Busy),
-            boxed(OfAllPlans),
-        ];
-        limits.extend(availability.map(boxed));
-        limits.push(boxed(Tolerations::of(plan)));
-        Self(limits)
-    }
-
-    /// The first verdict that is not [`Verdict::Go`].
-    pub(super) fn admit(&mut self, turn: &mut Turn<'_, 'a>) -> Verdict {
-        let mut verdicts = self.0.iter_mut().map(|limit| limit.admit(turn));
-        let held = verdicts.find(|verdict| !matches!(verdict, Verdict::Go));
-        held.unwrap_or(Verdict::Go)
-    }
-
-    pub(super) fn take(&mut self, node: &NodeName) {
-        self.0.iter_mut().for_each(|limit| limit.take(node));
-    }
-}
-
-fn boxed<'a>(limit: impl Limit<'a> + 'a) -> Box<dyn Limit<'a> + 'a> {
-    Box::new(limit)
 }
