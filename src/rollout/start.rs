@@ -147,7 +147,9 @@ pub(super) fn start<'a>(
     if report.waiting == 0 {
         return report;
     }
-    report.blocker = gate.or_else(|| wave_gate(plan, &mut report));
+    // Its answers count for the soak, whatever else keeps nodes from starting.
+    report.asks_checks = report.wave.as_ref().is_some_and(WaveProgress::is_soaking);
+    report.blocker = gate.or_else(|| wave_gate(plan, report.wave.as_ref()));
     if report.blocker.is_some() {
         return report;
     }
@@ -232,9 +234,8 @@ pub(super) fn start<'a>(
 }
 
 /// Why the wave lets no node start now.
-fn wave_gate(plan: &PlanState, report: &mut Report) -> Option<Blocker> {
-    let wave = report.wave.as_ref()?;
-    report.asks_checks = wave.is_soaking();
+fn wave_gate(plan: &PlanState, wave: Option<&WaveProgress>) -> Option<Blocker> {
+    let wave = wave?;
     let failing = plan.checks.failing().filter(|_| wave.is_soaking());
     failing.or_else(|| wave.gate().cloned())
 }

@@ -196,8 +196,8 @@ fn a_suspended_plan_asks_nothing() {
     scenario.finish();
 }
 
-#[test]
-fn a_check_that_fails_begins_a_soak_again() {
+/// A Plan whose first wave, of one node, soaks for ten minutes.
+fn soaking() -> Scenario {
     let canary = WaveSpec {
         name: Some("canary".to_owned()),
         nodes: Some(k8s_openapi::apimachinery::pkg::util::intstr::IntOrString::Int(1)),
@@ -212,8 +212,29 @@ fn a_check_that_fails_begins_a_soak_again() {
     assert_eq!(first.len(), 1);
     scenario.succeed(&first[0]);
     scenario.settle();
-    let before = asked(&scenario, "errors");
     assert_eq!(scenario.complete("p")[1], "WaveSoaking");
+    scenario
+}
+
+#[test]
+fn a_plan_that_is_suspended_during_a_soak_asks_on_and_the_soak_goes_on() {
+    let mut scenario = soaking();
+    scenario.patch(Kind::Plan, "p", &json!({ "spec": { "suspend": true } }));
+    scenario.settle();
+    let before = asked(&scenario, "errors");
+    scenario.pass_secs(8 * 60);
+    assert!(asked(&scenario, "errors") >= before + 15, "its answers count");
+    assert_eq!(scenario.complete("p")[1], "Suspended");
+    scenario.patch(Kind::Plan, "p", &json!({ "spec": { "suspend": false } }));
+    scenario.pass_secs(3 * 60);
+    assert_eq!(scenario.slots("p").len(), 2);
+    scenario.finish();
+}
+
+#[test]
+fn a_check_that_fails_begins_a_soak_again() {
+    let mut scenario = soaking();
+    let before = asked(&scenario, "errors");
     scenario.pass_secs(8 * 60);
     assert!(asked(&scenario, "errors") >= before + 15, "asked all the time");
     fail(&scenario, "errors", "it is down");
