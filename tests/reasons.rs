@@ -51,7 +51,6 @@ const OF_OTHERS: [(&str, &[&str]); 12] = [
             "rehearse/state.rs",
         ],
     ),
-    ("FailedCreate", &["view/read/lists.rs"]),
     (
         "Pending",
         &[
