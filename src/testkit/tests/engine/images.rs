@@ -87,7 +87,7 @@ fn a_node_in_progress_finishes_although_the_image_is_gone_and_the_next_one_does_
     has_no(&scenario, IMAGE);
     scenario.restart();
     scenario.pass_secs(30);
-    assert_eq!(scenario.live_nodes("p"), [first.clone()]);
+    assert_eq!(scenario.live_nodes("p"), std::slice::from_ref(&first));
     scenario.succeed(&first);
     scenario.pass_secs(120);
     assert!(scenario.live_nodes("p").is_empty());
