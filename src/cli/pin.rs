@@ -1,6 +1,7 @@
 //! `refit pin`: queries the channels, decides, and writes the files.
 
 mod decide;
+mod images;
 mod patched;
 mod report;
 
@@ -10,17 +11,13 @@ use std::process::ExitCode;
 use clap::{Args, ValueEnum};
 
 use super::USAGE;
-use super::channel_access::{ChannelFlags, Digests, Offers};
+use super::channel_access::{ChannelFlags, Offers};
 use super::chosen::{is_chosen, no_plan, unknown};
-use refit_api::image::ImageAnswer;
 use refit_api::names::GROUP;
 use refit_base::version::Range;
-use refit_base::version::tag::munge;
 use refit_cluster::clock::Clock;
 use refit_offline::gitops::kustomize::{attach_with_neighbours, is_patch, patches};
-use refit_offline::gitops::pin::{
-    PinRequest, PlanInFile, images_to_run, kept_tags, plans, repeated, rewrite, versioned_images,
-};
+use refit_offline::gitops::pin::{PinRequest, PlanInFile, kept_tags, plans, repeated, rewrite};
 use refit_offline::gitops::{Source, input, patch, write};
 
 use decide::{Channels, channel_of, decide};
@@ -166,9 +163,9 @@ pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
         });
     }
     if flags.digest {
-        pin_images(flags, &mut report.outcomes, &mut files)?;
+        images::pin(flags, &mut report.outcomes, &mut files)?;
     } else if flags.to.is_none() {
-        keep_without_images(flags, &mut report, &mut files)?;
+        images::keep_without(flags, &mut report, &mut files)?;
     }
     for file in &mut files {
         edit(file, &mut report.outcomes);
@@ -305,80 +302,6 @@ fn write_all(flags: &Flags, files: &[File], outcomes: &mut [Outcome]) -> (String
         }
     }
     (data, is_behind)
-}
-
-/// Resolves the digests of all images that follow a version. A Plan with an unresolved image stays unchanged.
-fn pin_images(flags: &Flags, outcomes: &mut [Outcome], files: &mut [File]) -> anyhow::Result<()> {
-    let requests = files.iter().flat_map(|file| &file.requests);
-    let images = requests.flat_map(|(_, request)| versioned_images(&request.plan, &request.version));
-    let digests: Digests = flags.channels.digests(images.collect())?;
-    for file in files {
-        file.requests.retain_mut(|(index, request)| {
-            let outcome = &mut outcomes[*index];
-            for image in versioned_images(&request.plan, &request.version) {
-                match digests.get(&image) {
-                    Some(Ok(digest)) => {
-                        let pinned = format!("{image}@{digest}");
-                        if !request.plan.images.iter().any(|(_, image)| *image == pinned) {
-                            outcome.result = Result::Changed;
-                            outcome.images.push(pinned);
-                        }
-                        request.digests.insert(image, digest.clone());
-                    }
-                    Some(Err(error)) => {
-                        (outcome.result, outcome.why) =
-                            (Result::Failed, Some(format!("image {image}: {error}")));
-                        return false;
-                    }
-                    None => {}
-                }
-            }
-            true
-        });
-    }
-    Ok(())
-}
-
-/// Keeps Plans at their version if the registry does not have an image of the new one. `--to` asks nobody.
-fn keep_without_images(flags: &Flags, report: &mut Report, files: &mut [File]) -> anyhow::Result<()> {
-    let new_images = |request: &PinRequest| {
-        let now = request.plan.version.as_deref().map(munge);
-        let is_new = now.as_ref() != Some(&munge(&request.version));
-        if is_new {
-            images_to_run(request)
-        } else {
-            Vec::new()
-        }
-    };
-    let requests = files.iter().flat_map(|file| &file.requests);
-    let images = requests.flat_map(|(_, request)| new_images(request)).collect();
-    let answers = flags.channels.look_up(images)?;
-    for (image, answer) in &answers {
-        if let ImageAnswer::Unknown(why) = answer {
-            report.notes.push(format!(
-                "refit cannot ask the registry whether image {image} exists: {why}"
-            ));
-        }
-    }
-    for file in files {
-        file.requests.retain(|(index, request)| {
-            let missing = new_images(request).into_iter().find_map(|image| match answers.get(&image)? {
-                ImageAnswer::Missing(answer) => Some((image, answer)),
-                ImageAnswer::Found(_) | ImageAnswer::Unknown(_) => None,
-            });
-            let Some((image, answer)) = missing else {
-                return true;
-            };
-            let outcome = &mut report.outcomes[*index];
-            (outcome.result, outcome.remark) = (Result::Kept, None);
-            outcome.why = Some(format!(
-                "its channel gives {}, and the registry has no image {image} ({answer}); run refit pin again once it is published",
-                request.version
-            ));
-            false
-        });
-    }
-    Ok(())
 }
 
 /// Reports files that may hold an unreadable Plan, even if no other Plan in them changes.
