@@ -211,6 +211,17 @@ impl RollOut {
     /// Like [`Self::check`], if events could not be written.
     pub(crate) async fn check_but_events(&self, plan: &Plan) {
         self.check_status(plan);
+        // The node controller takes this taint off after the uncordon, and on a busy machine not at once.
+        let tainted = async || {
+            let nodes = self.ctx.my_nodes().await;
+            let specs = nodes.into_iter().filter_map(|node| node.spec);
+            let uncordoned = specs.filter(|spec| spec.unschedulable != Some(true));
+            let taints = uncordoned.filter_map(|spec| spec.taints).flatten();
+            taints
+                .filter(|taint| taint.key == "node.kubernetes.io/unschedulable")
+                .count()
+        };
+        wait::until("no node has the taint of a cordon", tainted, |left| *left == 0).await;
         let nodes = self.ctx.my_nodes().await;
         assert_eq!(nodes.len(), self.shape.nodes);
         let requests = self.ctx.requests().await;

@@ -8,6 +8,7 @@ use kube::Client;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use serde_json::{Value, json};
 
+use refit_cluster::clock::Clock;
 use refit_cluster::kube::brief;
 use refit_facts::objects::maintenance::MaintenanceGroup;
 
@@ -55,8 +56,11 @@ impl NodeLease {
     }
 
     /// Takes or renews the Lease. One that is held by another holder is taken once it has expired.
-    pub(super) async fn hold(&self, node_uid: &str, node: &str, now: Timestamp) -> Result<(), LeaseError> {
-        let Some(mut lease) = self.api().get_opt(&self.name).await? else {
+    pub(super) async fn hold(&self, node_uid: &str, node: &str, clock: &Clock) -> Result<(), LeaseError> {
+        let read = self.api().get_opt(&self.name).await?;
+        // After the read: a Lease that another takes meanwhile would seem to be renewed in the future, which does not hold.
+        let now = clock.now();
+        let Some(mut lease) = read else {
             return self.create(node_uid, node, now).await;
         };
         let spec = lease.spec.get_or_insert_default();

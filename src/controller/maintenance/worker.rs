@@ -234,9 +234,7 @@ impl Worker {
 
     async fn hold_lease(&self, object: &Maintenance, node: &NodeFacts) -> Result<(), LeaseError> {
         let lease = NodeLease::new(self.client(), object.group, &node.name);
-        lease
-            .hold(&node.uid, &node.name, self.front_end.clock.now())
-            .await
+        lease.hold(&node.uid, &node.name, &self.front_end.clock).await
     }
 
     /// The Lease is another's, or cannot be written. Before the drain this is waited for; later, the fourth time in a
