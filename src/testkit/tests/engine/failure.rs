@@ -3,7 +3,7 @@
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::scenario::{Scenario, Setup};
-use refit_api::{DrainSpec, FailurePolicy, FailureSpec, PlanSpec, TimeWindowSpec};
+use refit_api::{DrainSpec, FailurePolicy, FailureSpec, NodePhase, PlanSpec, TimeWindowSpec};
 use refit_facts::PodStage;
 use refit_facts::record::Phase;
 use refit_fixtures::plan_with;
@@ -293,6 +293,32 @@ fn a_retry_waits_for_the_window_and_for_the_node() {
     scenario.ready("a", true);
     scenario.settle();
     assert_eq!(scenario.live_job("a").attempt, 2);
+}
+
+#[test]
+fn a_retry_without_a_slot_waits_until_its_plan_tolerates_the_node() {
+    let mut scenario = Scenario::with(
+        &["a"],
+        plan_with("p", |spec| set_policy(spec, FailurePolicy::Continue)),
+    );
+    let failed = fail_next(&mut scenario);
+    let taint = |scenario: &Scenario, taints| {
+        let change = json!({ "spec": { "taints": taints } });
+        scenario.cluster.patch(Kind::Node, "", "a", change).unwrap();
+    };
+    taint(&scenario, json!([{ "key": "gpu", "effect": "NoSchedule" }]));
+    scenario.retry(&failed, "p");
+    scenario.settle();
+    let entry = scenario.entry("p", "a");
+    assert_eq!(entry.phase, NodePhase::Failed);
+    let text = entry.message.unwrap();
+    let why = "it is tried again once it may start: the node has the taint gpu:NoSchedule, which the Plan does not tolerate";
+    assert!(text.contains(why), "{text}");
+    assert!(scenario.live_nodes("p").is_empty());
+    taint(&scenario, json!([]));
+    scenario.settle();
+    assert_eq!(scenario.live_job("a").attempt, 2);
+    scenario.finish();
 }
 
 #[test]

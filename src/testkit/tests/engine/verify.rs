@@ -6,6 +6,7 @@ use refit_api::{ContainerSpec, NodePhase, Plan, PlanSpec, RebootWhen, SettleSpec
 use refit_facts::PodStage;
 use refit_fixtures::{plan_with, reboot};
 use refit_rehearse::Kind;
+use refit_rehearse::json::json;
 
 fn look(image: &str) -> Box<ContainerSpec> {
     Box::new(ContainerSpec {
@@ -108,6 +109,46 @@ fn a_node_whose_verification_fails_stays_cordoned_and_a_retry_upgrades_and_verif
     scenario.finish();
     assert_eq!(scenario.invariants.upgrades, 3);
     assert_eq!(scenario.events_of("VerifyFailed").len(), 1);
+}
+
+#[test]
+fn a_verification_that_waits_until_its_deadline_says_for_what() {
+    let mut scenario = Scenario::of_nodes(&["a"]);
+    scenario.apply(verified(|spec| spec.job_active_deadline_secs = Some(120)));
+    scenario.comes_to("a", PodStage::Upgrade);
+    // From now on, pods do not start.
+    scenario.steer("a", "start-delay", Some("1h"));
+    scenario.succeed("a");
+    scenario.until("the pod that verifies exists", |state| {
+        let mut pods = state.all(Kind::Pod);
+        pods.any(|pod| pod["spec"]["containers"][0]["name"] == "verify")
+    });
+    let mut pods = scenario.pods().map(|pod| pod.facts.name.to_string());
+    let pod = pods.find(|name| name.starts_with("verify-")).unwrap();
+    drop(pods);
+    let image = "Back-off pulling image \"look:v1\"";
+    let waiting = json!({ "status": { "containerStatuses": [{
+        "name": "verify", "image": "look:v1", "imageID": "", "ready": false, "restartCount": 0,
+        "state": { "waiting": { "reason": "ImagePullBackOff", "message": image } },
+    }] } });
+    let patched = scenario
+        .cluster
+        .patch_status(Kind::Pod, refit_fixtures::NAMESPACE, &pod, &waiting);
+    patched.unwrap();
+    scenario.settle();
+    let entry = scenario.entry("p", "a");
+    assert_eq!(entry.phase, NodePhase::Verifying);
+    assert_eq!(entry.reason.as_deref(), Some("PodWaiting"));
+    scenario.pass_secs(180);
+    let failed = scenario.entry("p", "a");
+    assert_eq!(failed.reason.as_deref(), Some("VerifyFailed"));
+    let message = failed.message.unwrap();
+    assert!(
+        message.starts_with("the upgrade succeeded, but verify did not: PodWaiting: ")
+            && message.contains(image)
+            && message.contains("; DeadlineExceeded: "),
+        "{message}"
+    );
 }
 
 #[test]
