@@ -27,7 +27,7 @@ pub async fn may(client: &Client, namespace: Option<&str>, need: &Need, verb: &s
 ///
 /// # Errors
 /// As [`may`].
-pub async fn may_for(
+async fn may_for(
     client: &Client,
     namespace: Option<&str>,
     need: &Need,
@@ -55,6 +55,24 @@ pub async fn may_for(
         .create(&PostParams::default(), &review)
         .await?;
     Ok(answer.status.is_some_and(|status| status.allowed))
+}
+
+/// Whether this process has all verbs of a permission, for one object, or for all.
+///
+/// # Errors
+/// As [`may`].
+pub async fn may_all(
+    client: &Client,
+    namespace: Option<&str>,
+    need: &Need,
+    name: Option<&str>,
+) -> Result<bool, Error> {
+    for verb in need.verbs {
+        if !may_for(client, namespace, need, verb, name).await? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Whether a service account has a permission. The API server stores nothing of the review.

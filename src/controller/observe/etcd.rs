@@ -9,7 +9,7 @@ use kube::{Resource as _, ResourceExt as _};
 
 use super::{Observer, PAGE};
 use refit_cluster::kube::brief;
-use refit_cluster::kube::permissions::{Need, may};
+use refit_cluster::kube::permissions::{Need, may_all};
 use refit_cluster::kube::watch::{Selection, Watch, WatchEvent};
 use refit_facts::objects::SlimPod;
 use refit_facts::{NodeName, Text};
@@ -41,7 +41,7 @@ impl Observer {
     pub async fn etcd(self) {
         let mut is_known = false;
         loop {
-            let pause = match self.may_watch_etcd().await {
+            let pause = match may_all(&self.client, Some(NAMESPACE), &NEED, None).await {
                 Ok(true) => {
                     self.watch_etcd(&mut is_known).await;
                     RETRY
@@ -65,15 +65,6 @@ impl Observer {
             };
             tokio::time::sleep(pause).await;
         }
-    }
-
-    async fn may_watch_etcd(&self) -> Result<bool, kube::Error> {
-        for verb in NEED.verbs {
-            if !may(&self.client, Some(NAMESPACE), &NEED, verb).await? {
-                return Ok(false);
-            }
-        }
-        Ok(true)
     }
 
     /// What was known stays.

@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use super::{NotifyConfig, Observer};
 use refit_api::limits::NAME;
 use refit_cluster::kube::brief;
-use refit_cluster::kube::permissions::{Need, may_for};
+use refit_cluster::kube::permissions::{Need, may_all};
 use refit_cluster::kube::watch::{Selection, Watch, WatchEvent};
 use refit_rollout::{GlobalLimits, Observation};
 
@@ -31,7 +31,8 @@ impl Observer {
     pub async fn limits(self) {
         let mut known = false;
         loop {
-            match self.may_watch_limits().await {
+            // By name, because the shipped Role grants the verbs for this name only.
+            match may_all(&self.client, Some(&self.namespace), &NEED, Some(NAME)).await {
                 Ok(true) => self.watch_limits(&mut known).await,
                 Ok(false) => {
                     known = true;
@@ -53,16 +54,6 @@ impl Observer {
                 }
             }
         }
-    }
-
-    async fn may_watch_limits(&self) -> Result<bool, kube::Error> {
-        for verb in NEED.verbs {
-            // By name, because the shipped Role grants the verbs for this name only.
-            if !may_for(&self.client, Some(&self.namespace), &NEED, verb, Some(NAME)).await? {
-                return Ok(false);
-            }
-        }
-        Ok(true)
     }
 
     /// Without any answer so far no node starts, and Plans say why.
