@@ -8,11 +8,11 @@ use serde::Deserialize;
 
 use super::{Actor, StepResult, is_forbidden, step_error};
 use refit_api::text::{MAX_MESSAGE, shorten};
+use refit_cluster::kube::read::send;
 use refit_facts::{JobName, JobUid};
 use refit_rollout::{Refusal, StepEffect};
 
-// pkg/controller/controller_utils.go
-/// The Job controller's reason for a pod that the API server refuses.
+/// The Job controller's reason for a pod that the API server refuses (`pkg/controller/controller_utils.go`).
 const REASON: &str = "FailedCreate";
 /// Events that are read: the Job controller tries again ever more slowly, and its client counts in one event what is alike.
 const PAGE: u32 = 50;
@@ -44,11 +44,8 @@ impl Actor {
         let params = ListParams::default()
             .fields(&format!("involvedObject.uid={uid},reason={REASON}"))
             .limit(PAGE);
-        let answer = match Request::new(Event::url_path(&(), Some(&self.source.namespace))).list(&params) {
-            Ok(request) => self.client.request::<EventList>(request).await,
-            Err(error) => Err(kube::Error::BuildRequest(error)),
-        };
-        let events = match answer {
+        let request = Request::new(Event::url_path(&(), Some(&self.source.namespace))).list(&params);
+        let events = match send::<EventList>(&self.client, request).await {
             Ok(list) => list.items.unwrap_or_default(),
             // The Role of a release before this one.
             Err(error) if is_forbidden(&error) => Vec::new(),
