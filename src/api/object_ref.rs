@@ -1,7 +1,5 @@
 //! References to the objects that a reason is about.
 
-use std::fmt;
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -56,19 +54,5 @@ impl ObjectRef {
     pub fn named<'a>(about: &'a [Self], kind: &'a str) -> impl Iterator<Item = &'a str> {
         let of_kind = about.iter().filter(move |object| object.kind == kind);
         of_kind.map(|object| object.name.as_str())
-    }
-}
-
-impl fmt::Display for ObjectRef {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            kind,
-            namespace,
-            name,
-        } = self;
-        match namespace {
-            Some(namespace) => write!(f, "{kind} {namespace}/{name}"),
-            None => write!(f, "{kind} {name}"),
-        }
     }
 }

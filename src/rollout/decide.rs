@@ -17,7 +17,7 @@ use super::step::{Key, Query, Step};
 use super::summary::{Slot, slots};
 use super::wave::WaveProgress;
 use super::{differs, digests, labelled, notified, on_request, pending, pod_blockers, release, repeat};
-use refit_api::{NodePhase, NodeProgress, OpenEnum, Reason, RepeatStatus};
+use refit_api::{NodeProgress, OpenEnum, Reason, RepeatStatus};
 use refit_facts::{BootId, JobFacts, JobName, NodeName, PlanName, PodFacts, PodUid};
 
 /// The steps to take now, why the other nodes wait, and the time of the next decision.
@@ -491,7 +491,7 @@ fn stored_slots<'a>(
         return active
             .iter()
             // `active` also has nodes without a slot, for users.
-            .filter(|entry| entry.phase != NodePhase::Waiting)
+            .filter(|entry| entry.has_slot())
             .filter_map(|entry| {
                 let known = cluster.nodes.get_key_value(entry.name.as_str());
                 let known = known.map(|(name, node)| (name, &node.uid)).or_else(|| {

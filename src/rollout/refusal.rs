@@ -26,7 +26,7 @@ pub(super) struct RefusalState<'a> {
     pub(super) is_answered: bool,
     /// The words of the API server.
     pub(super) words: Option<&'a Text>,
-    /// The step that asks.
+    /// Reads the events, if that is due.
     pub(super) ask: Option<Step>,
     /// When to ask again.
     pub(super) again: Option<Timestamp>,

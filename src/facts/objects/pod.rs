@@ -94,7 +94,6 @@ impl SlimPod {
         })
     }
 
-    /// Whether it has succeeded or failed.
     pub fn node_name(&self) -> Option<&str> {
         self.spec.node_name.as_deref()
     }
@@ -104,6 +103,7 @@ impl SlimPod {
         conditions.any(|condition| condition.type_ == "Ready" && condition.status == "True")
     }
 
+    /// Whether it has succeeded or failed.
     pub fn has_ended(&self) -> bool {
         matches!(self.status.phase.as_str(), "Succeeded" | "Failed")
     }

@@ -51,6 +51,6 @@ pub(crate) struct Turn<'t, 'a> {
 pub(crate) trait Limit<'a> {
     fn admit(&mut self, turn: &mut Turn<'_, 'a>) -> Verdict;
 
-    /// The node starts.
+    /// Counts a node that all limits admit.
     fn take(&mut self, _node: &NodeName) {}
 }

@@ -83,7 +83,7 @@ fn a_node_in_progress_finishes_although_the_image_is_gone_and_the_next_one_does_
     let mut scenario = of_nodes(&["a", "b"]);
     scenario.apply_and_settle(plan("p"));
     let first = scenario.live_nodes("p")[0].clone();
-    // The answer of before is known only to this process.
+    // Only this process knows the first answer.
     has_no(&scenario, IMAGE);
     scenario.restart();
     scenario.pass_secs(30);
