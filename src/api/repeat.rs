@@ -14,8 +14,6 @@ use refit_base::go::GoDuration;
 
 /// Shortest `every`: below, a mistyped unit would keep nodes busy all the time.
 const MIN_EVERY: SignedDuration = SignedDuration::from_mins(10);
-/// Times of a cron expression are whole minutes.
-const MINUTE: SignedDuration = SignedDuration::from_mins(1);
 const MOMENT: SignedDuration = SignedDuration::from_nanos(1);
 /// How far the clock of the controller that stored a time may be ahead. A time that is further ahead is from before the
 /// clock was set back.
@@ -118,33 +116,14 @@ impl Repeat {
                 cron.next(after.checked_add(MOMENT).ok()?, zone)
             }
             Schedule::Every(every) => {
-                let from_last = last.and_then(|last| last.checked_add(*every).ok());
-                let from_last = from_last.filter(|next| *next > now);
-                from_last.or_else(|| now.checked_add(*every).ok())
-            }
-        }
-    }
-
-    /// The last time up to now, given one that has passed: several that were missed are one repetition.
-    pub fn last_due(&self, due: Timestamp, now: Timestamp) -> Timestamp {
-        match &self.0 {
-            Schedule::Every(every) => {
-                let missed = now.duration_since(due).as_secs() / every.as_secs();
-                let missed = SignedDuration::from_secs(every.as_secs().saturating_mul(missed.max(0)));
-                due.checked_add(missed).unwrap_or(due)
-            }
-            Schedule::Cron { cron, zone, .. } => {
-                // By halves: a controller that was down for a month has missed 43,200 times of `* * * * *`.
-                let (mut last, mut end) = (due, now);
-                while end.duration_since(last) > MINUTE {
-                    let middle = last + end.duration_since(last) / 2;
-                    match cron.next_until(middle, now, zone) {
-                        Some(found) => last = found,
-                        None => end = middle,
-                    }
-                }
-                let next = cron.next_until(last + MOMENT, now, zone);
-                next.unwrap_or(last)
+                let Some(last) = last else {
+                    return now.checked_add(*every).ok();
+                };
+                // Several that were missed are one: the next one is at the same distance from the last as they were.
+                let passed = now.duration_since(last).as_secs().max(0) / every.as_secs();
+                let times = passed.saturating_add(1);
+                let after = SignedDuration::from_secs(every.as_secs().saturating_mul(times));
+                last.checked_add(after).ok()
             }
         }
     }

@@ -56,8 +56,8 @@ pub(super) fn status(
     };
     let next = plan.next_repetition(now);
     let due = next.filter(|_| may_begin && plan.repetition_is_due(now) && is_over(nodes, report));
-    let (since, next) = match due.map(|due| repeat.last_due(due, now)) {
-        Some(since) => (Some(seconds(since)), repeat.next(Some(since), now)),
+    let (since, next) = match due {
+        Some(due) => (Some(seconds(due)), repeat.next(Some(due), now)),
         None => (since, next),
     };
     Some(RepeatStatus {

@@ -1,5 +1,4 @@
 use super::*;
-use refit_fixtures::processor_time;
 
 fn cron(text: &str, time_zone: &str) -> Repeat {
     let spec = RepeatSpec {
@@ -71,7 +70,7 @@ fn every_counts_from_the_last_repetition_and_before_it_from_now() {
 fn the_next_time_is_never_one_that_has_passed() {
     let now = at("2026-01-05T09:00:00Z");
     let last = Some(at("2025-06-01T00:00:00Z"));
-    assert_eq!(every("24h").next(last, now), Some(at("2026-01-06T09:00:00Z")));
+    assert_eq!(every("24h").next(last, now), Some(at("2026-01-06T00:00:00Z")));
     assert_eq!(
         cron("0 9 * * *", "UTC").next(last, now),
         Some(at("2026-01-06T09:00:00Z"))
@@ -92,79 +91,6 @@ fn a_clock_that_is_a_little_behind_repeats_no_time_and_one_that_was_set_back_doe
         every("24h").next(last, set_back),
         Some(at("2025-12-02T12:00:00Z"))
     );
-}
-
-#[test]
-fn times_that_were_missed_are_one() {
-    for (repeat, due, now, last) in [
-        (
-            every("24h"),
-            "2026-01-01T03:00:00Z",
-            "2026-01-01T03:00:00Z",
-            "2026-01-01T03:00:00Z",
-        ),
-        (
-            every("24h"),
-            "2026-01-01T03:00:00Z",
-            "2026-01-02T02:59:59Z",
-            "2026-01-01T03:00:00Z",
-        ),
-        (
-            every("24h"),
-            "2026-01-01T03:00:00Z",
-            "2026-03-05T12:00:00Z",
-            "2026-03-05T03:00:00Z",
-        ),
-        (
-            cron("0 3 * * *", "UTC"),
-            "2026-01-01T03:00:00Z",
-            "2026-01-01T03:00:00Z",
-            "2026-01-01T03:00:00Z",
-        ),
-        (
-            cron("0 3 * * *", "UTC"),
-            "2026-01-01T03:00:00Z",
-            "2026-03-05T12:00:00Z",
-            "2026-03-05T03:00:00Z",
-        ),
-        (
-            cron("0 3 * * *", "UTC"),
-            "2026-01-01T03:00:00Z",
-            "2026-03-05T03:00:00Z",
-            "2026-03-05T03:00:00Z",
-        ),
-        (
-            cron("* * * 1 *", "UTC"),
-            "2026-01-01T00:00:00Z",
-            "2026-06-05T12:00:00Z",
-            "2026-01-31T23:59:00Z",
-        ),
-        (
-            cron("* * * * *", "UTC"),
-            "2026-01-01T00:00:00Z",
-            "2026-06-05T12:00:59Z",
-            "2026-06-05T12:00:00Z",
-        ),
-        (
-            cron("30 2 * * *", "Europe/Berlin"),
-            "2026-10-25T00:30:00Z",
-            "2026-10-25T02:00:00Z",
-            "2026-10-25T01:30:00Z",
-        ),
-    ] {
-        let case = format!("{repeat} {now}");
-        assert_eq!(repeat.last_due(at(due), at(now)), at(last), "{case}");
-    }
-}
-
-#[test]
-fn the_last_time_of_a_dense_expression_is_found_at_once_after_years() {
-    let dense = cron("* * * 1 *", "America/New_York");
-    let before = processor_time();
-    let last = dense.last_due(at("2016-01-01T05:00:00Z"), at("2026-12-31T00:00:00Z"));
-    assert_eq!(last, at("2026-02-01T04:59:00Z"));
-    let took = processor_time().saturating_sub(before);
-    assert!(took.as_millis() < 200, "{took:?}");
 }
 
 #[test]
@@ -208,18 +134,17 @@ fn an_invalid_repeat_says_what_to_write() {
 }
 
 proptest::proptest! {
-    /// What follows the last due time comes after now, whatever was missed.
+    /// Whatever was missed, the next time comes after now, and for `every` at the distance of all others.
     #[test]
-    fn after_the_last_due_time_nothing_is_due(missed in 0i64..100_000_000, hours in 1i64..1000) {
+    fn the_next_time_comes_after_now(missed in 0i64..100_000_000, hours in 1i64..1000) {
         let due = at("2026-01-04T03:00:00Z");
         let now = due + SignedDuration::from_secs(missed);
-        for repeat in [cron("0 3 * * sun", "Europe/Berlin"), cron("*/7 1,2 * * *", "Europe/Berlin"), every(&format!("{hours}h"))] {
-            let last = repeat.last_due(due, now);
-            proptest::prop_assert!(due <= last && last <= now);
-            let next = repeat.next(Some(last), now).unwrap();
-            proptest::prop_assert!(next > now);
-            let between = repeat.next(Some(last), last).unwrap();
-            proptest::prop_assert_eq!(between, next);
+        let every = every(&format!("{hours}h"));
+        for repeat in [cron("0 3 * * sun", "Europe/Berlin"), cron("*/7 1,2 * * *", "Europe/Berlin"), every.clone()] {
+            proptest::prop_assert!(repeat.next(Some(due), now).unwrap() > now);
         }
+        let next = every.next(Some(due), now).unwrap();
+        proptest::prop_assert_eq!(next.duration_since(due).as_secs() % (hours * 3600), 0);
+        proptest::prop_assert!(next.duration_since(now) <= SignedDuration::from_hours(hours));
     }
 }

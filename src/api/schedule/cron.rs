@@ -69,7 +69,7 @@ impl Cron {
     ///
     /// Between two changes of its clock a zone has one offset. So each time that the clock shows there comes once; one
     /// that a change skips belongs to no such period, and one that it repeats to two.
-    pub(crate) fn next_until(&self, from: Timestamp, until: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
+    pub(super) fn next_until(&self, from: Timestamp, until: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
         let mut at = from;
         while at <= until {
             let offset = zone.to_offset(at);
