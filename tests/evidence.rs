@@ -1,15 +1,17 @@
 //! What nodes say against a Plan that installs Kubernetes: they are newer than its version, or its upgrade changes nothing.
 
-use k8s_openapi::api::core::v1::Node;
-use kube::api::{Api, Patch, PatchParams};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use refit_api::{NodePhase, Plan};
 use serde_json::json;
 
 use crate::harness::Harness;
 use crate::steering::UserCli;
 use crate::testenv::binaries::kubernetes_version;
+use crate::testenv::context::TestContext;
+use crate::testenv::context::cluster::create;
 use crate::testenv::plan::{says, status};
-use crate::testenv::wait::SOON;
+use crate::testenv::wait::{self, SOON};
 
 /// A version in between, which no test gives to a node of the control plane.
 const OLD: &str = "v1.36.2+k3s1";
@@ -139,4 +141,49 @@ async fn an_upgrade_that_changes_nothing_is_not_said_to_have_upgraded_and_a_node
     harness.complete("p").await;
     assert_eq!(harness.runs("one", "upgrade").await, 2);
     drop(controller);
+}
+
+#[tokio::test]
+async fn a_server_of_kubeadm_whose_member_of_etcd_is_not_ready_counts_as_down_for_the_majority() {
+    let servers = ["one", "two", "three"];
+    let harness = Harness::on(TestContext::alone().await, servers, |set| {
+        set.label("node-role.kubernetes.io/control-plane", "true")
+    })
+    .await;
+    // The mirror pod of the static pod of kubeadm.
+    let pods = Api::<Pod>::namespaced(harness.ctx.client.clone(), "kube-system");
+    let name = format!("etcd-{}", harness.node("two"));
+    let pod = json!({
+        "metadata": { "name": name, "labels": { "component": "etcd" } },
+        "spec": { "nodeName": harness.node("two"), "containers": [{ "name": "etcd", "image": "etcd" }] },
+    });
+    create::<Pod>(&pods, pod).await;
+    let is_ready = |pod: &Pod| {
+        let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
+        let mut conditions = conditions.into_iter().flatten();
+        conditions.any(|it| it.type_ == "Ready" && it.status == "True")
+    };
+    wait::object(pods.clone(), &name, "is Ready", SOON, is_ready).await;
+    let set_ready = async |ready: &str| {
+        let status = json!({ "status": { "conditions": [{ "type": "Ready", "status": ready }] } });
+        let (params, patch) = (PatchParams::default(), Patch::Strategic(status));
+        pods.patch_status(&name, &params, &patch).await.unwrap();
+    };
+    set_ready("False").await;
+    let _controller = harness.ctx.controller().start();
+    harness
+        .plan_with("p", json!({ "cordon": true, "concurrency": 3 }))
+        .await;
+    for node in ["one", "three"] {
+        let held = harness.held_up("p", node, "ControlPlaneQuorum").await;
+        let says = held.message.unwrap();
+        let voteless = format!("without a vote in etcd: {}", harness.node("two"));
+        assert!(says.contains(&voteless), "{says}");
+        let about: Vec<_> = held.about.iter().map(|object| &*object.name).collect();
+        assert_eq!(about, [harness.node("two")]);
+    }
+    set_ready("True").await;
+    harness.complete("p").await;
+    let now = DeleteParams::default().grace_period(0);
+    pods.delete(&name, &now).await.unwrap();
 }
