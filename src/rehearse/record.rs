@@ -3,17 +3,17 @@
 
 mod events;
 mod read;
+mod repetitions;
 #[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-pub use events::{
-    Effect, EventKind, NodeRun, PhaseSpan, Repetitions, RolloutEvent, RunState, VersionStep, Wait,
-};
+pub use events::{Effect, EventKind, NodeRun, PhaseSpan, RolloutEvent, RunState, VersionStep, Wait};
 use jiff::Timestamp;
 pub use read::is_complete;
 use read::{environment, has_ended, has_succeeded, of_plan, text};
+pub use repetitions::Repetitions;
 
 use super::resources::Kind;
 use super::store::{Change, Object};
@@ -108,24 +108,6 @@ impl Recorder {
             let earlier = seen.repetitions.earlier.iter().map(|(node, run)| (node, run));
             earlier.chain(&seen.turns)
         })
-    }
-
-    /// The repetitions of a Plan.
-    pub fn repetitions(&self, plan: &str) -> Option<&Repetitions> {
-        self.plans.get(plan).map(|seen| &seen.repetitions)
-    }
-
-    /// When the first repetition of a Plan is due that has not been rehearsed.
-    pub fn awaited_repetition(&self, plan: &str) -> Option<Timestamp> {
-        let repetitions = self.repetitions(plan)?;
-        repetitions.next.filter(|_| repetitions.repeated.is_none())
-    }
-
-    /// Notes progress of a Plan. A Plan that repeats every hour must not hide that another one has stalled.
-    fn note_progress(&mut self, plan: &str, now: Timestamp) {
-        if self.repetitions(plan).is_none_or(|it| it.repeated.is_none()) {
-            self.progress = now;
-        }
     }
 
     /// All waits, in the order of their starts.
@@ -236,41 +218,6 @@ impl Recorder {
             self.note_progress(&name, now);
             self.note_complete(&name, now);
             self.emit(now, &name, None, EventKind::Complete);
-        }
-    }
-
-    /// Records which repetition the roll-out of a Plan is.
-    fn observe_repetition(&mut self, plan: &str, repeat: &Value, now: Timestamp) {
-        let since = repeat["since"].as_str().map(str::to_owned);
-        let Some(seen) = self.plans.get_mut(plan) else {
-            return;
-        };
-        let repetitions = &mut seen.repetitions;
-        repetitions.next = repeat["next"].as_str().and_then(|next| next.parse().ok());
-        let before = std::mem::replace(&mut repetitions.since, since.clone());
-        // The first status of a Plan from a snapshot names a repetition that has begun before.
-        let Some(since) =
-            since.filter(|since| before.as_ref() != Some(since) && repetitions.first_complete.is_some())
-        else {
-            return;
-        };
-        let due = since.parse().unwrap_or(now);
-        repetitions.due.get_or_insert(due);
-        repetitions.hash_before.clone_from(&seen.hash);
-        repetitions.earlier.extend(std::mem::take(&mut seen.turns));
-        seen.without_job.clear();
-        self.note_progress(plan, now);
-        self.emit(now, plan, None, EventKind::Repeats(since));
-    }
-
-    fn note_complete(&mut self, plan: &str, now: Timestamp) {
-        let Some(seen) = self.plans.get_mut(plan) else {
-            return;
-        };
-        let repetitions = &mut seen.repetitions;
-        repetitions.first_complete.get_or_insert(now);
-        if repetitions.due.is_some() {
-            repetitions.repeated.get_or_insert(now);
         }
     }
 

@@ -55,25 +55,6 @@ impl NodeRun {
     }
 }
 
-/// The repetitions of a Plan (`spec.repeat`).
-#[derive(Clone, Debug, Default)]
-pub struct Repetitions {
-    /// `status.repeat.since`.
-    pub(super) since: Option<String>,
-    /// The hash of the roll-out before. Until it changes, status is about that roll-out.
-    pub(super) hash_before: Option<String>,
-    /// When the first roll-out was complete.
-    pub first_complete: Option<Timestamp>,
-    /// When the first repetition of the rehearsal was due. Absent until it begins.
-    pub due: Option<Timestamp>,
-    /// When the first repetition was complete.
-    pub repeated: Option<Timestamp>,
-    /// When the next one is due.
-    pub next: Option<Timestamp>,
-    /// The runs of earlier roll-outs.
-    pub(super) earlier: Vec<(String, NodeRun)>,
-}
-
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wait {
     pub plan: String,
