@@ -12,6 +12,7 @@ use refit_api::{
 use refit_fixtures::{plan, plan_with, repetitions};
 use refit_rehearse::Kind;
 use refit_rehearse::json::json;
+use refit_view::{PlanOverview, table};
 
 const HOUR: u64 = 3600;
 
@@ -65,6 +66,13 @@ fn done_nodes_run_again_when_a_repetition_is_due() {
     let first = scenario.job_for("a").name;
     assert_eq!(repeat(&scenario).next.as_deref(), Some("2026-01-01T12:00:00Z"));
     assert_eq!(repeat(&scenario).schedule.as_deref(), Some("0 12 * * * UTC"));
+    let snapshot = scenario.snapshot();
+    let view = PlanOverview::new(&snapshot, &snapshot.plans[0]);
+    let table = table::status(std::slice::from_ref(&view), Some(&snapshot), &[], false);
+    assert!(
+        table.contains("  repeats: next at 2026-01-01T12:00:00Z (in "),
+        "{table}"
+    );
 
     scenario.pass_secs(4 * HOUR);
     assert_eq!(since(&scenario).as_deref(), Some("2026-01-01T12:00:00Z"));
