@@ -3,13 +3,15 @@
 //! after the faults end, the roll-outs must end and leave nothing of refit behind.
 //!
 //! `REFIT_SEEDS` is the number of runs (a share of `SEEDS` by default), `REFIT_SEED` the first seed; a broken invariant
-//! prints the trace.
+//! prints the trace. `REFIT_TRACES` is a file that gets a line for each seed with a digest of all requests and changes: a change of
+//! the code that is to change no behaviour leaves it as it was.
 
 mod front_ends;
 mod hostile;
 mod users;
 
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -47,6 +49,8 @@ const RECOVERY_TIME: SignedDuration = SignedDuration::from_hours(2);
 const MAX_FAILURES: usize = 5;
 /// Number of runs between progress messages.
 const PROGRESS_EVERY: u64 = 1_000;
+/// Names the file of the digests.
+const TRACES: &str = "REFIT_TRACES";
 /// Maximum number of trace lines, unless a single seed runs.
 const TRACE_LINES: usize = 250;
 
@@ -119,6 +123,8 @@ struct SimulationResult {
     upgrades: u64,
     reboots: u64,
     requests: usize,
+    /// Of all requests, and of all changes with their objects, in order.
+    digest: u64,
 }
 
 /// Runs a seed. An error includes the trace.
@@ -163,9 +169,16 @@ fn simulate(seed: u64) -> Result<SimulationResult, String> {
             upgrades: invariants.upgrades,
             reboots: invariants.reboots,
             requests: trace.len(),
+            digest: digest(&trace),
         })
     })
     .unwrap()
+}
+
+fn digest(of: &(impl Hash + ?Sized)) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    of.hash(&mut hasher);
+    hasher.finish()
 }
 
 fn failure(seed: u64, why: &str, trace: &[String]) -> String {
@@ -316,7 +329,10 @@ fn check_journal(cluster: &Cluster, invariants: &Mutex<Invariants>) -> Result<()
     let mut invariants = invariants.lock().unwrap();
     let journal = cluster.with(State::take_journal);
     let broken = journal.iter().try_for_each(|entry| invariants.observe(entry));
-    let log = invariants.take_log();
+    let mut log = invariants.take_log();
+    if std::env::var_os(TRACES).is_some() {
+        log.push(format!("changes: {:016x}", digest(&format!("{journal:?}"))));
+    }
     cluster.with(|state| {
         if let Some(trace) = &mut state.trace {
             trace.extend(log);
@@ -442,6 +458,8 @@ struct Totals {
     played: u64,
     /// Broken invariants by seed.
     broken: BTreeMap<u64, String>,
+    /// Digests by seed.
+    digests: BTreeMap<u64, u64>,
 }
 
 impl Totals {
@@ -453,7 +471,9 @@ impl Totals {
                 upgrades,
                 reboots,
                 requests,
+                digest,
             }) => {
+                self.digests.insert(seed, digest);
                 let requests = u64::try_from(requests).unwrap();
                 let more = [
                     ("(upgrades)", upgrades),
@@ -523,6 +543,13 @@ fn whatever_happens_the_invariants_hold_and_the_roll_outs_end() {
         }
     });
     let sums = sums.into_inner().unwrap();
+    if let Some(file) = std::env::var_os(TRACES) {
+        let lines = sums.digests.iter();
+        let lines: String = lines
+            .map(|(seed, digest)| format!("{seed} {digest:016x}\n"))
+            .collect();
+        std::fs::write(file, lines).unwrap();
+    }
     for (kind, count) in &sums.tally {
         println!("{count:>9} {kind}");
     }
