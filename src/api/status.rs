@@ -206,6 +206,13 @@ pub struct PlanCondition {
     pub message: Option<String>,
 }
 
+impl PlanCondition {
+    /// The condition of this type.
+    pub fn find(conditions: &[Self], type_: ConditionType) -> Option<&Self> {
+        conditions.iter().find(|condition| condition.type_ == type_)
+    }
+}
+
 /// Number of nodes in each state.
 #[derive(Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "camelCase")]

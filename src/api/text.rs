@@ -3,12 +3,19 @@
 
 use std::borrow::Cow;
 
+use jiff::Timestamp;
+
 /// Bytes of a name, an ID or a version: Kubernetes' own have at most 253.
 pub const MAX_NAME: usize = 256;
 /// Bytes of a message about a node: as many as in an event.
 pub const MAX_MESSAGE: usize = 1_024;
 /// Bytes of the message of a condition, which may name several objects.
 pub const MAX_CONDITION_MESSAGE: usize = 4_096;
+
+/// A time in the format of conditions: RFC 3339, whole seconds.
+pub fn seconds(at: Timestamp) -> String {
+    format!("{at:.0}")
+}
 
 /// The text with at most `limit` bytes, cut between two characters. A text that was cut ends with `…`.
 pub fn shorten(text: &str, limit: usize) -> Cow<'_, str> {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use refit_api::ids::{Hash, JobName, JobUid, NodeUid, PlanUid};
 use refit_api::ledger::limit_workloads;
 use refit_api::text::{MAX_MESSAGE, MAX_NAME, shorten_in_place};
-use refit_api::{OpenEnum, Reason};
+use refit_api::{OpenEnum, Reason, names};
 
 /// Maximum length of a record in bytes: one with as many workloads as possible has half of it.
 const MAX_RECORD: usize = 128 * 1024;
@@ -116,6 +116,11 @@ pub fn upgrade_id(job_uid: &str, hash: &str, attempt: i64) -> String {
 }
 
 impl Record {
+    /// The key of the annotation that records the upgrade of a Plan.
+    pub fn key(plan: &str) -> String {
+        format!("{}{plan}", names::ANNOTATION_RECORD_PREFIX)
+    }
+
     /// What identifies the upgrade that it records.
     pub fn upgrade_id(&self) -> String {
         upgrade_id(&self.job_uid, &self.hash, self.attempt)

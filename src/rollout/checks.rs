@@ -7,10 +7,9 @@
 use jiff::{SignedDuration, Timestamp};
 
 use super::blocker::Blocker;
-use super::conditions::seconds;
-use super::decide::Decision;
+use super::decision::Decision;
 use super::step::{Query, Step};
-use refit_api::text::{MAX_MESSAGE, shorten};
+use refit_api::text::{MAX_MESSAGE, seconds, shorten};
 use refit_api::{Check, CheckAnswer, CheckPhase, CheckStatus, PlanSpec, PlanStatus};
 use refit_facts::{Hash, PlanName};
 

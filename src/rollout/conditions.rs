@@ -5,15 +5,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 
 use super::blocker::Blocker;
-use super::decide::Report;
+use super::decision::Report;
 use super::differs;
 use super::failure::with_decision;
-use super::node::{NodeState, failure_text};
+use super::node::fail::failure_text;
+use super::node::state::NodeState;
 use super::plan::PlanState;
 use super::resolve::Resolution;
 use super::state::ClusterState;
 use super::step::Key;
-use refit_api::text::{MAX_CONDITION_MESSAGE, shorten};
+use refit_api::text::{MAX_CONDITION_MESSAGE, seconds, shorten};
 use refit_api::{ConditionType, ObjectRef, OpenEnum, PlanCondition, Reason};
 use refit_base::version::policy::Choice;
 use refit_facts::NodeName;
@@ -47,7 +48,7 @@ impl ConditionUpdate {
         let status = if self.reason.is_true() { "True" } else { "False" };
         // Before it is compared with the stored one, which was shortened, too.
         let message = shorten(&self.message, MAX_CONDITION_MESSAGE).into_owned();
-        let known = find(stored, self.type_);
+        let known = PlanCondition::find(stored, self.type_);
         let same_status = known.filter(|c| c.status == status);
         let same = same_status.filter(|c| {
             c.reason.as_ref().is_some_and(|reason| *reason == self.reason)
@@ -76,7 +77,7 @@ pub(super) fn conditions(
     now: Timestamp,
 ) -> (Vec<PlanCondition>, Vec<ObjectRef>) {
     let stored = plan.facts.status();
-    let known = |type_| find(&stored.conditions, type_).cloned();
+    let known = |type_| PlanCondition::find(&stored.conditions, type_).cloned();
     let write = |update: ConditionUpdate| update.into_condition(&stored.conditions, now);
     let unreadable = unreadable(cluster, plan);
     let invalid = match (&plan.invalid, &plan.resolution) {
@@ -133,7 +134,7 @@ pub(super) fn conditions(
         None => known(ConditionType::UpToDate),
     });
     let relies = plan.spec().has_sentinel() || plan.spec().preflight.is_some();
-    let degraded = match cluster.keeps_replacement_policy {
+    let degraded = match cluster.memory.keeps_replacement_policy {
         Some(false) if relies => Some(write(ConditionUpdate::new(
             ConditionType::Degraded,
             Reason::FeatureUnavailable,
@@ -175,7 +176,7 @@ pub(super) fn unreadable(cluster: &ClusterState, plan: &PlanState) -> Option<Str
         return None;
     }
     plan.secrets.unread().iter().find_map(|name| {
-        let failure = cluster.failures_by_step.get(&Key::Secret(name.clone()))?;
+        let failure = cluster.memory.failures.get(&Key::Secret(name.clone()))?;
         Some(format!("secrets {name:?} cannot be read: {}", failure.message))
     })
 }
@@ -325,12 +326,3 @@ pub(super) fn is_refusal(reason: Reason) -> bool {
 
 /// Start of the message for a node when a setting of the controller is missing (S63).
 const NO_JOB_FOR_NODE: &str = "Failed to create job for node";
-
-pub(super) fn find(conditions: &[PlanCondition], type_: ConditionType) -> Option<&PlanCondition> {
-    conditions.iter().find(|c| c.type_ == type_)
-}
-
-/// A time in the format of conditions: RFC 3339, whole seconds.
-pub(super) fn seconds(at: Timestamp) -> String {
-    format!("{at:.0}")
-}

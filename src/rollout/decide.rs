@@ -4,81 +4,36 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
+use super::answered;
 use super::blocker::Blocker;
-use super::differs::Differs;
-use super::node::{NodeDecision, NodeReconciler, NodeState};
+use super::decision::{Decision, Report, Slot};
+use super::grants;
+use super::node::NodeReconciler;
+use super::node::state::NodeStates;
+use super::node::state::{NodeDecision, NodeState};
+use super::permissions;
 use super::plan::PlanState;
 use super::poll::{self, Poll};
-use super::reservation::{self, Grants};
-use super::start::{self, DisruptionLocks, NodeStates};
+use super::start;
+use super::start::locks::DisruptionLocks;
 use super::state::{ClusterState, WriteBlock};
 use super::status::report;
 use super::step::{Key, Query, Step};
-use super::summary::{Slot, slots};
-use super::wave::WaveProgress;
-use super::{differs, digests, labelled, notified, on_request, pending, pod_blockers, release, repeat};
-use refit_api::{NodeProgress, OpenEnum, Reason, RepeatStatus};
-use refit_facts::{BootId, JobFacts, JobName, NodeName, PlanName, PodFacts, PodUid};
+use super::wave::progress::WaveProgress;
+use super::{differs, digests, labelled, notified, pending, pod_blockers, release, repeat};
+use refit_api::{NodeProgress, OpenEnum, Reason};
+use refit_facts::{BootId, JobFacts, JobName, NodeName, PodFacts, PodUid};
 
-/// The steps to take now, why the other nodes wait, and the time of the next decision.
-#[must_use = "a decision does nothing by itself"]
-#[derive(Debug, Default, PartialEq)]
-pub struct Decision {
-    /// Steps, in no particular order.
-    pub steps: Vec<Step>,
-    /// When to decide again, if nothing happens before.
-    pub requeue_at: Option<Timestamp>,
-    /// Which nodes other objects than Plans may take.
-    pub grants: Grants,
-    /// Why nodes wait, by Plan.
-    pub reports: BTreeMap<PlanName, Report>,
-}
-
-/// Why the nodes of a Plan wait.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub struct Report {
-    /// Default blocker for waiting nodes that `nodes` does not list. Absent if no node waits.
-    pub blocker: Option<Blocker>,
-    /// Blockers of single nodes.
-    pub nodes: BTreeMap<NodeName, Blocker>,
-    /// Number of waiting nodes.
-    pub waiting: usize,
-    /// The nodes that have a slot.
-    pub slots: BTreeMap<NodeName, Slot>,
-    /// The wave, if the Plan has waves and a version.
-    pub wave: Option<WaveProgress>,
-    /// Whether answers to the checks are needed.
-    pub asks_checks: bool,
-    /// Nodes whose pods must be listed.
-    pub asks_pods: Vec<NodeName>,
-    /// Done nodes whose kubelet has another version.
-    pub differs: BTreeMap<NodeName, Differs>,
-    /// Nodes that start next, with `prepull`.
-    pub prepulls: Vec<NodeName>,
-    /// The current repetition and the next one.
-    pub repeat: Option<RepeatStatus>,
-    /// When nodes that wait for a time of their own are looked at again.
-    pub requeue_at: Option<Timestamp>,
-}
-
-impl Report {
-    pub(super) fn requeue(&mut self, at: Timestamp) {
-        self.requeue_at = Some(self.requeue_at.map_or(at, |known| known.min(at)));
-    }
-}
-
-impl Decision {
-    /// Whether nodes wait until the API server has another version.
-    pub fn waits_for_api_server(&self) -> bool {
-        let nodes = self.reports.values().flat_map(|report| report.nodes.values());
-        let is_api_server =
-            |blocker: &Blocker| matches!(blocker, Blocker::ControlPlaneOlder { node: None, .. });
-        nodes.into_iter().any(is_api_server)
-    }
-
-    pub(super) fn requeue(&mut self, at: Timestamp) {
-        self.requeue_at = Some(self.requeue_at.map_or(at, |known| known.min(at)));
-    }
+pub(super) fn slots(nodes: &BTreeMap<NodeName, NodeState>) -> BTreeMap<NodeName, Slot> {
+    let slot = |(name, state): (&NodeName, &NodeState)| {
+        let slot = Slot {
+            phase: state.phase,
+            reason: state.reason.clone(),
+            since: state.since,
+        };
+        (name.clone(), slot)
+    };
+    nodes.iter().map(slot).collect()
 }
 
 /// Decides for all Plans at once. Call [`ClusterState::refresh`] before.
@@ -105,7 +60,7 @@ pub fn decide(cluster: &ClusterState, now: Timestamp) -> Decision {
         let nodes = reconcile_nodes(cluster, plan, gate.as_ref(), now, &mut decision);
         decision
             .steps
-            .extend(on_request::remove_labels(cluster, plan, &nodes));
+            .extend(answered::remove_labels(cluster, plan, &nodes));
         node_states.insert(name.clone(), nodes);
         gates.insert(name.clone(), gate);
     }
@@ -123,13 +78,13 @@ pub fn decide(cluster: &ClusterState, now: Timestamp) -> Decision {
     // Nodes that have a slot continue before others start.
     let mut locks = DisruptionLocks::new(cluster, &node_states);
     // A deleted control-plane node stops counting by time alone, and no watch causes a decision then.
-    if let Some(at) = cluster.next_departed_expiry() {
+    if let Some(at) = cluster.memory.timers.next_departed_expiry() {
         decision.requeue(at);
     }
     locks.begin_held_slots(&mut node_states);
     // Before new nodes start: a Plan with many nodes would otherwise take each unit of a limit that becomes free, and
     // a maintenance would wait until the Plan is complete.
-    decision.grants = reservation::grants(cluster, &mut locks);
+    decision.grants = grants::grants(cluster, &mut locks);
     for (node, state) in node_states.values_mut().flatten() {
         // A refused patch is retried with back-off, and until then the node does not move. Without this reason status
         // would show it as working.
@@ -138,7 +93,8 @@ pub fn decide(cluster: &ClusterState, now: Timestamp) -> Decision {
             .iter()
             .any(|step| matches!(step, Step::PatchNode { .. }));
         if let Some(failure) = cluster
-            .failures_by_step
+            .memory
+            .failures
             .get(&Key::Node(node.clone()))
             .filter(|t| patches && t.refused)
         {
@@ -205,7 +161,7 @@ pub fn decide(cluster: &ClusterState, now: Timestamp) -> Decision {
 
 /// The step that pulls the image on a node that starts next, unless that was done.
 fn prepull(cluster: &ClusterState, plan: &PlanState, node: &NodeName) -> Option<Step> {
-    let (hash, node) = (&plan.resolved.as_ref()?.hash, cluster.nodes.get(node)?);
+    let (hash, node) = (&plan.resolved.as_ref()?.hash, cluster.world.nodes.get(node)?);
     if node.is_windows() {
         return None; // There is no such Job (`job::prepull_job`).
     }
@@ -213,7 +169,7 @@ fn prepull(cluster: &ClusterState, plan: &PlanState, node: &NodeName) -> Option<
     let job = facts.run_id(node, hash).prepull_job_name();
     let job = JobName::from(job);
     // It has no label of a controller, so it counts as one that is not refit's.
-    let is_there = cluster.name_conflicts.contains_key(job.text());
+    let is_there = cluster.memory.name_conflicts.contains_key(job.text());
     (!is_there).then(|| Step::CreatePrepullJob {
         plan: facts.name.clone(),
         node: node.name.clone(),
@@ -246,14 +202,19 @@ fn mark_at_version(
     // succeeded.
     let has_job = |name: &NodeName| {
         cluster
-            .jobs_on(name)
+            .world
+            .jobs
+            .on(name)
             .any(|job| job.plan == plan.facts.name && !job.recorded)
     };
     let due = plan.targets.at_version().iter();
-    let due = due.filter(|name| !nodes.contains_key(*name) && !cluster.is_unreadable(name) && !has_job(name));
+    let due = due.filter(|name| {
+        !nodes.contains_key(*name) && !cluster.world.nodes.is_unreadable(name) && !has_job(name)
+    });
     let due = cluster
+        .memory
         .refused_last(due)
-        .filter_map(|name| cluster.nodes.get(name))
+        .filter_map(|name| cluster.world.nodes.get(name))
         .take(MARKS);
     let marks = due.map(|node| reconciler.mark_at_version(node, resolved));
     decision.steps.extend(marks);
@@ -264,13 +225,13 @@ const MARKS: usize = 32;
 
 /// Records the Jobs for which only the annotation `refit.rs/recorded` is missing.
 fn add_mark_steps(cluster: &ClusterState, now: Timestamp, decision: &mut Decision) {
-    let readable = |job: &&JobFacts| !cluster.is_unreadable(&job.node);
-    for job in cluster.unmarked().filter(readable).take(MARKS) {
+    let readable = |job: &&JobFacts| !cluster.world.nodes.is_unreadable(&job.node);
+    for job in cluster.world.jobs.unmarked().filter(readable).take(MARKS) {
         let plan = cluster
             .plans
             .get(&job.plan)
             .filter(|plan| plan.facts.uid == job.plan_uid);
-        let (Some(plan), Some(node)) = (plan, cluster.nodes.get(&job.node)) else {
+        let (Some(plan), Some(node)) = (plan, cluster.world.nodes.get(&job.node)) else {
             // A Job gets its TTL together with `refit.rs/recorded`, so Kubernetes would keep this one for ever.
             decision.steps.push(delete_leftover(job));
             continue;
@@ -296,9 +257,9 @@ pub fn decide_degraded(cluster: &ClusterState) -> Decision {
     let mut decision = Decision::default();
     decision
         .steps
-        .extend(cluster.asks_permissions().then_some(Step::AskPermissions));
+        .extend(permissions::are_asked(cluster).then_some(Step::AskPermissions));
     for plan in cluster.plans.values() {
-        if let Some(what) = cluster.missing_permission(plan) {
+        if let Some(what) = permissions::missing(cluster, plan) {
             let blocker = Blocker::MissingPermission { what };
             decision.steps.extend(event_once(cluster, plan, &blocker));
         }
@@ -314,7 +275,7 @@ fn decide_while_blocked(cluster: &ClusterState, block: WriteBlock<'_>, decision:
             let missing = cluster
                 .plans
                 .values()
-                .find_map(|plan| cluster.missing_permission(plan));
+                .find_map(|plan| permissions::missing(cluster, plan));
             missing.map_or(Blocker::NotReady, |what| Blocker::MissingPermission { what })
         }
         WriteBlock::Outdated { missing, until } => {
@@ -395,7 +356,7 @@ fn add_queries(cluster: &ClusterState, now: Timestamp, decision: &mut Decision) 
             })),
         }
     }
-    if cluster.asks_permissions() {
+    if permissions::are_asked(cluster) {
         decision.steps.push(Step::AskPermissions);
     }
 }
@@ -432,10 +393,10 @@ fn reconcile_nodes(
     let mut names = stored_slots(cluster, plan);
     // The stored status is not enough: a user or another controller can overwrite it, and then only the Jobs and
     // the records show which nodes are in progress.
-    let jobs = cluster.open_jobs.of(&plan.facts.name);
-    let jobs = jobs.filter_map(|job| Some(&cluster.jobs.get(job)?.node));
-    let recorded = cluster.recorded_on.of(&plan.facts.name);
+    let jobs = cluster.world.jobs.open_of(&plan.facts.name).map(|job| &job.node);
+    let recorded = cluster.world.nodes.recorded.of(&plan.facts.name);
     let pending_create = cluster
+        .memory
         .pending_creates
         .keys()
         .filter(|(of, _)| *of == plan.facts.name);
@@ -493,9 +454,9 @@ fn stored_slots<'a>(
             // `active` also has nodes without a slot, for users.
             .filter(|entry| entry.has_slot())
             .filter_map(|entry| {
-                let known = cluster.nodes.get_key_value(entry.name.as_str());
+                let known = cluster.world.nodes.get_key_value(entry.name.as_str());
                 let known = known.map(|(name, node)| (name, &node.uid)).or_else(|| {
-                    let unreadable = cluster.unreadable_nodes.get_key_value(entry.name.as_str());
+                    let unreadable = cluster.world.nodes.unreadable(&entry.name);
                     unreadable.map(|(name, node)| (name, &node.uid))
                 });
                 let (name, uid) = known?;
@@ -512,6 +473,7 @@ fn stored_slots<'a>(
         hostnames.contains(node.hostname()) && plan.targets.state(name).is_some()
     };
     cluster
+        .world
         .nodes
         .iter()
         .filter(named)
@@ -526,15 +488,12 @@ fn delete_idle_pods(cluster: &ClusterState, node_states: &NodeStates, decision: 
         .flat_map(|nodes| nodes.values())
         .filter_map(|state| state.pod.as_ref())
         .collect();
-    let pods = cluster
-        .reboot_pods
-        .iter()
-        .filter_map(|name| cluster.pods.get(name));
+    let pods = cluster.world.pods.reboots();
     // Whether the pod is still needed depends on the Node, which cannot be read.
     let is_left_alone = |pod: &PodFacts| {
         pod.node
             .as_deref()
-            .is_some_and(|node| cluster.is_unreadable(node))
+            .is_some_and(|node| cluster.world.nodes.is_unreadable(node))
     };
     for pod in pods.filter(|pod| !pod.deleting && !kept.contains(&pod.uid) && !is_left_alone(pod)) {
         decision.steps.push(Step::DeletePod {
@@ -547,19 +506,10 @@ fn delete_idle_pods(cluster: &ClusterState, node_states: &NodeStates, decision: 
 
 /// Deletes Jobs of deleted Plans. The garbage collector deletes them too, unless someone removed their ownerReference.
 fn delete_orphaned_jobs(cluster: &ClusterState, decision: &mut Decision) {
-    for (plan, jobs) in cluster.open_jobs.iter() {
-        // If another Plan has the name now, `NodeReconciler::reconcile` finds the Job by its UID and deletes it.
-        if cluster.plans.contains_key(plan) {
-            continue;
-        }
-        for job in jobs
-            .iter()
-            .filter_map(|job| cluster.jobs.get(job))
-            .filter(|job| !job.deleting)
-        {
-            decision.steps.push(delete_leftover(job));
-        }
-    }
+    // If another Plan has the name now, `NodeReconciler::reconcile` finds the Job by its UID and deletes it.
+    let is_orphan = |job: &&JobFacts| !cluster.plans.contains_key(&job.plan) && !job.deleting;
+    let orphans = cluster.world.jobs.all_open().filter(is_orphan);
+    decision.steps.extend(orphans.map(delete_leftover));
 }
 
 fn delete_leftover(job: &JobFacts) -> Step {

@@ -10,31 +10,20 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 
 use super::blocker::Blocker;
-use super::conditions::seconds;
+use super::decision::Differs;
 use super::event::Event;
-use super::node::NodeState;
+use super::node::state::NodeState;
 use super::plan::PlanState;
 use super::state::ClusterState;
 use super::step::{NodeChange, Step, patch};
+use refit_api::text::seconds;
 use refit_api::{NodePhase, OnDrift, Reason, VersionDiffers, names};
-use refit_facts::{NodeName, Text};
+use refit_facts::NodeName;
 
 /// Nodes in `status.versionDiffers`.
 const MAX_ENTRIES: usize = 50;
 /// Maximum number of nodes that are to run again per decision.
 const RERUNS: usize = 32;
-
-/// A done node whose kubelet has another version.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Differs {
-    pub kubelet: Text,
-    /// `VersionDiffers` or `Drifted`.
-    pub reason: Reason,
-    /// Whether it has lasted long enough to be reported.
-    pub is_certain: bool,
-    uid: String,
-    since: Timestamp,
-}
 
 /// The done nodes whose kubelets differ, and when to look again.
 pub(super) fn of(
@@ -47,7 +36,12 @@ pub(super) fn of(
     let mut found = BTreeMap::new();
     for name in plan.targets.differing() {
         // A node that still has its slot is not over.
-        let Some(node) = cluster.nodes.get(name).filter(|_| !nodes.contains_key(name)) else {
+        let Some(node) = cluster
+            .world
+            .nodes
+            .get(name)
+            .filter(|_| !nodes.contains_key(name))
+        else {
             continue;
         };
         let (since, reason) = known(plan, &node.uid).unwrap_or_else(|| {
@@ -164,8 +158,8 @@ pub(super) fn rerun(
         |it: &Differs| it.reason == Reason::Drifted && it.is_certain && known(plan, &it.uid).is_some();
     let due = found
         .iter()
-        .filter(|(node, it)| is_due(it) && !cluster.is_unreadable(node));
-    let due = due.filter_map(|(node, it)| Some((cluster.nodes.get(node)?, it)));
+        .filter(|(node, it)| is_due(it) && !cluster.world.nodes.is_unreadable(node));
+    let due = due.filter_map(|(node, it)| Some((cluster.world.nodes.get(node)?, it)));
     let due = due.filter(|(node, _)| node.is_ready_and_untainted());
     let steps = due.take(RERUNS).map(|(node, it)| {
         let mut change = NodeChange {

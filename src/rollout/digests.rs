@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 
 use super::resolve::Resolved;
-use super::state::Defaults;
+use super::settings::Defaults;
 use refit_api::image::{self, ImageAnswer};
 use refit_api::{ChannelRef, PinnedImage, PinnedStatus, PlanSpec, PlanStatus};
 use refit_facts::{Hash, Text};

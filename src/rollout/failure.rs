@@ -6,12 +6,11 @@ use std::fmt::Write as _;
 use jiff::Timestamp;
 
 use super::blocker::Blocker;
-use super::conditions::seconds;
 use super::plan::PlanState;
 use super::state::ClusterState;
 use super::targets::TargetState;
 use refit_api::failure::FailurePolicy;
-use refit_api::text::{MAX_MESSAGE, shorten};
+use refit_api::text::{MAX_MESSAGE, seconds, shorten};
 use refit_api::{OpenEnum, failure, names};
 use refit_facts::record::{Phase, Record};
 use refit_facts::{JobFacts, JobOutcome, NodeFacts, NodeName};
@@ -93,12 +92,13 @@ fn failed_nodes<'a>(cluster: &'a ClusterState, plan: &'a PlanState) -> BTreeSet<
         let is_own = *record.plan_uid == *plan.facts.uid && *record.node_uid == *node.uid;
         Some(record).filter(|record| is_own && *record.hash == *resolved.hash)
     };
-    let recorded = cluster.recorded_on.of(&plan.facts.name).filter(|name| {
-        let record = cluster.nodes.get(name).and_then(own_record);
+    let recorded = cluster.world.nodes.recorded.of(&plan.facts.name).filter(|name| {
+        let record = cluster.world.nodes.get(name).and_then(own_record);
         record.is_some_and(|record| record.phase == Phase::Failed && plan.retry_due(record).is_none())
     });
     let retries_left = |job: &JobFacts| {
         let used = cluster
+            .world
             .nodes
             .get(&job.node)
             .and_then(own_record)
@@ -109,7 +109,7 @@ fn failed_nodes<'a>(cluster: &'a ClusterState, plan: &'a PlanState) -> BTreeSet<
             .is_some_and(|failure| used < failure.retries())
     };
     let is_failed = |job: &&JobFacts| {
-        let is_lost = || cluster.nodes.get(&job.node).is_some_and(|node| !node.ready);
+        let is_lost = || cluster.world.nodes.get(&job.node).is_some_and(|node| !node.ready);
         let ended = match job.outcome {
             JobOutcome::Failed { .. } => !retries_left(job),
             JobOutcome::Failing { .. } => is_lost(),
@@ -119,8 +119,8 @@ fn failed_nodes<'a>(cluster: &'a ClusterState, plan: &'a PlanState) -> BTreeSet<
     };
     // The decision that first sees a failure only requests the record. Without these Jobs it could start a node
     // beyond the budget.
-    let jobs = cluster.open_jobs.of(&plan.facts.name);
-    let jobs = jobs.filter_map(|job| cluster.jobs.get(job)).filter(is_failed);
+    let jobs = cluster.world.jobs.open_of(&plan.facts.name);
+    let jobs = jobs.filter(is_failed);
     recorded
         .chain(jobs.map(|job| &job.node))
         .filter(|name| is_eligible(name))

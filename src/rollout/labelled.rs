@@ -31,7 +31,9 @@ pub(super) fn note(
     let namespace = &*cluster.defaults.namespace;
     // Jobs of other Plans that do not say yet that they are recorded.
     let open: BTreeSet<&str> = cluster
-        .all_jobs_on(&node.name)
+        .world
+        .jobs
+        .all_on(&node.name)
         .filter(|it| !it.recorded && it.uid != *job)
         .map(|it| &*it.uid)
         .collect();
@@ -48,14 +50,14 @@ pub(super) fn note(
 /// Removes the entries of Plans that are deleted, a few nodes at a time, so that nothing but labels remains of them. Nothing
 /// waits for it.
 pub(super) fn cleanup(cluster: &ClusterState) -> Vec<Step> {
-    let gone = cluster.labelled_on.iter();
+    let gone = cluster.world.nodes.labelled.iter();
     let gone = gone.filter(|(plan, _)| !cluster.plans.contains_key(*plan));
     let nodes = gone.flat_map(|(_, nodes)| nodes);
-    let nodes = nodes.filter(|name| !cluster.is_unreadable(name));
-    let nodes: BTreeSet<&NodeName> = cluster.refused_last(nodes).take(NODES).collect();
+    let nodes = nodes.filter(|name| !cluster.world.nodes.is_unreadable(name));
+    let nodes: BTreeSet<&NodeName> = cluster.memory.refused_last(nodes).take(NODES).collect();
     let namespace = &*cluster.defaults.namespace;
     let stays = |it: &LabelledJob<'_>| it.namespace != namespace || cluster.plans.contains_key(it.plan);
-    let nodes = nodes.into_iter().filter_map(|name| cluster.nodes.get(name));
+    let nodes = nodes.into_iter().filter_map(|name| cluster.world.nodes.get(name));
     let step = |node: &NodeFacts| {
         let left: Vec<_> = node
             .labelled_entries()

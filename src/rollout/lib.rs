@@ -7,33 +7,39 @@
 
 #![forbid(unsafe_code)]
 
+mod answered;
 mod blocker;
 mod checks;
 mod completion;
 mod conditions;
 mod decide;
+mod decision;
 mod dependencies;
 mod differs;
 mod digests;
 mod event;
 mod failure;
 mod fields;
-mod known;
+mod grants;
 mod labelled;
+mod memory;
 mod node;
 mod notified;
 mod observation;
 mod on_request;
 mod order;
 mod pending;
+mod permissions;
 mod plan;
 mod pod_blockers;
 mod poll;
+mod reach;
 mod refusal;
 mod release;
 mod repeat;
 mod reservation;
 mod resolve;
+mod settings;
 mod start;
 mod state;
 mod status;
@@ -41,18 +47,22 @@ mod step;
 mod summary;
 mod targets;
 mod wave;
+mod world;
 
 #[cfg(test)]
 mod tests;
 
 pub use blocker::{Blocker, Joining};
-pub use decide::{Decision, Report, decide, decide_degraded};
-pub use differs::Differs;
+pub use decide::{decide, decide_degraded};
+pub use decision::{Decision, Differs, Report, Slot};
 pub use event::{Event, Regarding};
-pub use observation::{GlobalLimits, Kind, Observation, StepEffect};
-pub use pod_blockers::PodCheck;
-pub use refusal::Refusal;
-pub use reservation::{Grant, Grants, Reservation, Reservations};
-pub use state::{ClusterState, Defaults, ListCounts, StepFailure};
+pub use memory::StepFailure;
+pub use memory::answers::{PodCheck, Refusal};
+pub use observation::{Kind, Observation, StepEffect};
+pub use settings::Defaults;
+pub use state::ClusterState;
+pub use state::apply::lists::ListCounts;
 pub use step::{Key, Lane, NodeChange, Query, Step};
-pub use summary::{ChannelSummary, PlanSummary, Slot, WindowSummary};
+pub use summary::{ChannelSummary, PlanSummary, WindowSummary};
+pub use world::limits::GlobalLimits;
+pub use world::reservations::{Grant, Grants, Reservation, Reservations};

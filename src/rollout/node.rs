@@ -4,13 +4,13 @@
 mod begin;
 mod boots;
 mod cancel;
-mod fail;
+pub(super) mod fail;
 mod finish;
 mod lost;
 mod reboot;
 mod recover;
 mod settle;
-mod state;
+pub(super) mod state;
 mod success;
 mod unreadable;
 mod verify;
@@ -18,20 +18,18 @@ mod waits;
 
 use jiff::{SignedDuration, Timestamp};
 
-pub(super) use fail::failure_text;
-pub(super) use recover::Workload;
-pub(super) use state::{NodeDecision, NodeState, Start};
-
 use super::blocker::Blocker;
 use super::event::Event;
+use super::permissions;
 use super::plan::PlanState;
 use super::state::ClusterState;
 use super::step::{NodeChange, Step, patch};
 use super::targets::TargetState;
 use refit_api::text::{MAX_MESSAGE, shorten};
-use refit_api::{NodePhase, NodeProgress, Reason, names};
+use refit_api::{NodePhase, NodeProgress, Reason};
 use refit_facts::record::Record;
 use refit_facts::{Hash, JobFacts, JobOutcome, NodeFacts, NodeName, PodFacts, PodStage};
+use state::{NodeDecision, NodeState, Start};
 
 /// Reconciles the nodes of one Plan.
 pub(super) struct NodeReconciler<'a> {
@@ -45,10 +43,10 @@ pub(super) struct NodeReconciler<'a> {
 impl NodeReconciler<'_> {
     /// `stored_entry` is the node's entry in the stored status, if it has a slot there.
     pub(super) fn reconcile(&self, name: &NodeName, stored_entry: Option<&NodeProgress>) -> NodeDecision {
-        if let Some(unreadable) = self.cluster.unreadable_nodes.get(name) {
+        if let Some((_, unreadable)) = self.cluster.world.nodes.unreadable(name) {
             return self.leave_alone(name, unreadable, stored_entry);
         }
-        let Some(node) = self.cluster.nodes.get(name) else {
+        let Some(node) = self.cluster.world.nodes.get(name) else {
             return NodeDecision::Cleanup(self.without_node(name));
         };
         let mut cleanup = self.release_verify_jobs(name, Some(node));
@@ -71,7 +69,7 @@ impl NodeReconciler<'_> {
                     job,
                     "it is for another Plan or another machine of the same name",
                 ));
-            } else if job.recorded || self.cluster.is_unmarked(job) {
+            } else if job.recorded || self.cluster.world.jobs.is_unmarked(job) {
                 // Recorded: the Job needs no further step.
             } else if self.cluster.is_spent(job) || self.is_superseded(job) {
                 cleanup.push(self.mark_done(node, job));
@@ -108,7 +106,9 @@ impl NodeReconciler<'_> {
 
     fn jobs_on(&self, node: &str) -> impl Iterator<Item = &JobFacts> {
         self.cluster
-            .jobs_on(node)
+            .world
+            .jobs
+            .on(node)
             .filter(|job| job.plan == self.plan.facts.name)
     }
 
@@ -257,7 +257,9 @@ impl NodeReconciler<'_> {
     /// The pod that shows the progress of a Job.
     fn pod(&self, job: &JobFacts) -> Option<&PodFacts> {
         self.cluster
-            .pods_of(job)
+            .world
+            .pods
+            .of(job)
             // After a retry there are several pods; one that still runs says more than one that has ended.
             .max_by_key(|p| (p.stage != PodStage::Ended, p.stage))
     }
@@ -265,12 +267,14 @@ impl NodeReconciler<'_> {
     /// Another Node has got the hostname of this one since the Job was created, so a pod there can keep the scheduler from
     /// binding that of the Job until it exceeds its deadline. The next Job does not look at hostnames.
     fn replace_kept_off(&self, node: &NodeFacts, job: &JobFacts) -> Option<Step> {
-        (job.avoids_hosts && job.parallelism > 0 && self.cluster.shares_hostname(node)).then(|| {
-            self.replace(
-                job,
-                "another Node has the hostname of its node, and none of its pods runs",
-            )
-        })?
+        (job.avoids_hosts && job.parallelism > 0 && self.cluster.world.nodes.shares_hostname(node)).then(
+            || {
+                self.replace(
+                    job,
+                    "another Node has the hostname of its node, and none of its pods runs",
+                )
+            },
+        )?
     }
 
     fn replace(&self, job: &JobFacts, why: &'static str) -> Option<Step> {
@@ -295,7 +299,7 @@ impl NodeReconciler<'_> {
                 .is_some_and(|hash| self.plan.facts.status().latest_hash.as_deref() == Some(&**hash))
             // A successor must create the Jobs of other nodes with the same digests.
             && self.plan.digests.is_stored()
-            && self.cluster.is_permitted(self.plan)
+            && permissions::are_granted(self.cluster, self.plan)
             // Otherwise a successor would not believe the ledger if the Plan is deleted, and leave the node
             // cordoned.
             && self.cluster.is_remembered(self.plan)
@@ -315,7 +319,7 @@ impl NodeReconciler<'_> {
         let mut change = NodeChange::default();
         change
             .annotations
-            .insert(record_key(&self.plan.facts.name), Some(record.to_text()));
+            .insert(Record::key(&self.plan.facts.name), Some(record.to_text()));
         patch(node, change, events)
     }
 
@@ -346,8 +350,4 @@ fn delete(job: &JobFacts, why: &'static str) -> Step {
         only_unbound: false,
         why,
     }
-}
-
-pub(super) fn record_key(plan: &str) -> String {
-    format!("{}{plan}", names::ANNOTATION_RECORD_PREFIX)
 }

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
-use super::pod_blockers::PodCheck;
-use super::refusal::Refusal;
-use super::reservation::Reservations;
+use super::memory::answers::{PodCheck, Refusal};
+use super::world::limits::GlobalLimits;
+use super::world::reservations::Reservations;
 use refit_api::image::ImageAnswer;
 use refit_api::{ChannelRef, Check, CheckAnswer};
 use refit_base::version::Offer;
@@ -98,17 +98,6 @@ impl Observation {
             _ => None,
         }
     }
-}
-
-/// The `ConfigMap` `refit`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum GlobalLimits {
-    /// It does not exist, or the controller may not read it.
-    Absent,
-    /// What it says, by key.
-    Present(BTreeMap<String, String>),
-    /// Why it cannot be read.
-    Unreadable(String),
 }
 
 #[derive(Debug)]

@@ -2,17 +2,9 @@
 //! boot, has settled, and has the label of a done node. The label shows a new controller that the work is over, as with
 //! any Plan. It is removed when the request is void, so that the next request counts.
 
-use std::collections::BTreeMap;
-
-use super::blocker::Blocker;
-use super::node::NodeState;
-use super::plan::PlanState;
-use super::start::limit::{Limit, Turn, Verdict};
-use super::state::ClusterState;
-use super::step::{NodeChange, Step, patch};
 use refit_api::{PlanSpec, Reason, names};
 use refit_facts::record::{Phase, Record};
-use refit_facts::{NodeFacts, NodeName, PlanFacts};
+use refit_facts::{NodeFacts, PlanFacts};
 
 /// How a Plan on request sees its nodes.
 #[derive(Clone, Copy, Debug)]
@@ -67,51 +59,4 @@ pub(super) fn is_answered(plan: &PlanFacts, hash: &str, node: &NodeFacts) -> boo
         .needed_reboot()
         .is_some_and(|request| request.boot_id.is_none());
     label == Some(hash) && !is_open
-}
-
-/// Steps that remove the labels of answered requests.
-pub(super) fn remove_labels<'a>(
-    cluster: &'a ClusterState,
-    plan: &'a PlanState,
-    nodes: &'a BTreeMap<NodeName, NodeState>,
-) -> impl Iterator<Item = Step> + 'a {
-    let name = &plan.facts.name;
-    let stored_slots = plan.facts.status().active.as_deref().unwrap_or_default();
-    // The label is the evidence of a Job until that is recorded, and while the stored status names it: without the label,
-    // the next request would find the name of a Job that is gone, and take it for a lost one.
-    let is_over = |node: &&NodeFacts| {
-        !nodes.contains_key(&node.name)
-            && !stored_slots.iter().any(|slot| *slot.name == *node.name)
-            && !node.records.contains_key(name)
-            && !cluster
-                .jobs_on(&node.name)
-                .any(|job| job.plan == *name && !job.recorded)
-    };
-    let answered = plan.targets.answered().iter();
-    let answered = answered.filter(|node| !cluster.is_unreadable(node));
-    let answered = answered
-        .filter_map(|node| cluster.nodes.get(node))
-        .filter(is_over);
-    answered.map(move |node| {
-        let mut change = NodeChange {
-            exact: true,
-            ..NodeChange::default()
-        };
-        let label = format!("{}{name}", names::LABEL_PLAN_PREFIX);
-        change.labels.insert(label, None);
-        patch(node, change, Vec::new())
-    })
-}
-
-/// A node that has rebooted and needs a reboot for the same reason as before would reboot for ever.
-pub(super) struct Effective;
-
-impl<'a> Limit<'a> for Effective {
-    fn admit(&mut self, turn: &mut Turn<'_, 'a>) -> Verdict {
-        let request = turn.plan.selection.on_request.and(turn.node.needed_reboot());
-        let survived = request.filter(|request| request.survived > 0);
-        Verdict::skip_if(survived.map(|request| Blocker::RebootIneffective {
-            why: request.to_string(),
-        }))
-    }
 }

@@ -4,9 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::blocker::Blocker;
-use super::decide::Decision;
+use super::decision::Decision;
+use super::node::state::NodeStates;
 use super::plan::PlanState;
-use super::start::NodeStates;
 use super::state::ClusterState;
 use super::step::{NodeChange, Step, patch};
 use refit_facts::{NodeFacts, NodeName, PlanName, Taint};
@@ -42,10 +42,10 @@ pub(super) fn add_taint_steps(
         .iter()
         .filter(|(_, desired)| **desired == DesiredTaint::Tainted)
         .collect();
-    if tainting.is_empty() && cluster.pending.is_empty() {
+    if tainting.is_empty() && cluster.world.nodes.pending.is_empty() {
         return;
     }
-    let mut nodes: BTreeSet<&NodeName> = cluster.pending.iter().collect();
+    let mut nodes: BTreeSet<&NodeName> = cluster.world.nodes.pending.iter().collect();
     for (plan, _) in &tainting {
         let targets = cluster.plans.get(**plan).map(|plan| &plan.targets);
         nodes.extend(
@@ -62,9 +62,11 @@ pub(super) fn add_taint_steps(
             Some(DesiredTaint::Clean) | None => false,
         }
     };
-    let nodes = nodes.into_iter().filter(|name| !cluster.is_unreadable(name));
-    let steps = cluster.refused_last(nodes).filter_map(|name| {
-        let node = cluster.nodes.get(name)?;
+    let nodes = nodes
+        .into_iter()
+        .filter(|name| !cluster.world.nodes.is_unreadable(name));
+    let steps = cluster.memory.refused_last(nodes).filter_map(|name| {
+        let node = cluster.world.nodes.get(name)?;
         let plans = tainting.iter().map(|(plan, _)| **plan);
         change(node, &cluster.defaults.namespace, plans, |plan| {
             is_wanted(node, plan)

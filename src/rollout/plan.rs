@@ -1,7 +1,7 @@
 //! A Plan in the index with everything derived from it: the parsed spec, the resolved version, the selected nodes. Each
 //! change updates it, so a decision need not look at every node again.
 
-mod secrets;
+pub(super) mod secrets;
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,8 +17,9 @@ use super::digests::Digests;
 use super::on_request::OnRequest;
 use super::order::Order;
 use super::resolve::{self, HashCache, Resolution, Resolved};
-use super::state::{Defaults, Table};
+use super::settings::Defaults;
 use super::targets::{Selection, Targets};
+use super::world::World;
 use refit_api::image::ImageAnswer;
 use refit_api::schedule::{Blackout, PlanWindow, Windows};
 use refit_api::selector::Selector;
@@ -30,9 +31,9 @@ use refit_api::{
 };
 use refit_base::go::GoDuration;
 use refit_base::version::policy::{Choice, Offered, Policy, PolicyInputs, choose};
-use refit_facts::{ChannelFacts, NodeFacts, NodeName, NodeUid, PlanFacts, SecretFacts, Text};
+use refit_facts::{ChannelFacts, NodeFacts, NodeName, PlanFacts, Text};
 
-pub(super) use secrets::{PlanSecrets, SecretHashes};
+use secrets::PlanSecrets;
 
 /// A Plan with everything derived from it.
 #[derive(Debug)]
@@ -309,14 +310,8 @@ impl PlanState {
     }
 
     /// Updates the resolution and the selected nodes if their inputs may have changed.
-    pub(super) fn refresh(
-        &mut self,
-        nodes: &Table<NodeName, NodeUid, NodeFacts>,
-        secrets: &Table<Text, Text, SecretFacts>,
-        channels: &BTreeMap<ChannelRef, ChannelFacts>,
-        defaults: &Defaults,
-        now: Timestamp,
-    ) {
+    pub(super) fn refresh(&mut self, world: &World, defaults: &Defaults, now: Timestamp) {
+        let (nodes, channels) = (world.nodes.table(), &world.channels);
         if self.stale && self.selection.counts_kubelets {
             // The choice depends on the nodes, which are looked at again below, at the version that it finds.
             self.targets.rebuild(None, &self.facts, &self.selection, nodes);
@@ -327,7 +322,8 @@ impl PlanState {
             self.channel.as_ref(),
             self.choice.as_ref(),
             self.policy.as_ref().and_then(|policy| policy.range.as_ref()),
-            self.secrets.look_up(&self.facts.object.spec, secrets),
+            self.secrets
+                .look_up(&self.facts.object.spec, world.secrets.table()),
             channels,
             &mut self.hashes,
         );

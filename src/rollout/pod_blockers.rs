@@ -6,11 +6,11 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 
 use super::blocker::Blocker;
+use super::memory::answers::PodCheck;
 use super::plan::PlanState;
 use super::start::limit::{Limit, Turn, Verdict};
-use super::state::ClusterState;
 use super::step::{Key, Query, Step};
-use refit_facts::{NodeName, PlanName, Text};
+use refit_facts::NodeName;
 
 /// How long an answer holds that found no such pod.
 const FRESH: SignedDuration = SignedDuration::from_secs(10);
@@ -18,18 +18,6 @@ const FRESH: SignedDuration = SignedDuration::from_secs(10);
 const INTERVAL: SignedDuration = SignedDuration::from_secs(30);
 /// Maximum number of nodes that one decision asks about for a Plan.
 const MAX_ASKS: usize = 4;
-/// Answers that are older are forgotten, so that those about deleted Plans and nodes do not accumulate.
-const KEPT: SignedDuration = SignedDuration::from_mins(10);
-
-/// What was seen on a node.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PodCheck {
-    pub seen: Timestamp,
-    /// `metadata.generation` of the Plan that asked.
-    pub generation: i64,
-    /// A pod that keeps the node from being started, as `namespace/name`.
-    pub pod: Option<Text>,
-}
 
 /// A Plan that waits for pods.
 pub(super) struct PodBlockers;
@@ -44,7 +32,7 @@ impl PodBlockers {
 impl<'a> Limit<'a> for PodBlockers {
     fn admit(&mut self, turn: &mut Turn<'_, 'a>) -> Verdict {
         let place = (turn.plan.facts.name.clone(), turn.node.name.clone());
-        let known = turn.cluster.pod_checks.get(&place);
+        let known = turn.cluster.memory.answers.pod_checks.get(&place);
         // An edit may have changed `blockedBy`, so an answer to an earlier spec does not count.
         let known = known.filter(|check| check.generation == turn.plan.facts.generation());
         let holds = |check: &PodCheck| {
@@ -70,7 +58,7 @@ impl<'a> Limit<'a> for PodBlockers {
             Some(blocked) => blocked,
             None if asks => {
                 let (plan, node) = place;
-                let failure = turn.cluster.failures_by_step.get(&Key::Pods(plan, node));
+                let failure = turn.cluster.memory.failures.get(&Key::Pods(plan, node));
                 let why = failure.map(|failure| failure.message.clone());
                 Verdict::Skip(Blocker::PodsPending { why })
             }
@@ -88,17 +76,4 @@ pub(super) fn query(plan: &PlanState, node: NodeName) -> Step {
         generation: plan.facts.generation(),
         blockers: Arc::clone(&plan.pod_blockers),
     })
-}
-
-impl ClusterState {
-    pub(super) fn apply_pod_check(&mut self, plan: PlanName, node: NodeName, check: PodCheck) {
-        let oldest = check.seen.saturating_sub(KEPT).unwrap_or(Timestamp::MIN);
-        self.pod_checks.retain(|_, known| known.seen > oldest);
-        self.pod_checks.insert((plan, node), check);
-    }
-
-    /// Whether a Plan waits for pods.
-    pub fn has_pod_blockers(&self) -> bool {
-        self.plans.values().any(|plan| !plan.pod_blockers.is_empty())
-    }
 }

@@ -46,7 +46,8 @@ pub(super) fn poll(cluster: &ClusterState, channel: &ChannelRef, now: Timestamp)
     }
     // Where no status can be written, none can say that the poll begins.
     let is_unwritable = cluster
-        .failures_by_step
+        .memory
+        .failures
         .contains_key(&Key::Plan(first.facts.name.clone()));
     if cluster.write_block(now).is_some() || is_unwritable {
         return Poll::Now;
@@ -56,7 +57,7 @@ pub(super) fn poll(cluster: &ClusterState, channel: &ChannelRef, now: Timestamp)
     };
     // In whole seconds, as `asked` is stored: otherwise a poll of this process could seem to have begun before its
     // start.
-    let started = cluster.started.map_or(i64::MIN, Timestamp::as_second);
+    let started = cluster.memory.started.map_or(i64::MIN, Timestamp::as_second);
     let answered = known.is_some_and(|known| known.polled.as_second() > begun.as_second());
     if answered {
         return Poll::Announce;
@@ -151,13 +152,13 @@ fn is_offer_unknown(cluster: &ClusterState, channel: &ChannelRef) -> bool {
         let stored = resolve::stored_channel(&plan.facts, channel);
         stored.is_some_and(|stored| stored.candidate.is_some() || stored.withdrawn.is_some())
     };
-    !cluster.channels.contains_key(channel) && polling_plans(cluster, channel).any(waits)
+    !cluster.world.channels.contains_key(channel) && polling_plans(cluster, channel).any(waits)
 }
 
 /// The newest response of a channel that any of its Plans has, because one poll serves all of them.
 fn newest_answer(cluster: &ClusterState, channel: &ChannelRef) -> Option<ChannelFacts> {
     polling_plans(cluster, channel)
-        .map(|plan| resolve::channel(&plan.facts, channel, &cluster.channels))
+        .map(|plan| resolve::channel(&plan.facts, channel, &cluster.world.channels))
         .try_fold(None, |newest: Option<ChannelFacts>, answer| {
             // A Plan without a response gets one now.
             let answer = answer?;

@@ -5,13 +5,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::event::Event;
-use super::node::{NodeState, record_key};
+use super::node::state::NodeState;
 use super::plan::PlanState;
-use super::state::{ClusterState, Defaults};
+use super::reservation;
+use super::settings::Defaults;
+use super::state::ClusterState;
 use super::step::{NodeChange, Step, patch};
 use refit_api::text::{MAX_NAME, shorten};
 use refit_api::{Holder, MarkForm, NodeMark, Reason, names};
-use refit_facts::record::Phase;
+use refit_facts::record::{Phase, Record};
 use refit_facts::{NodeFacts, NodeName, PlanName, Taint};
 
 pub(super) struct PlanHold<'a> {
@@ -108,8 +110,14 @@ pub(super) fn cleanup(
     node_states: Option<&BTreeMap<PlanName, BTreeMap<NodeName, NodeState>>>,
 ) -> Vec<Step> {
     let mut steps = Vec::new();
-    for name in cluster.ledgers.iter().filter(|name| !cluster.is_unreadable(name)) {
-        let Some(node) = cluster.nodes.get(name) else {
+    for name in cluster
+        .world
+        .nodes
+        .ledgers
+        .iter()
+        .filter(|name| !cluster.world.nodes.is_unreadable(name))
+    {
+        let Some(node) = cluster.world.nodes.get(name) else {
             continue;
         };
         let Some(ledger) = &node.ledger else { continue };
@@ -120,7 +128,7 @@ pub(super) fn cleanup(
                 .holders
                 .iter()
                 .filter(|holder| {
-                    cluster.is_over(name, holder)
+                    reservation::is_over(cluster, name, holder)
                         || is_ours(holder, &cluster.defaults)
                             && !has_reason(cluster, node_states, node, holder)
                 })
@@ -130,7 +138,10 @@ pub(super) fn cleanup(
                 (holder.is_of_front_end() || is_ours(holder, &cluster.defaults))
                     && gone.contains(&*holder.plan_uid)
             };
-            let of_object = ledger.holders.iter().any(|holder| cluster.is_over(name, holder));
+            let of_object = ledger
+                .holders
+                .iter()
+                .any(|holder| reservation::is_over(cluster, name, holder));
             if of_object || gone.iter().any(|uid| cluster.has_known_plan(uid)) {
                 remove_holders(node, leaves, &mut change);
             } else if !gone.is_empty() {
@@ -156,7 +167,8 @@ pub(super) fn cleanup(
         } else {
             // The holder of an object that this controller does not handle is void, too.
             let is_void = |holder: &Holder| {
-                cluster.is_over(name, holder) || holder.is_of_front_end() && !cluster.has_front_ends()
+                reservation::is_over(cluster, name, holder)
+                    || holder.is_of_front_end() && !cluster.has_front_ends()
             };
             let leaves = |holder: &Holder| is_ours(holder, &cluster.defaults) || is_void(holder);
             if ledger.holders.iter().any(leaves) {
@@ -170,12 +182,17 @@ pub(super) fn cleanup(
     }
     // One patch for each node, however many records it has.
     let gone = cluster
-        .recorded_on
+        .world
+        .nodes
+        .recorded
         .iter()
         .filter(|(plan, _)| !cluster.plans.contains_key(*plan));
     let nodes: BTreeSet<&NodeName> = gone.flat_map(|(_, nodes)| nodes).collect();
-    for node in nodes.into_iter().filter(|node| !cluster.is_unreadable(node)) {
-        let Some(node) = cluster.nodes.get(node) else {
+    for node in nodes
+        .into_iter()
+        .filter(|node| !cluster.world.nodes.is_unreadable(node))
+    {
+        let Some(node) = cluster.world.nodes.get(node) else {
             continue;
         };
         let mut change = NodeChange::default();
@@ -205,7 +222,7 @@ fn void(cluster: &ClusterState, node: &NodeFacts, plan: &str, change: &mut NodeC
     let Some(record) = records.filter(|record| record.namespace == cluster.defaults.namespace) else {
         return;
     };
-    change.annotations.insert(record_key(plan), None);
+    change.annotations.insert(Record::key(plan), None);
     // A Windows node is cordoned by kubectl, which keeps no ledger. Only the record remembers that.
     if record.uncordon
         && *record.node_uid == *node.uid
@@ -223,7 +240,7 @@ fn void(cluster: &ClusterState, node: &NodeFacts, plan: &str, change: &mut NodeC
 /// Removes the record of a Plan from a node.
 pub(super) fn drop_record(node: &NodeFacts, plan: &str) -> Step {
     let mut change = NodeChange::default();
-    change.annotations.insert(record_key(plan), None);
+    change.annotations.insert(Record::key(plan), None);
     patch(node, change, Vec::new())
 }
 
@@ -266,6 +283,8 @@ fn has_reason(
         || cluster
             // To uncordon a node while a pod of the Plan still runs there would schedule workloads onto a node that
             // is being upgraded.
-            .live_pods_on(&node.name)
+            .world
+            .pods
+            .live_on(&node.name)
             .any(|pod| *pod.plan == *holder.plan)
 }

@@ -9,11 +9,11 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 
 use super::blocker::Blocker;
-use super::conditions::seconds;
-use super::decide::Report;
-use super::node::NodeState;
+use super::decision::Report;
+use super::node::state::NodeState;
 use super::plan::PlanState;
 use refit_api::RepeatStatus;
+use refit_api::text::seconds;
 use refit_facts::NodeName;
 
 impl PlanState {

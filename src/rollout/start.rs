@@ -6,30 +6,34 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 
 use super::blocker::Blocker;
-use super::decide::Report;
-use super::node::NodeState;
+use super::decision::Report;
+use super::node::state::NodeState;
 use super::plan::PlanState;
+use super::reach::Reach;
 use super::resolve::Resolution;
 use super::state::ClusterState;
 use super::step::Key;
-use super::targets::{Reach, TargetState};
-use super::wave::WaveProgress;
+use super::targets::TargetState;
+use super::wave::progress::WaveProgress;
 use super::{dependencies, failure, fields};
+use super::{permissions, wave};
 use refit_api::names;
-use refit_facts::{NodeName, PlanName};
+use refit_facts::NodeName;
 
 mod admission;
 mod availability;
 mod busy;
 mod cluster_limits;
+mod effective;
 mod group;
 mod joining;
 mod leaving;
 pub(super) mod limit;
-mod locks;
+pub(super) mod locks;
+mod of_all_plans;
 mod quorum;
 mod room;
-mod schedule;
+pub(super) mod schedule;
 mod taints;
 mod versions;
 
@@ -38,12 +42,8 @@ use availability::Availability;
 use group::CurrentGroup;
 use joining::joining;
 use limit::{Turn, Verdict};
-pub(super) use locks::DisruptionLocks;
-pub(super) use schedule::Openings;
+use locks::DisruptionLocks;
 use taints::Tolerations;
-
-/// The states of the nodes that each Plan has started.
-pub(super) type NodeStates = BTreeMap<PlanName, BTreeMap<NodeName, NodeState>>;
 
 /// Why no node of a Plan may start now.
 pub(super) fn gate(
@@ -63,7 +63,7 @@ pub(super) fn gate(
     if fields::are_pruned(&plan.facts) {
         return Some(Blocker::SpecPruned);
     }
-    if let Some(what) = cluster.missing_permission(plan) {
+    if let Some(what) = permissions::missing(cluster, plan) {
         return Some(Blocker::MissingPermission { what });
     }
     if let Some(frozen) = cluster_limits::frozen(cluster) {
@@ -110,7 +110,7 @@ fn image_blocker(cluster: &ClusterState, plan: &PlanState) -> Option<Blocker> {
     }
     let image = plan.digests.missing().or_else(|| plan.digests.open().next())?;
     let key = Key::Digest(plan.facts.name.clone(), image.clone());
-    let failure = cluster.failures_by_step.get(&key);
+    let failure = cluster.memory.failures.get(&key);
     let (image, pins) = (image.clone(), plan.digests.pins());
     match plan.digests.answer_of_missing(&image) {
         // The last answer counts, and a failure is later.
@@ -143,7 +143,7 @@ pub(super) fn start<'a>(
     let mut report = Report::default();
     admit_retries(cluster, plan, nodes, locks, now, &mut report);
     report.waiting = waiting(plan, nodes);
-    report.wave = WaveProgress::of(plan, nodes, now);
+    report.wave = wave::progress(plan, nodes, now);
     if report.waiting == 0 {
         return report;
     }
@@ -178,7 +178,12 @@ pub(super) fn start<'a>(
             break;
         };
         // The order has all eligible nodes, also those that have started.
-        let Some(node) = cluster.nodes.get(name).filter(|_| !nodes.contains_key(name)) else {
+        let Some(node) = cluster
+            .world
+            .nodes
+            .get(name)
+            .filter(|_| !nodes.contains_key(name))
+        else {
             continue;
         };
         let mut turn = Turn {
@@ -206,7 +211,7 @@ pub(super) fn start<'a>(
                 break;
             }
         }
-        nodes.insert(name.clone(), NodeState::starting(plan, node, now));
+        nodes.insert(name.clone(), NodeState::starting(plan.spec(), node, now));
         // Plans that are decided later in the same pass must see this start, although nothing is written yet.
         locks.lock(plan, name);
         limits.take(name);
@@ -250,7 +255,7 @@ fn prepulls(
 ) -> Vec<NodeName> {
     let tolerations = Tolerations::of(plan);
     let is_fit = |name: &&NodeName| {
-        let node = cluster.nodes.get(name);
+        let node = cluster.world.nodes.get(name);
         node.is_some_and(|node| {
             joining(cluster, &tolerations, node, now).is_none() && tolerations.blocker(node).is_none()
         })
@@ -322,7 +327,7 @@ fn admit_retries<'a>(
     let waiting = nodes.iter().filter(|(_, state)| state.retry.is_some());
     let waiting: Vec<_> = waiting.map(|(name, _)| name.clone()).collect();
     for name in waiting {
-        let Some(node) = cluster.nodes.get(&name) else {
+        let Some(node) = cluster.world.nodes.get(&name) else {
             continue;
         };
         // For each node anew, as is the availability: a node that is admitted counts for the next one.

@@ -15,20 +15,22 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 
 use super::blocker::Blocker;
-use super::conditions::{conditions, find, seconds, unreadable};
-use super::decide::{Decision, Report};
+use super::conditions::{conditions, unreadable};
+use super::decision::{Decision, Report};
 use super::failure::with_decision;
-use super::node::NodeState;
+use super::node::state::NodeState;
+use super::permissions;
 use super::plan::PlanState;
 use super::resolve::{self, Resolution};
 use super::state::ClusterState;
 use super::step::{Key, Step};
-use super::wave::WaveProgress;
+use super::wave::progress::WaveProgress;
 use super::{differs, fields, poll};
-use refit_api::text::{MAX_MESSAGE, shorten};
+use refit_api::text::{MAX_MESSAGE, seconds, shorten};
 use refit_api::{
     ChannelStatus, CheckPhase, ConditionType, FirstSeen, NodeCounts, NodePhase, NodeProgress, OpenEnum,
-    PinnedStatus, PlanStatus, Reason, RepeatStatus, WavePhase, WaveStatus, annotation, redacted,
+    PinnedStatus, PlanCondition, PlanStatus, Reason, RepeatStatus, WavePhase, WaveStatus, annotation,
+    redacted,
 };
 use refit_base::go::GoDuration;
 use refit_base::version::policy::{Held, Refusal};
@@ -110,12 +112,10 @@ const MISSING_PERMISSION: &str = " is forbidden: User ";
 
 /// The event that says that the status cannot be stored. No node starts meanwhile, and status cannot say why.
 fn refused_event(cluster: &ClusterState, plan: &PlanState) -> Option<Step> {
-    if !cluster.is_permitted(plan) {
+    if !permissions::are_granted(cluster, plan) {
         return None; // `MissingPermission` says what is missing
     }
-    let failure = cluster
-        .failures_by_step
-        .get(&Key::Plan(plan.facts.name.clone()))?;
+    let failure = cluster.memory.failures.get(&Key::Plan(plan.facts.name.clone()))?;
     // It may have been granted again since, and the next attempt is some seconds away.
     if failure.message.contains(MISSING_PERMISSION) {
         return None;
@@ -193,7 +193,8 @@ fn status(
         history: None,
         origin: origin::origin(&plan.facts),
     };
-    let complete = find(&status.conditions, ConditionType::Complete).is_some_and(|it| it.status == "True");
+    let complete = PlanCondition::find(&status.conditions, ConditionType::Complete)
+        .is_some_and(|it| it.status == "True");
     status.history = history::history(cluster, plan, nodes, &status, complete, now);
     status
 }
@@ -208,7 +209,7 @@ fn longest_run(
     plan: &PlanState,
     nodes: &BTreeMap<NodeName, NodeState>,
 ) -> Option<String> {
-    let has_blackouts = !plan.blackouts.is_empty() || !cluster.global_blackouts().is_empty();
+    let has_blackouts = !plan.blackouts.is_empty() || !cluster.world.limits.blackouts().is_empty();
     if plan.windows.is_none() && !has_blackouts {
         return None;
     }
@@ -277,7 +278,7 @@ fn active(
 /// The entry of a node that a user excludes.
 fn skipped_entry(cluster: &ClusterState, plan: &PlanState, name: &NodeName) -> Option<NodeProgress> {
     let version = plan.resolved.as_ref().map(|resolved| &*resolved.version);
-    let node = cluster.nodes.get(name)?;
+    let node = cluster.world.nodes.get(name)?;
     let mut entries = node.skip.as_deref().into_iter().flat_map(annotation::entries);
     let entry = entries.find(|entry| entry.concerns(&plan.facts.name, version))?;
     let blocker = Blocker::Skipped {
@@ -302,7 +303,7 @@ fn channel(cluster: &ClusterState, plan: &PlanState, now: Timestamp) -> Option<C
         asked,
         ..ChannelStatus::default()
     };
-    let Some(known) = resolve::channel(&plan.facts, channel, &cluster.channels) else {
+    let Some(known) = resolve::channel(&plan.facts, channel, &cluster.world.channels) else {
         return identity.asked.is_some().then_some(identity);
     };
     let stored_channel = resolve::stored_channel(&plan.facts, channel);

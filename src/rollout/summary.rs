@@ -4,37 +4,14 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::decide::Report;
-use super::node::NodeState;
+use super::decision::Report;
 use super::plan::PlanState;
 use super::resolve;
-use super::start::Openings;
+use super::start::schedule::Openings;
 use super::state::ClusterState;
 use super::targets::TargetState;
-use refit_api::{ChannelRef, DrainNote, NodePhase, OpenEnum, PlanCondition, PlanStatus, Reason};
+use refit_api::{ChannelRef, DrainNote, PlanCondition, PlanStatus, Reason};
 use refit_facts::{NodeName, PlanName, PodUid};
-
-/// A node that has a slot.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Slot {
-    pub phase: NodePhase,
-    /// Why it does not progress, or has failed.
-    pub reason: Option<OpenEnum<Reason>>,
-    /// As in `status.active[].since`.
-    pub since: Option<Timestamp>,
-}
-
-pub(super) fn slots(nodes: &BTreeMap<NodeName, NodeState>) -> BTreeMap<NodeName, Slot> {
-    let slot = |(name, state): (&NodeName, &NodeState)| {
-        let slot = Slot {
-            phase: state.phase,
-            reason: state.reason.clone(),
-            since: state.since,
-        };
-        (name.clone(), slot)
-    };
-    nodes.iter().map(slot).collect()
-}
 
 /// A Plan, apart from its nodes in progress.
 #[derive(Debug)]
@@ -94,7 +71,7 @@ impl ClusterState {
         let plan = self.plans.get(plan)?;
         let resolved = plan.resolved.as_ref();
         let known = |channel: &'a ChannelRef| {
-            let known = resolve::channel(&plan.facts, channel, &self.channels)?;
+            let known = resolve::channel(&plan.facts, channel, &self.world.channels)?;
             Some(ChannelSummary {
                 channel,
                 polled: known.polled,
@@ -109,7 +86,7 @@ impl ClusterState {
             done: plan.targets.done(),
             disabled: plan.targets.disabled(),
             limit: plan.limit(),
-            is_stopped: plan.is_suspended() || plan.is_aborted() || self.is_frozen(),
+            is_stopped: plan.is_suspended() || plan.is_aborted() || self.world.limits.are_frozen(),
             claims_kubelets: plan.targets.claim().is_some(),
             window: (!openings.are_unlimited()).then(|| WindowSummary::of(&openings, now)),
             channel: plan.channel.as_ref().and_then(known),
@@ -124,7 +101,7 @@ impl ClusterState {
 
     /// The version of each Node's kubelet.
     pub fn kubelets(&self) -> impl Iterator<Item = &str> {
-        self.nodes.iter().map(|(_, node)| &*node.kubelet)
+        self.world.nodes.iter().map(|(_, node)| &*node.kubelet)
     }
 
     /// The conditions of a Plan in its stored status.
@@ -141,17 +118,19 @@ impl ClusterState {
 
     /// Number of Nodes that exist.
     pub fn node_count(&self) -> usize {
-        self.nodes.iter().count()
+        self.world.nodes.iter().count()
     }
 
     /// The Plans of this controller for which nodes are cordoned, and these nodes.
     pub fn cordons(&self) -> impl Iterator<Item = (&str, &NodeName)> {
         let of_node = |name: &'_ NodeName| {
-            let (name, node) = self.nodes.get_key_value(name)?;
+            let (name, node) = self.world.nodes.get_key_value(name)?;
             let ledger = node.ledger.as_ref().filter(|_| node.unschedulable)?;
             Some((name, ledger))
         };
-        self.ledgers
+        self.world
+            .nodes
+            .ledgers
             .iter()
             .filter_map(of_node)
             .flat_map(|(name, ledger)| {
@@ -165,8 +144,8 @@ impl ClusterState {
 
     /// The progress of drains, as the pods on the nodes report it in an annotation of their node.
     pub fn drains(&self) -> impl Iterator<Item = (&PlanName, &PodUid, &DrainNote)> {
-        self.live_pods().filter_map(|pod| {
-            let drain = self.nodes.get(pod.node.as_ref()?)?.drain.as_ref()?;
+        self.world.pods.live().filter_map(|pod| {
+            let drain = self.world.nodes.get(pod.node.as_ref()?)?.drain.as_ref()?;
             (*drain.pod == *pod.uid).then_some((&pod.plan, &pod.uid, &drain.note))
         })
     }

@@ -3,161 +3,100 @@
 //! The stored status has the wave and since when its nodes have been upgraded, so a restart does not cut a soak short. It
 //! is only believed as far as it delays: a lost status begins with the first wave again, and soaks again.
 
+pub(super) mod progress;
+
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 
 use super::blocker::Blocker;
-use super::conditions::seconds;
-use super::node::NodeState;
+use super::node::state::NodeState;
 use super::plan::PlanState;
-use super::targets::{Reach, TargetState};
+use super::reach::Reach;
+use super::targets::TargetState;
+use progress::{WaveProgress, rounded_up};
 use refit_api::approval::WaveApproval;
-use refit_api::{Wave, WaveNodes, WavePhase, WaveStatus, names};
+use refit_api::{Wave, WaveNodes, WavePhase, names};
 use refit_facts::NodeName;
 
 /// A stored time that is more than this ahead of the clock is from before the clock was set back. Times are stored in
 /// whole seconds, rounded up.
 const ROUNDED: SignedDuration = SignedDuration::from_secs(1);
 
-/// The last wave that has begun.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WaveProgress {
-    index: usize,
-    name: String,
-    hash: String,
-    phase: WavePhase,
-    since: Timestamp,
-    /// When the soak ends.
-    until: Option<Timestamp>,
-    /// What the wave waits for.
-    message: String,
-    /// Why the nodes of later waves wait; `None` in the last wave.
-    blocker: Option<Blocker>,
-    /// How many more nodes the wave takes.
-    room: i64,
-    reach: Reach,
-}
-
-impl WaveProgress {
-    /// The wave of a Plan, unless it has none or no version.
-    pub(super) fn of(
-        plan: &PlanState,
-        nodes: &BTreeMap<NodeName, NodeState>,
-        now: Timestamp,
-    ) -> Option<Self> {
-        let waves = &plan.selection.waves;
-        let hash = &*plan.resolved.as_ref()?.hash;
-        let stored = stored(plan, waves, hash);
-        let (mut index, mut phase, mut since) = stored.unwrap_or((0, WavePhase::Progressing, now));
-        if since > now.saturating_add(ROUNDED).unwrap_or(Timestamp::MAX) {
-            since = now;
-        }
-        let mut until = None;
-        let last = waves.len().checked_sub(1)?;
-        // A wave can be over at once, and so can the next one.
-        while index < last {
-            let wave = &waves[index];
-            let unready = plan.targets.done_and_not_ready();
-            match phase {
-                WavePhase::Progressing if !is_over(plan, nodes, index) => break,
-                WavePhase::Progressing => (phase, since) = (WavePhase::Soaking, now),
-                // A failed node that is tried again belongs to the wave, and must soak, too.
-                WavePhase::Soaking | WavePhase::AwaitingApproval if is_at_work(nodes) => {
-                    (phase, since) = (WavePhase::Progressing, now);
+/// The wave of a Plan, unless it has none or no version.
+pub(super) fn progress(
+    plan: &PlanState,
+    nodes: &BTreeMap<NodeName, NodeState>,
+    now: Timestamp,
+) -> Option<WaveProgress> {
+    let waves = &plan.selection.waves;
+    let hash = &*plan.resolved.as_ref()?.hash;
+    let stored = stored(plan, waves, hash);
+    let (mut index, mut phase, mut since) = stored.unwrap_or((0, WavePhase::Progressing, now));
+    if since > now.saturating_add(ROUNDED).unwrap_or(Timestamp::MAX) {
+        since = now;
+    }
+    let mut until = None;
+    let last = waves.len().checked_sub(1)?;
+    // A wave can be over at once, and so can the next one.
+    while index < last {
+        let wave = &waves[index];
+        let unready = plan.targets.done_and_not_ready();
+        match phase {
+            WavePhase::Progressing if !is_over(plan, nodes, index) => break,
+            WavePhase::Progressing => (phase, since) = (WavePhase::Soaking, now),
+            // A failed node that is tried again belongs to the wave, and must soak, too.
+            WavePhase::Soaking | WavePhase::AwaitingApproval if is_at_work(nodes) => {
+                (phase, since) = (WavePhase::Progressing, now);
+            }
+            // An upgraded node was seen not Ready; the wave is not over before it is Ready again.
+            WavePhase::Soaking if unready.is_some() => (phase, since) = (WavePhase::Progressing, now),
+            WavePhase::Soaking => {
+                let interrupted = plan.last_unready.max(plan.checks.recovered());
+                since = interrupted.map_or(since, |at| at.max(since));
+                if plan.checks.failing().is_some() {
+                    break;
                 }
-                // An upgraded node was seen not Ready; the wave is not over before it is Ready again.
-                WavePhase::Soaking if unready.is_some() => (phase, since) = (WavePhase::Progressing, now),
-                WavePhase::Soaking => {
-                    let interrupted = plan.last_unready.max(plan.checks.recovered());
-                    since = interrupted.map_or(since, |at| at.max(since));
-                    if plan.checks.failing().is_some() {
-                        break;
-                    }
-                    let end = rounded_up(since)
-                        .saturating_add(wave.soak)
-                        .unwrap_or(Timestamp::MAX);
-                    if !wave.soak.is_zero() && now < end {
-                        until = Some(end);
-                        break;
-                    }
-                    // A controller that has just started has not asked yet.
-                    if !wave.soak.is_zero() && !plan.checks.are_fresh(now) {
-                        break;
-                    }
-                    (phase, since) = (WavePhase::AwaitingApproval, now);
+                let end = rounded_up(since)
+                    .saturating_add(wave.soak)
+                    .unwrap_or(Timestamp::MAX);
+                if !wave.soak.is_zero() && now < end {
+                    until = Some(end);
+                    break;
                 }
-                WavePhase::AwaitingApproval => {
-                    let approved = plan
-                        .facts
-                        .annotation(names::ANNOTATION_APPROVE)
-                        .unwrap_or_default();
-                    if wave.approval && !WaveApproval::is_in(approved, &wave.name, hash) {
-                        break;
-                    }
-                    index += 1;
-                    (phase, since) = (WavePhase::Progressing, now);
+                // A controller that has just started has not asked yet.
+                if !wave.soak.is_zero() && !plan.checks.are_fresh(now) {
+                    break;
                 }
+                (phase, since) = (WavePhase::AwaitingApproval, now);
+            }
+            WavePhase::AwaitingApproval => {
+                let approved = plan
+                    .facts
+                    .annotation(names::ANNOTATION_APPROVE)
+                    .unwrap_or_default();
+                if wave.approval && !WaveApproval::is_in(approved, &wave.name, hash) {
+                    break;
+                }
+                index += 1;
+                (phase, since) = (WavePhase::Progressing, now);
             }
         }
-        let wave = &waves[index];
-        let blocker = (index < last).then(|| blocker(plan, nodes, wave, phase, until, hash));
-        Some(Self {
-            index,
-            name: wave.name.clone(),
-            hash: hash.to_owned(),
-            phase,
-            since,
-            until,
-            message: blocker.as_ref().map(ToString::to_string).unwrap_or_default(),
-            blocker,
-            room: room(plan, nodes, wave),
-            reach: reach(waves, index),
-        })
     }
-
-    /// Why no node starts at all.
-    pub(super) fn gate(&self) -> Option<&Blocker> {
-        self.blocker
-            .as_ref()
-            .filter(|_| self.phase != WavePhase::Progressing)
-    }
-
-    pub(super) fn is_soaking(&self) -> bool {
-        self.phase == WavePhase::Soaking
-    }
-
-    /// Why the nodes of later waves wait.
-    pub(super) fn blocker(&self) -> Option<&Blocker> {
-        self.blocker.as_ref()
-    }
-
-    /// How many more nodes the wave takes.
-    pub(super) fn room(&self) -> i64 {
-        self.room
-    }
-
-    /// The nodes that the wave may start.
-    pub(super) fn reach(&self) -> Reach {
-        self.reach
-    }
-
-    /// When the soak ends.
-    pub(super) fn until(&self) -> Option<Timestamp> {
-        self.until
-    }
-
-    pub(super) fn status(&self) -> WaveStatus {
-        WaveStatus {
-            index: i64::try_from(self.index).unwrap_or(i64::MAX),
-            name: self.name.clone(),
-            hash: self.hash.clone(),
-            phase: self.phase.into(),
-            since: Some(seconds(rounded_up(self.since))),
-            until: self.until.map(seconds),
-            message: Some(self.message.clone()).filter(|message| !message.is_empty()),
-        }
-    }
+    let wave = &waves[index];
+    let blocker = (index < last).then(|| blocker(plan, nodes, wave, phase, until, hash));
+    Some(WaveProgress {
+        index,
+        name: wave.name.clone(),
+        hash: hash.to_owned(),
+        phase,
+        since,
+        until,
+        message: blocker.as_ref().map(ToString::to_string).unwrap_or_default(),
+        blocker,
+        room: room(plan, nodes, wave),
+        reach: reach(waves, index),
+    })
 }
 
 /// The wave in the stored status, if it is one of this Plan at this hash. A wave is known by its name.
@@ -171,14 +110,6 @@ fn stored(plan: &PlanState, waves: &[Wave], hash: &str) -> Option<(usize, WavePh
     let index = waves.iter().position(|wave| wave.name == stored.name)?;
     let since = stored.since.as_deref()?.parse().ok()?;
     Some((index, stored.phase.known()?, since))
-}
-
-/// Status stores whole seconds. A successor that read an earlier time would end the soak early.
-fn rounded_up(at: Timestamp) -> Timestamp {
-    match at.subsec_nanosecond() {
-        0 => at,
-        _ => Timestamp::from_second(at.as_second().saturating_add(1)).unwrap_or(at),
-    }
 }
 
 /// The nodes that may start while this wave is the last one that has begun: those of the waves up to it, and if it takes a

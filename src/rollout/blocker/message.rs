@@ -119,7 +119,7 @@ impl fmt::Display for Blocker {
             Self::CheckFailing { check, answer, since } => {
                 write!(f, "spec.checks: no node starts, because check {check} fails")?;
                 if let Some(since) = since {
-                    write!(f, ", since {}", crate::conditions::seconds(*since))?;
+                    write!(f, ", since {}", refit_api::text::seconds(*since))?;
                 }
                 write!(f, ": {answer}")
             }
@@ -176,7 +176,7 @@ impl fmt::Display for Blocker {
             Self::NodeJoining(Joining::Until(until)) => write!(
                 f,
                 "the node has just joined, and its labels and taints may not be complete: it may start at {}",
-                crate::conditions::seconds(*until)
+                refit_api::text::seconds(*until)
             ),
             Self::NodeBusy { by } => write!(f, "{by} works on the node"),
             Self::WindowClosed {

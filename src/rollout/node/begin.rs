@@ -2,10 +2,11 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::{NodeDecision, NodeReconciler, NodeState, Start, delete};
+use super::state::{NodeDecision, NodeState, Start};
+use super::{NodeReconciler, delete};
 use crate::blocker::Blocker;
+use crate::memory::PendingCreate;
 use crate::release;
-use crate::state::PendingCreate;
 use crate::step::{Key, Query, Step};
 use refit_api::{NodePhase, NodeProgress};
 use refit_facts::record::Phase;
@@ -75,7 +76,7 @@ impl NodeReconciler<'_> {
             })
         };
         // A list in progress answers the same question.
-        let look = (!pending_create.in_flight && !self.cluster.jobs.is_being_listed()).then(look);
+        let look = (!pending_create.in_flight && !self.cluster.world.jobs.is_being_listed()).then(look);
         if !here && stored_entry.is_none() {
             return Some(NodeDecision::Cleanup(look.into_iter().collect()));
         }
@@ -132,7 +133,7 @@ impl NodeReconciler<'_> {
             return NodeDecision::slot(state).and(self.revoke_cancel(node));
         }
         // A cancellation of the previous drain may still be on its way. The next drain would read it and stop.
-        if self.cluster.ledgers_sent.contains(&node.name) {
+        if self.cluster.memory.ledgers_sent.contains(&node.name) {
             return NodeDecision::slot(state);
         }
         // The result of a pod of an earlier attempt must not be mistaken for that of the next.
@@ -155,7 +156,8 @@ impl NodeReconciler<'_> {
             Ok(job) => {
                 if let Some(failure) = self
                     .cluster
-                    .failures_by_step
+                    .memory
+                    .failures
                     .get(&Key::NextJob(self.plan.facts.name.clone(), node.name.clone()))
                 {
                     state = state.with_blocker(&Blocker::JobRefused {
@@ -188,7 +190,9 @@ impl NodeReconciler<'_> {
             let plan = &self.plan.facts.name;
             let pod = self
                 .cluster
-                .live_pods_on(&node.name)
+                .world
+                .pods
+                .live_on(&node.name)
                 .find(|pod| pod.plan == *plan)?;
             Some(Blocker::PodLeaving {
                 pod: pod.name.to_string(),
@@ -238,6 +242,7 @@ impl NodeReconciler<'_> {
     /// The Job of the node whose creation is not confirmed.
     fn pending_create(&self, node: &NodeFacts) -> Option<&PendingCreate> {
         self.cluster
+            .memory
             .pending_creates
             .get(&(self.plan.facts.name.clone(), node.name.clone()))
     }
@@ -249,7 +254,7 @@ impl NodeReconciler<'_> {
         let second: JobName = plan.run_id(node, hash).second_job_name().into();
         let mut until = Timestamp::MAX;
         for name in [&first, &second] {
-            match self.cluster.jobs.get(name) {
+            match self.cluster.world.jobs.get(name) {
                 // Its own earlier Job: once its result is recorded, the name is free to use again.
                 Some(job) if job.node == node.name && job.plan == plan.name => {
                     return Err(if job.recorded {
@@ -275,6 +280,7 @@ impl NodeReconciler<'_> {
     pub(super) fn name_conflict_until(&self, name: &str) -> Option<Timestamp> {
         let until = self
             .cluster
+            .memory
             .name_conflicts
             .get(name)?
             .saturating_add(NAME_CONFLICT_PAUSE);

@@ -3,7 +3,8 @@
 //! if the node went down during `upgrade`, because the upgrade may be incomplete.
 
 use super::fail::failed_state;
-use super::{NodeReconciler, NodeState, patch, record_key};
+use super::state::NodeState;
+use super::{NodeReconciler, patch};
 use crate::step::{NodeChange, Step};
 use refit_api::Reason;
 use refit_facts::record::{Phase, Record};
@@ -52,7 +53,7 @@ impl NodeReconciler<'_> {
         let mut change = NodeChange::default();
         change
             .annotations
-            .insert(record_key(&self.plan.facts.name), Some(record.to_text()));
+            .insert(Record::key(&self.plan.facts.name), Some(record.to_text()));
         let event = self.failed_event(job, node, &record);
         Some(failed_state(node, &record).with_step(patch(node, change, vec![event])))
     }
@@ -60,11 +61,13 @@ impl NodeReconciler<'_> {
     /// Whether the node has rebooted since the Job was created, a pod of the Job ended after its `upgrade` had started,
     /// and none runs `upgrade` now.
     fn was_interrupted(&self, job: &JobFacts) -> bool {
-        let mut pods = self.cluster.pods_of(job);
+        let mut pods = self.cluster.world.pods.of(job);
         // Ending the Job would kill a pod that runs `upgrade` now.
         let upgrades = self
             .cluster
-            .pods_of(job)
+            .world
+            .pods
+            .of(job)
             .any(|pod| pod.stage == PodStage::Upgrade && !pod.deleting);
         job.boots.len() > 1
             && !upgrades

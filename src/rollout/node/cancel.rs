@@ -67,7 +67,7 @@ impl NodeReconciler<'_> {
 
     /// Number of failed pods of a running Job. A pod may be seen to end before its Job counts it.
     pub(super) fn failures(&self, job: &JobFacts) -> i32 {
-        let pods = self.cluster.pods_of(job);
+        let pods = self.cluster.world.pods.of(job);
         // A limit below the number of failures would end the running pod at once.
         let ended = pods.filter(|pod| pod.stage == PodStage::Ended).count();
         job.failures.max(i32::try_from(ended).unwrap_or(i32::MAX))
@@ -94,7 +94,12 @@ impl NodeReconciler<'_> {
         let holder = self.plan_hold().holder(node)?;
         let plan = &self.plan.facts.name;
         let job = self.jobs_on(&node.name).any(|job| !self.cluster.is_spent(job));
-        let pod = self.cluster.live_pods_on(&node.name).any(|pod| pod.plan == *plan);
+        let pod = self
+            .cluster
+            .world
+            .pods
+            .live_on(&node.name)
+            .any(|pod| pod.plan == *plan);
         (!job && !pod).then(|| {
             patch_holder(
                 node,

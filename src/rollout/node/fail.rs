@@ -2,8 +2,9 @@
 
 use jiff::Timestamp;
 
+use super::state::{NodeDecision, NodeState, Start};
 use super::waits::entry_of;
-use super::{NodeDecision, NodeReconciler, NodeState, Start, patch, record_key};
+use super::{NodeReconciler, patch};
 use crate::event::Event;
 use crate::failure;
 use crate::release::release;
@@ -210,7 +211,7 @@ impl NodeReconciler<'_> {
         let mut change = NodeChange::default();
         change
             .annotations
-            .insert(record_key(&self.plan.facts.name), Some(next.to_text()));
+            .insert(Record::key(&self.plan.facts.name), Some(next.to_text()));
         if let Some(rest) = asked {
             let rest = Some(rest).filter(|rest| !rest.is_empty());
             change
@@ -244,7 +245,7 @@ impl NodeReconciler<'_> {
             uncordon: false,
             ..record.clone()
         };
-        let key = record_key(&self.plan.facts.name);
+        let key = Record::key(&self.plan.facts.name);
         let mut change = NodeChange::default();
         change.annotations.insert(key, Some(released.to_text()));
         release(node, &self.plan_hold(), true, &mut change);

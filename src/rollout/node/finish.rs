@@ -3,15 +3,16 @@
 use jiff::Timestamp;
 
 use super::reboot::{Evidence, awaiting_report};
+use super::state::{NodeDecision, NodeState};
 use super::success::Success;
-use super::{NodeDecision, NodeReconciler, NodeState, patch, record_key};
-use crate::conditions::seconds;
+use super::{NodeReconciler, patch};
 use crate::event::Event;
 use crate::labelled;
 use crate::release::release;
 use crate::resolve::Resolved;
 use crate::step::{NodeChange, Step};
 use refit_api::complete_label::expand;
+use refit_api::text::seconds;
 use refit_api::{NodePhase, Reason, names};
 use refit_facts::record::{Phase, Record, Verification};
 use refit_facts::{JobFacts, JobOutcome, NodeFacts};
@@ -136,7 +137,7 @@ impl NodeReconciler<'_> {
                     workloads,
                     ..known.unwrap_or_else(|| self.success_record(node, success))
                 };
-                let key = record_key(&self.plan.facts.name);
+                let key = Record::key(&self.plan.facts.name);
                 change.annotations.insert(key, Some(record.to_text()));
                 return NodeDecision::slot(state.with_step(patch(node, change, vec![done])));
             }
@@ -187,7 +188,7 @@ impl NodeReconciler<'_> {
             };
             change
                 .annotations
-                .insert(record_key(&self.plan.facts.name), Some(record.to_text()));
+                .insert(Record::key(&self.plan.facts.name), Some(record.to_text()));
         }
         if !change.is_empty() {
             // Once only, with the first write: the record is absent exactly until then.
@@ -285,7 +286,7 @@ impl NodeReconciler<'_> {
             // the swap.
             .retain(|key, value| node.labels.get(key) != value.as_deref());
         if node.records.contains_key(plan) {
-            change.annotations.insert(record_key(plan), None);
+            change.annotations.insert(Record::key(plan), None);
         }
         labelled::note(self.cluster, node, plan, &success.job_uid, &mut change);
         change

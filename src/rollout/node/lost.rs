@@ -2,10 +2,11 @@
 //! not run again. A pod asks the node first. The sentinel on the node does not outlive a boot; after that a user has to
 //! decide.
 
+use super::NodeReconciler;
 use super::reboot::{ASKING_NODE, EVIDENCE_LOST, EVIDENCE_UNAVAILABLE};
 use super::settle::later;
+use super::state::{NodeDecision, NodeState, Start};
 use super::success::Success;
-use super::{NodeDecision, NodeReconciler, NodeState, Start};
 use crate::blocker::Blocker;
 use refit_api::{NodeProgress, Reason};
 use refit_facts::record::{Reboot, Record};
@@ -37,7 +38,13 @@ impl NodeReconciler<'_> {
         let name = state.job.take();
         state.job = name.or_else(|| Some(job_name(plan, &node.name, hash).into()));
         // A pod of the lost Job may still be upgrading. Its sentinel is only conclusive once it has ended.
-        if let Some(pod) = self.cluster.live_pods_on(&node.name).find(|pod| at_work(pod)) {
+        if let Some(pod) = self
+            .cluster
+            .world
+            .pods
+            .live_on(&node.name)
+            .find(|pod| at_work(pod))
+        {
             let pod = pod.name.to_string();
             return Some(NodeDecision::slot(
                 state.with_blocker(&Blocker::PodLeaving { pod }),
@@ -140,7 +147,7 @@ impl NodeReconciler<'_> {
         }
         let names = self.job_names(node, hash);
         let is_own = |name: &String| {
-            let job = self.cluster.jobs.get(name);
+            let job = self.cluster.world.jobs.get(name);
             job.is_some_and(|job| job.plan == plan.name && job.node == node.name)
         };
         if names.iter().any(is_own) {
@@ -151,6 +158,7 @@ impl NodeReconciler<'_> {
             // The process that gave the slot may have created the Job before it wrote status.
             None => !self
                 .cluster
+                .memory
                 .unstarted_slots
                 .contains(&(plan.name.clone(), node.uid.clone())),
         }

@@ -8,8 +8,9 @@
 use jiff::{SignedDuration, Timestamp};
 
 use super::settle::later;
+use super::state::{NodeDecision, NodeState, Start};
 use super::success::Success;
-use super::{NodeDecision, NodeReconciler, NodeState, Start, patch, record_key};
+use super::{NodeReconciler, patch};
 use crate::blocker::Blocker;
 use crate::failure;
 use crate::step::{Key, NodeChange, Step};
@@ -66,7 +67,9 @@ impl NodeReconciler<'_> {
     pub(super) fn evidence(&self, job: &JobFacts) -> Evidence {
         let found = self
             .cluster
-            .pods_of(job)
+            .world
+            .pods
+            .of(job)
             .find_map(|pod| match &pod.sentinel_result {
                 Some(SentinelResult::Success { boot_id, required }) => Some((boot_id, *required)),
                 _ => None,
@@ -78,7 +81,12 @@ impl NodeReconciler<'_> {
             },
             None => {
                 // The pod with the report may be seen later than its Job, because the two watches are independent.
-                let since = self.cluster.success_known_since(job).unwrap_or(self.now);
+                let since = self
+                    .cluster
+                    .memory
+                    .timers
+                    .success_known_since(job)
+                    .unwrap_or(self.now);
                 let until = later(since, EVIDENCE_TIMEOUT);
                 if until > self.now {
                     Evidence::Awaited { until }
@@ -121,7 +129,12 @@ impl NodeReconciler<'_> {
     pub(super) fn reboot(&self, node: &NodeFacts, record: &Record) -> Option<NodeDecision> {
         let reboot = record.reboot.as_ref()?;
         // A new controller counts from when it saw the record, because no reboot was requested before.
-        let since = self.cluster.record_known_since(node, record).unwrap_or(self.now);
+        let since = self
+            .cluster
+            .memory
+            .timers
+            .record_known_since(node, record)
+            .unwrap_or(self.now);
         let deadline = later(since.max(reboot.since), self.plan.completion.reboot_timeout);
         let late = deadline <= self.now;
         let Some(boot_id) = reboot.boot_id.as_deref() else {
@@ -224,11 +237,7 @@ impl NodeReconciler<'_> {
                 .as_deref()
                 .unwrap_or_default(),
         );
-        let pods = self
-            .cluster
-            .reboot_pods
-            .iter()
-            .filter_map(|name| self.cluster.pods.get(name));
+        let pods = self.cluster.world.pods.reboots();
         pods.filter_map(|pod| Some((pod, pod.reboot.as_deref()?)))
             .filter(move |(pod, it)| {
                 it.owner_uid == plan.uid
@@ -285,10 +294,10 @@ impl NodeReconciler<'_> {
         deadline: Timestamp,
     ) -> NodeState {
         let name: Text = self.pod_name(node, hash, boot_id.is_some()).into();
-        if let Some(problem) = self.cluster.failures_by_step.get(&Key::Pod(name.clone())) {
+        if let Some(problem) = self.cluster.memory.failures.get(&Key::Pod(name.clone())) {
             state.set_reason(Reason::PodRefused, format!("pod {name}: {}", problem.message));
         }
-        let taken_by = self.cluster.pods.get(&name);
+        let taken_by = self.cluster.world.pods.get(&name);
         let conflict_until = self.name_conflict_until(&name);
         let name_is_taken = taken_by.is_some_and(|pod| pod.foreign) || conflict_until.is_some();
         if name_is_taken {
@@ -442,7 +451,7 @@ impl NodeReconciler<'_> {
         };
         change
             .annotations
-            .insert(record_key(&self.plan.facts.name), Some(failed.to_text()));
+            .insert(Record::key(&self.plan.facts.name), Some(failed.to_text()));
         let plan = &self.plan.facts.name;
         if node.labels.get_joined(names::LABEL_PLAN_PREFIX, plan) == Some(&record.hash) {
             // Removes the label: the node is not done after all.

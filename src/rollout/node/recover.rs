@@ -4,8 +4,10 @@
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::NodeReconciler;
 use super::settle::later;
-use super::{NodeDecision, NodeReconciler, NodeState};
+use super::state::{NodeDecision, NodeState};
+use crate::memory::answers::Workload;
 use crate::release::drop_record;
 use crate::step::{Key, Query, Step};
 use refit_api::text::{MAX_MESSAGE, shorten};
@@ -19,15 +21,6 @@ const READ_INTERVAL: SignedDuration = SignedDuration::from_secs(5);
 const MAX_READS: usize = 8;
 /// Maximum number of controllers named in the message.
 const MAX_NAMED: usize = 3;
-
-/// A controller whose pods were evicted, over several readings.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Workload {
-    /// The last reading.
-    pub(crate) facts: WorkloadFacts,
-    /// Time of the first of the consecutive readings that found it available.
-    pub(crate) available_since: Option<Timestamp>,
-}
 
 impl Workload {
     /// Whether it no longer exists, or has stayed available.
@@ -52,7 +45,12 @@ impl NodeReconciler<'_> {
 
     /// The state of a node whose evicted workloads are not available yet.
     pub(super) fn recover(&self, node: &NodeFacts, record: &Record) -> NodeDecision {
-        let known = self.cluster.record_known_since(node, record).unwrap_or(self.now);
+        let known = self
+            .cluster
+            .memory
+            .timers
+            .record_known_since(node, record)
+            .unwrap_or(self.now);
         // A time in the future, by another clock or forged, would make every reading count as too old, and each be
         // followed by the next at once.
         let since = record.settling.unwrap_or(record.at);
@@ -67,7 +65,7 @@ impl NodeReconciler<'_> {
         state.attempt = Some(record.attempt);
         let (mut broken, mut again) = (Vec::new(), Vec::new());
         for workload in &record.workloads {
-            let known = self.cluster.workloads.get(workload.as_str());
+            let known = self.cluster.memory.answers.workloads.get(workload.as_str());
             // Readings are shared by nodes. One from before this node was released may be from before its drain
             // evicted the pods.
             let known = known.filter(|known| known.facts.seen >= since);
@@ -124,7 +122,7 @@ impl NodeReconciler<'_> {
     fn describe_workload(&self, workload: &str, known: Option<&WorkloadFacts>) -> String {
         let key = Key::Workload(Text::from(workload));
         let called = workload.replacen('/', " ", 1);
-        match (known, self.cluster.failures_by_step.get(&key)) {
+        match (known, self.cluster.memory.failures.get(&key)) {
             (_, Some(failure)) => format!("{called} cannot be read: {}", failure.message),
             (Some(known), _) => {
                 let once_more = if known.is_available() {

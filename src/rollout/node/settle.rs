@@ -5,11 +5,12 @@ use std::fmt;
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::NodeReconciler;
+use super::state::{NodeDecision, NodeState};
 use super::success::Success;
-use super::{NodeDecision, NodeReconciler, NodeState};
 use crate::blocker::Blocker;
-use crate::conditions::seconds;
 use refit_api::Reason;
+use refit_api::text::seconds;
 use refit_facts::NodeFacts;
 use refit_facts::record::Record;
 
@@ -102,7 +103,7 @@ impl NodeReconciler<'_> {
             return None;
         }
         // Without a record the node has not begun to settle; the record is written first.
-        let since = record.and_then(|record| self.cluster.ready_since(node, record));
+        let since = record.and_then(|record| self.cluster.memory.timers.ready_since(node, record));
         let until = later(since.unwrap_or(self.now), long);
         (until > self.now).then_some(Unsettled::MinReady { until })
     }
@@ -136,7 +137,12 @@ impl NodeReconciler<'_> {
             return None;
         }
         let policy = &self.plan.completion;
-        let known = self.cluster.record_known_since(node, record).unwrap_or(self.now);
+        let known = self
+            .cluster
+            .memory
+            .timers
+            .record_known_since(node, record)
+            .unwrap_or(self.now);
         let since = |at: Timestamp| at.max(known);
         let rebooted = || {
             let reboot = record.reboot.as_ref()?;

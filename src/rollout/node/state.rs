@@ -1,12 +1,16 @@
 //! The state of a node that a Plan has started.
 
+use std::collections::BTreeMap;
+
 use jiff::{SignedDuration, Timestamp};
 
 use crate::blocker::Blocker;
-use crate::plan::PlanState;
 use crate::step::Step;
-use refit_api::{NodePhase, ObjectRef, OpenEnum, Reason};
-use refit_facts::{BootId, JobFacts, JobName, NodeFacts, NodeUid, PodUid};
+use refit_api::{NodePhase, ObjectRef, OpenEnum, PlanSpec, Reason};
+use refit_facts::{BootId, JobFacts, JobName, NodeFacts, NodeName, NodeUid, PlanName, PodUid};
+
+/// The states of the nodes that each Plan has started.
+pub(crate) type NodeStates = BTreeMap<PlanName, BTreeMap<NodeName, NodeState>>;
 
 #[derive(Debug)]
 pub(crate) struct NodeState {
@@ -91,12 +95,12 @@ impl NodeState {
 
     /// A node that is about to start, once status names it. Status stores the boot with the slot, before the Job exists: if all
     /// evidence of the upgrade is lost later, this is what tells whether the node has rebooted since.
-    pub(crate) fn starting(plan: &PlanState, node: &NodeFacts, now: Timestamp) -> Self {
+    pub(crate) fn starting(spec: &PlanSpec, node: &NodeFacts, now: Timestamp) -> Self {
         Self {
             since: Some(now),
             attempt: Some(1),
             start: Some(Start::Later),
-            boot: plan.spec().may_reboot().then(|| node.boot_id.clone()),
+            boot: spec.may_reboot().then(|| node.boot_id.clone()),
             ..Self::new(node, NodePhase::Pending)
         }
     }

@@ -1,9 +1,10 @@
 //! A node whose Node object cannot be read. Nothing is known of its boot, its labels and its notes, so nothing is done
 //! there; a slot stays what it is, and status says why.
 
-use super::{NodeDecision, NodeReconciler, NodeState};
+use super::NodeReconciler;
+use super::state::{NodeDecision, NodeState};
 use crate::blocker::Blocker;
-use crate::state::UnreadableNode;
+use crate::world::nodes::UnreadableNode;
 use refit_api::{NodePhase, NodeProgress};
 use refit_facts::NodeName;
 
@@ -14,13 +15,14 @@ impl NodeReconciler<'_> {
         unreadable: &UnreadableNode,
         stored_entry: Option<&NodeProgress>,
     ) -> NodeDecision {
-        let known = self.cluster.nodes.get(name);
+        let known = self.cluster.world.nodes.get(name);
         let job = self.jobs_on(name).find(|job| job.is_live());
         let has_slot = stored_entry.is_some()
             || job.is_some()
             || known.is_some_and(|node| self.record(node).is_some())
             || self
                 .cluster
+                .memory
                 .pending_creates
                 .contains_key(&(self.plan.facts.name.clone(), name.clone()));
         if !has_slot {

@@ -4,8 +4,9 @@
 //! The order of writes is: the record; the Job; at the end one patch with label and cordon, which also removes the record.
 //! The Job has one name for each Job that upgrades, so it is safe to create it again after a lost response.
 
+use super::state::{NodeDecision, NodeState};
 use super::success::Success;
-use super::{NodeDecision, NodeReconciler, NodeState, delete};
+use super::{NodeReconciler, delete};
 use crate::blocker::Blocker;
 use crate::step::{Key, Step};
 use refit_api::{NodePhase, Reason};
@@ -50,7 +51,7 @@ impl NodeReconciler<'_> {
             .steps
             .extend(job.map(|job| self.mark_recorded(job, Vec::new())));
         let name = self.verify_job_name(node, record);
-        Some(NodeDecision::slot(match self.cluster.jobs.get(&name) {
+        Some(NodeDecision::slot(match self.cluster.world.jobs.get(&name) {
             None => self.create_verify_job(node, success, state, name),
             Some(job) if !self.is_verified_by(node, record, job) => state.with_blocker(&Blocker::NameTaken {
                 kind: "Job",
@@ -109,7 +110,7 @@ impl NodeReconciler<'_> {
                 name: name.to_string(),
             });
         }
-        if let Some(failure) = self.cluster.failures_by_step.get(&Key::Job(name.clone())) {
+        if let Some(failure) = self.cluster.memory.failures.get(&Key::Job(name.clone())) {
             let why = failure.message.clone();
             state.set_blocker(&Blocker::JobRefused { why });
         }
@@ -167,7 +168,7 @@ impl NodeReconciler<'_> {
                     && self.is_verified_by(node, record, job)
             })
         };
-        let jobs = self.cluster.verify_jobs_on(name);
+        let jobs = self.cluster.world.jobs.verifying(name);
         let jobs = jobs.filter(|job| job.plan == self.plan.facts.name && !job.deleting && !job.recorded);
         let released = jobs.filter(|job| !is_needed(job)).map(|job| {
             // A Job that has ended stays for its TTL, so that users can read its log.

@@ -3,8 +3,10 @@
 
 use jiff::SignedDuration;
 
+use super::NodeReconciler;
 use super::settle::later;
-use super::{NodeReconciler, NodeState};
+use super::state::NodeState;
+use crate::refusal;
 use refit_api::{NodePhase, NodeProgress, OpenEnum, Reason};
 use refit_facts::{JobFacts, JobOutcome, NodeFacts};
 
@@ -46,11 +48,11 @@ impl NodeReconciler<'_> {
         entry: Option<&NodeProgress>,
     ) -> NodeState {
         let is_ending = matches!(job.outcome, JobOutcome::Failing { .. });
-        let has_pod = self.cluster.pods_of(job).any(|pod| !pod.deleting);
+        let has_pod = self.cluster.world.pods.of(job).any(|pod| !pod.deleting);
         if state.reason.is_some() || has_pod && !is_ending {
             return state;
         }
-        let never_had_one = self.failures(job) == 0 && self.cluster.pods_of(job).next().is_none();
+        let never_had_one = self.failures(job) == 0 && self.cluster.world.pods.of(job).next().is_none();
         if !is_ending && job.parallelism > 0 && never_had_one {
             return self.with_refusal(state, job);
         }
@@ -71,7 +73,7 @@ impl NodeReconciler<'_> {
             state.requeue_at = Some(due);
             return state;
         }
-        let refusal = self.cluster.refusal(job, self.now);
+        let refusal = refusal::of(&self.cluster.memory, job, self.now);
         state.steps.extend(refusal.ask);
         state.requeue_at = refusal.again;
         let (namespace, name) = (&self.cluster.defaults.namespace, &job.name);

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, LazyLock};
 
-use crate::state::Table;
+use crate::world::table::Table;
 use refit_api::PlanSpec;
 use refit_api::validate::{Invalid, is_secret_name, validate_secrets};
 use refit_facts::{SecretFacts, Text};

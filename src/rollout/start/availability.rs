@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::limit::{Limit, Turn, Verdict};
 use super::locks::{DisruptionLocks, is_disturbed};
 use crate::blocker::Blocker;
-use crate::node::NodeState;
+use crate::node::state::NodeState;
 use crate::plan::PlanState;
+use crate::reservation;
 use crate::state::ClusterState;
 use crate::targets::TargetState;
 use refit_facts::NodeName;
@@ -30,7 +31,7 @@ impl Availability {
         // use the last unit of the limit. A failed node without a slot counts only if it is unavailable.
         let with_slot = nodes.iter().filter(|(_, state)| !state.frees_slot);
         let with_slot = with_slot.map(|(name, _)| name);
-        let reserved = locks.cluster.reserved();
+        let reserved = reservation::reserved(locks.cluster);
         let worked_on = locks.worked_on().chain(reserved).filter(is_selected);
         let worked_on = worked_on.chain(with_slot);
         let unavailable = plan.targets.unavailable().iter().chain(worked_on);

@@ -9,7 +9,7 @@ pub(super) struct Busy;
 impl<'a> Limit<'a> for Busy {
     fn admit(&mut self, turn: &mut Turn<'_, 'a>) -> Verdict {
         let (cluster, plan, name) = (turn.cluster, turn.plan, &turn.node.name);
-        if let Some(unreadable) = cluster.unreadable_nodes.get(name) {
+        if let Some((_, unreadable)) = cluster.world.nodes.unreadable(name) {
             let why = unreadable.why.clone();
             return Verdict::Skip(Blocker::NodeUnreadable { why });
         }

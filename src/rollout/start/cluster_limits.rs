@@ -3,16 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::blocker::Blocker;
-use super::super::state::{ClusterState, KnownLimits};
-use super::NodeStates;
-use super::limit::{Limit, Turn, Verdict};
+use crate::node::state::NodeStates;
+use crate::state::ClusterState;
+use crate::world::limits::KnownLimits;
 use refit_api::NodeLimit;
 use refit_api::limits::{MAX_CONCURRENT, MAX_UNAVAILABLE};
 use refit_facts::{NodeName, PlanName};
 
 /// Why no node of any Plan may start.
 pub(super) fn frozen(cluster: &ClusterState) -> Option<Blocker> {
-    match &cluster.limits {
+    match &cluster.world.limits {
         // Then nothing is decided, as `ClusterState::write_block` says.
         KnownLimits::Unread => None,
         KnownLimits::Known(limits) => limits.freeze.as_ref().map(|reason| Blocker::Frozen {
@@ -28,8 +28,8 @@ pub(super) fn frozen(cluster: &ClusterState) -> Option<Blocker> {
 
 /// Why an available node may not become unavailable: what cannot be read may have a limit.
 pub(super) fn unreadable(cluster: &ClusterState, node: &NodeName) -> Option<Blocker> {
-    match &cluster.limits {
-        KnownLimits::Invalid(_) if !cluster.unavailable.contains(node) => frozen(cluster),
+    match &cluster.world.limits {
+        KnownLimits::Invalid(_) if !cluster.world.nodes.unavailable.contains(node) => frozen(cluster),
         _ => None,
     }
 }
@@ -46,15 +46,6 @@ struct ClusterLimit {
     nodes: BTreeSet<NodeName>,
 }
 
-/// The limits of the `ConfigMap` `refit`, which all Plans share.
-pub(super) struct OfAllPlans;
-
-impl<'a> Limit<'a> for OfAllPlans {
-    fn admit(&mut self, turn: &mut Turn<'_, 'a>) -> Verdict {
-        Verdict::stop_if(turn.locks.cluster_limits.blocker(&turn.node.name))
-    }
-}
-
 impl ClusterLimits {
     pub(super) fn of<'a>(
         cluster: &'a ClusterState,
@@ -63,12 +54,12 @@ impl ClusterLimits {
         worked_on: impl Iterator<Item = &'a NodeName>,
     ) -> Self {
         let mut limits = Vec::new();
-        let Some(known) = cluster.known_limits() else {
+        let Some(known) = cluster.world.limits.known() else {
             return Self { limits };
         };
-        let number = |limit: NodeLimit| limit.of(cluster.nodes.len());
+        let number = |limit: NodeLimit| limit.of(cluster.world.nodes.len());
         // A Plan may be deleted while the creation of its Job is in flight, and that Job may still run.
-        let pending = cluster.pending_creates.keys().map(|(_, node)| node);
+        let pending = cluster.memory.pending_creates.keys().map(|(_, node)| node);
         if let Some(limit) = known.max_concurrent {
             let states = node_states.values().flatten();
             let slots = states
@@ -91,6 +82,8 @@ impl ClusterLimits {
                 key: MAX_UNAVAILABLE,
                 limit: number(limit),
                 nodes: cluster
+                    .world
+                    .nodes
                     .unavailable
                     .iter()
                     .chain(worked_on)

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use super::limit::{Limit, Turn, Verdict};
 use crate::blocker::Blocker;
-use crate::decide::Report;
-use crate::node::NodeState;
+use crate::decision::Report;
+use crate::node::state::NodeState;
 use crate::order::Group;
 use crate::plan::PlanState;
-use crate::targets::Reach;
+use crate::reach::Reach;
 use refit_facts::NodeName;
 
 /// The group whose nodes may start. Without groups, all may.

@@ -6,8 +6,8 @@ use jiff::Timestamp;
 
 use super::locks::DisruptionLocks;
 use crate::blocker::Blocker;
-use crate::decide::Report;
-use crate::node::NodeState;
+use crate::decision::Report;
+use crate::node::state::NodeState;
 use crate::plan::PlanState;
 use crate::state::ClusterState;
 use refit_facts::{NodeFacts, NodeName};

@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::blocker::Blocker;
-use super::super::node::{NodeState, Start};
 use super::super::plan::PlanState;
 use super::super::state::ClusterState;
-use super::NodeStates;
 use super::cluster_limits::{self, ClusterLimits};
 use super::quorum::Quorums;
+use crate::node::state::NodeStates;
+use crate::node::state::{NodeState, Start};
+use crate::reservation;
 use refit_facts::{JobFacts, JobOutcome, NodeName, PlanName, PodFacts};
 
 /// The disruptive Plan that works on each node.
@@ -26,6 +27,7 @@ impl<'a> DisruptionLocks<'a> {
     pub(crate) fn new(cluster: &'a ClusterState, node_states: &NodeStates) -> Self {
         // A Job that was requested may exist although no watch has shown it yet.
         let pending_create = cluster
+            .memory
             .pending_creates
             .iter()
             .filter(|(_, pending_create)| pending_create.disruptive);
@@ -53,11 +55,14 @@ impl<'a> DisruptionLocks<'a> {
             locked_by.contains_key(node)
                 || guarded.contains(node)
                 || is_disturbed(cluster, node)
-                || cluster.is_taken(node)
+                || reservation::is_taken(cluster, node)
         });
         let leaving = leaving(cluster);
         let disturbed = disturbed(cluster, &leaving);
-        let worked_on = locked_by.keys().chain(cluster.taken()).chain(disturbed);
+        let worked_on = locked_by
+            .keys()
+            .chain(reservation::taken(cluster))
+            .chain(disturbed);
         let cluster_limits = ClusterLimits::of(cluster, node_states, &leaving, worked_on);
         Self {
             cluster,
@@ -101,15 +106,15 @@ impl<'a> DisruptionLocks<'a> {
             return Some(format!("Plan {plan} works on the node"));
         }
         // Its Job may appear after the object has taken the node.
-        let mut created = self.cluster.pending_creates.keys();
+        let mut created = self.cluster.memory.pending_creates.keys();
         if let Some((plan, _)) = created.find(|(_, on)| on == node) {
             return Some(format!("Plan {plan} works on the node"));
         }
-        let mut jobs = self.cluster.jobs_on(node);
+        let mut jobs = self.cluster.world.jobs.on(node);
         if let Some(job) = jobs.find(|job| job.parallelism > 0 && job.is_live()) {
             return Some(format!("Plan {} works on the node", job.plan));
         }
-        if let Some(pod) = self.cluster.live_pods_on(node).next() {
+        if let Some(pod) = self.cluster.world.pods.live_on(node).next() {
             return Some(format!("pod {} works on the node", pod.name));
         }
         let quorum = self.quorums.lost_without(self.cluster, node);
@@ -160,7 +165,7 @@ impl<'a> DisruptionLocks<'a> {
     /// Why a Plan may not start on a node.
     pub(super) fn blocker(&self, plan: &PlanState, node: &NodeName) -> Option<Blocker> {
         let name = &plan.facts.name;
-        if let Some(object) = self.cluster.reserved_by(node) {
+        if let Some(object) = reservation::reserved_by(self.cluster, node) {
             return Some(Blocker::NodeBusy {
                 by: object.to_owned(),
             });
@@ -175,7 +180,7 @@ impl<'a> DisruptionLocks<'a> {
         let blocks =
             |job: &&JobFacts| job.plan != *name && job.disruptive && job.parallelism > 0 && job.is_live();
         if plan.disruptive
-            && let Some(job) = self.cluster.jobs_on(node).find(blocks)
+            && let Some(job) = self.cluster.world.jobs.on(node).find(blocks)
         {
             return Some(Blocker::NodeBusy {
                 by: format!("Plan {}", job.plan),
@@ -187,7 +192,7 @@ impl<'a> DisruptionLocks<'a> {
     /// The Job or pod on the node that has to be gone before the Plan may start there.
     fn leaving_blocker(&self, plan: &PlanState, node: &NodeName) -> Option<Blocker> {
         let name = &plan.facts.name;
-        let mut own = self.cluster.jobs_on(node).filter(|job| job.plan == *name);
+        let mut own = self.cluster.world.jobs.on(node).filter(|job| job.plan == *name);
         let by_job = own.find_map(|job| {
             // While status names the node, the result of a successful Job without `refit.rs/recorded` is yet to be
             // recorded.
@@ -217,16 +222,24 @@ fn leaving(cluster: &ClusterState) -> BTreeMap<PlanName, BTreeSet<NodeName>> {
         let is_deleted = plan.is_none_or(|plan| plan.facts.uid != job.plan_uid);
         is_deleted && job.verifies.is_none() && job.parallelism > 0 && job.is_live()
     };
-    let jobs = cluster.open_jobs.iter().flat_map(|(_, jobs)| jobs);
-    let jobs = jobs.filter_map(|job| cluster.jobs.get(job));
-    let jobs = jobs.filter(of_a_deleted_plan).map(|job| (&job.plan, &job.node));
-    let nodes: BTreeSet<_> = cluster.live_pods().filter_map(|pod| pod.node.as_ref()).collect();
+    let jobs = cluster
+        .world
+        .jobs
+        .all_open()
+        .filter(of_a_deleted_plan)
+        .map(|job| (&job.plan, &job.node));
+    let nodes: BTreeSet<_> = cluster
+        .world
+        .pods
+        .live()
+        .filter_map(|pod| pod.node.as_ref())
+        .collect();
     let pods = nodes
         .into_iter()
         .flat_map(|node| left_behind(cluster, node).map(move |pod| (&pod.plan, node)));
     let mut leaving = BTreeMap::<_, BTreeSet<_>>::new();
     // A kubelet that is down may never report the end of its pods: nobody but its own node waits for that.
-    let is_up = |(_, node): &(_, &NodeName)| cluster.nodes.get(node).is_some_and(|node| node.ready);
+    let is_up = |(_, node): &(_, &NodeName)| cluster.world.nodes.get(node).is_some_and(|node| node.ready);
     for (plan, node) in jobs.chain(pods).filter(is_up) {
         leaving.entry(plan.clone()).or_default().insert(node.clone());
     }
@@ -236,8 +249,8 @@ fn leaving(cluster: &ClusterState) -> BTreeMap<PlanName, BTreeSet<NodeName>> {
 /// The pods on the node whose Job is gone. A Job can be deleted while its pod terminates: with its Plan, with orphan
 /// propagation, or while its kubelet is down. That pod may still upgrade the host.
 fn left_behind<'a>(cluster: &'a ClusterState, node: &'a NodeName) -> impl Iterator<Item = &'a PodFacts> {
-    let has_job = |pod: &PodFacts| cluster.all_jobs_on(node).any(|job| job.uid == pod.job_uid);
-    cluster.live_pods_on(node).filter(move |pod| !has_job(pod))
+    let has_job = |pod: &PodFacts| cluster.world.jobs.all_on(node).any(|job| job.uid == pod.job_uid);
+    cluster.world.pods.live_on(node).filter(move |pod| !has_job(pod))
 }
 
 fn disturbed<'a>(
@@ -252,7 +265,7 @@ fn disturbed<'a>(
 pub(super) fn is_disturbed(cluster: &ClusterState, node: &NodeName) -> bool {
     // At parallelism 0, as system-upgrade-controller creates Jobs, a Job has no pod.
     let by_job = |job: &JobFacts| job.disruptive && job.parallelism > 0 && job.is_live();
-    cluster.jobs_on(node).any(by_job)
+    cluster.world.jobs.on(node).any(by_job)
         // Nothing shows whether the deleted Job of such a pod was disruptive.
         || left_behind(cluster, node).next().is_some()
 }

@@ -29,15 +29,23 @@ impl<'a> Quorums<'a> {
     /// `is_worked_on` says whether a Plan that takes nodes down works on the node.
     pub(super) fn of(cluster: &'a ClusterState, is_worked_on: impl Fn(&NodeName) -> bool) -> Self {
         let is_up = |role: ControlPlaneRole, name: &&NodeName| {
-            let node = cluster.nodes.get(name);
+            let node = cluster.world.nodes.get(name);
             node.is_some_and(|node| node.is_ready_and_untainted() && has_vote(cluster, role, node))
                 && !is_worked_on(name)
         };
-        let groups = cluster.control_plane.iter().map(|(role, nodes)| Group {
-            role: *role,
-            members: nodes.iter().chain(cluster.departed(*role)).collect(),
-            up: nodes.iter().filter(|name| is_up(*role, name)).collect(),
-        });
+        let groups = cluster
+            .world
+            .nodes
+            .control_plane
+            .iter()
+            .map(|(role, nodes)| Group {
+                role: *role,
+                members: nodes
+                    .iter()
+                    .chain(cluster.memory.timers.departed(*role))
+                    .collect(),
+                up: nodes.iter().filter(|name| is_up(*role, name)).collect(),
+            });
         Self {
             groups: groups.filter(|group| group.members.len() >= LEAST).collect(),
         }
@@ -68,14 +76,14 @@ impl<'a> Quorums<'a> {
         if self.groups.is_empty() {
             return None;
         }
-        if !cluster.nodes.get(node)?.ready {
+        if !cluster.world.nodes.get(node)?.ready {
             return None;
         }
         let lost = self.groups.iter().find(|group| group.is_lost_without(node))?;
         let others = lost.members.iter().copied().filter(|name| *name != node);
         let down: Vec<NodeName> = others.filter(|name| !lost.up.contains(name)).cloned().collect();
         let is_voteless = |name: &&NodeName| {
-            let node = cluster.nodes.get(name);
+            let node = cluster.world.nodes.get(name);
             node.is_some_and(|node| node.is_ready_and_untainted() && !has_vote(cluster, lost.role, node))
         };
         Some(Blocker::ControlPlaneQuorum {
@@ -91,6 +99,7 @@ impl<'a> Quorums<'a> {
 /// Whether etcd can rely on the member of the node, as far as anything says so.
 fn has_vote(cluster: &ClusterState, role: ControlPlaneRole, node: &NodeFacts) -> bool {
     let is_down = cluster
+        .world
         .etcd_down
         .as_ref()
         .is_some_and(|down| down.contains(&node.name));

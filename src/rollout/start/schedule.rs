@@ -22,7 +22,7 @@ impl<'a> Openings<'a> {
             plan,
             // A Plan with an invalid time starts no node.
             not_before: not_before.and_then(|text| text.parse().ok()),
-            blackouts: [&plan.blackouts, cluster.global_blackouts()],
+            blackouts: [&plan.blackouts, cluster.world.limits.blackouts()],
         }
     }
 

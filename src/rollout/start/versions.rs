@@ -112,13 +112,17 @@ impl<'a> VersionLimits<'a> {
 /// not be newer than the API server that it talks to.
 fn older_control_plane(cluster: &ClusterState, version: &Text, parsed: &Version) -> Option<Blocker> {
     let is_older = |has: &Text| has.parse::<Version>().is_ok_and(|has| has < *parsed);
-    let nodes = cluster.control_plane.get(&ControlPlaneRole::ControlPlane);
+    let nodes = cluster
+        .world
+        .nodes
+        .control_plane
+        .get(&ControlPlaneRole::ControlPlane);
     let node = nodes.into_iter().flatten().find_map(|name: &NodeName| {
-        let node = cluster.nodes.get(name)?;
+        let node = cluster.world.nodes.get(name)?;
         is_older(&node.kubelet).then(|| (Some(name.clone()), node.kubelet.clone()))
     });
     let api_server = || {
-        let has = cluster.api_server_version.clone()?;
+        let has = cluster.world.api_server_version.clone()?;
         is_older(&has).then_some((None, has))
     };
     let (node, has) = node.or_else(api_server)?;

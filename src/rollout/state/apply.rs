@@ -2,24 +2,20 @@
 //! ([`ClusterState::apply_effect`]).
 
 mod jobs;
-mod lists;
+pub(crate) mod lists;
 mod nodes;
+mod notified;
 mod plans;
-mod pods;
-mod schema;
-mod secrets;
 mod steps;
-mod unreadable;
 
 use jiff::Timestamp;
 
-pub use lists::ListCounts;
-pub(crate) use unreadable::UnreadableNode;
-
-use super::super::node::Workload;
-use super::super::observation::{Kind, Observation, StepEffect};
-use super::{ClusterState, Relist};
-use refit_facts::{Text, WorkloadFacts};
+use super::ClusterState;
+use crate::memory::StepFailure;
+use crate::observation::{Kind, Observation, StepEffect};
+use crate::step::{Key, Step};
+use crate::world::limits::KnownLimits;
+use lists::ListCounts;
 
 impl ClusterState {
     /// Applies what a list or a watch has returned. Returns whether it changed a fact, so that a decision is due.
@@ -28,7 +24,7 @@ impl ClusterState {
         let listed = observation.object().map(|(kind, name)| (kind, name.clone()));
         let changed = self.update(observation);
         if let Some((kind, name)) = listed {
-            self.mark_listed(kind, &name);
+            lists::mark_listed(self, kind, &name);
         }
         changed
     }
@@ -39,31 +35,35 @@ impl ClusterState {
         match effect {
             StepEffect::Observed(observation) => match observation.object() {
                 // The next decision requests the step again.
-                Some((kind, name)) if self.is_answer_stale(kind, name, sent) => {
+                Some((kind, name)) if lists::is_answer_stale(self, kind, name, sent) => {
                     if kind == Kind::Job {
-                        self.mark_create_unconfirmed(name);
+                        jobs::mark_create_unconfirmed(self, name);
                     }
                     return false;
                 }
                 _ => return self.update(observation),
             },
-            StepEffect::JobDeleting(name, uid) => return self.mark_job_deleting(&name, &uid),
-            StepEffect::PodDeleting(name, uid) => return self.mark_pod_deleting(&name, &uid),
-            StepEffect::NameTaken(job) => self.record_name_conflict(&job, now),
+            StepEffect::JobDeleting(name, uid) => return jobs::mark_deleting(self, &name, &uid),
+            StepEffect::PodDeleting(name, uid) => return self.world.pods.mark_deleting(&name, &uid),
+            StepEffect::NameTaken(job) => jobs::record_name_conflict(self, &job, now),
             StepEffect::PodNameTaken(pod) => {
-                self.name_conflicts.insert(pod, now);
+                self.memory.name_conflicts.insert(pod, now);
             }
-            StepEffect::CreateUnconfirmed(job) => self.mark_create_unconfirmed(&job),
-            StepEffect::JobNotFound(job) => self.mark_create_absent(&job),
-            StepEffect::StatusWritten(plan) => self.record_written_status(&plan, now),
-            StepEffect::StatusPruned => return self.mark_status_pruned(now),
+            StepEffect::CreateUnconfirmed(job) => jobs::mark_create_unconfirmed(self, &job),
+            StepEffect::JobNotFound(job) => self.memory.set_create_unknown(&job, false),
+            StepEffect::StatusWritten(plan) => plans::status_written(self, &plan, now),
+            StepEffect::StatusPruned => return self.world.definition.pruned(now),
             StepEffect::Event(plan, key) => {
-                self.events_sent.insert(plan, key);
+                self.memory.events_sent.insert(plan, key);
             }
-            StepEffect::Secret(name, version, hash) => return self.apply_secret_hash(&name, version, hash),
-            StepEffect::SecretMissing(name) => return self.mark_secret_missing(&name),
+            StepEffect::Secret(name, version, hash) => {
+                return plans::secret(self, &name, |secrets| secrets.read(&name, version, hash));
+            }
+            StepEffect::SecretMissing(name) => {
+                return plans::secret(self, &name, |secrets| secrets.mark_missing(&name));
+            }
             StepEffect::Channel(channel, polled, answer, asked_by) => {
-                self.apply_channel_result(&channel, polled, answer, &asked_by);
+                plans::channel(self, &channel, polled, answer, &asked_by);
             }
             StepEffect::Digest(plan, hash, image, answer) => {
                 if let Some(plan) = self.plans.get_mut(&plan) {
@@ -75,11 +75,13 @@ impl ClusterState {
                     plan.checks.apply(&check, asked, answer, now);
                 }
             }
-            StepEffect::Refusal(job, refusal) => self.apply_refusal(job, refusal),
-            StepEffect::Workload(workload, facts) => self.apply_workload(workload, facts),
-            StepEffect::PodCheck(plan, node, check) => self.apply_pod_check(plan, node, check),
-            StepEffect::Permissions(missing) => self.permissions = Some(missing),
-            StepEffect::Forbidden => self.recheck_permissions(),
+            StepEffect::Refusal(job, refusal) => self.memory.answers.add_refusal(job, refusal),
+            StepEffect::Workload(workload, facts) => self.memory.answers.add_workload(workload, facts),
+            StepEffect::PodCheck(plan, node, check) => self.memory.answers.add_pod_check(plan, node, check),
+            StepEffect::Permissions(missing) => self.world.permissions = Some(missing),
+            StepEffect::Forbidden => {
+                self.world.permissions.take_if(|missing| missing.is_empty());
+            }
         }
         true
     }
@@ -87,47 +89,61 @@ impl ClusterState {
     fn update(&mut self, observation: Observation) -> bool {
         match observation {
             Observation::ListStarted(kind) => {
-                self.start_list(kind);
+                lists::start(self, kind);
                 false
             }
-            Observation::ListFinished(kind) => self.finish_list(kind),
-            Observation::Unreadable { kind, name, uid, why } => self.apply_unreadable(kind, &name, uid, why),
-            Observation::Node(version, facts) => self.apply_node(version, *facts),
-            Observation::NodeDeleted(name, uid) => self.remove_node(&name, &uid),
-            Observation::Job(version, facts) => self.apply_job(version, *facts),
-            Observation::JobDeleted(name, uid) => self.remove_job(&name, &uid),
-            Observation::Pod(version, facts) => self.apply_pod(version, *facts),
-            Observation::PodDeleted(name, uid) => self.remove_pod(&name, &uid),
-            Observation::Plan(version, facts) => self.apply_plan(version, *facts),
-            Observation::PlanDeleted(name, uid) => self.remove_plan(&name, &uid),
-            Observation::Secret(version, name) => self.apply_secret(&name, version),
-            Observation::SecretAbsent(version, name) => self.apply_absent_secret(&name, version),
-            Observation::SecretDeleted(name) => self.remove_secret(&name),
-            Observation::SecretForbidden(name, forbidden) => self.apply_secret_watch(name, forbidden),
-            Observation::Schema(schema, edition) => self.apply_schema(schema, edition),
-            Observation::Limits(limits) => self.apply_limits(limits),
-            Observation::EtcdDown(nodes) => self.etcd_down.replace(nodes) != self.etcd_down,
-            Observation::Reservations(reservations) => self.apply_reservations(reservations),
-            Observation::Notified(plan, uid, marks) => self.apply_notified(plan, uid, marks),
+            Observation::ListFinished(kind) => lists::finish(self, kind),
+            Observation::Unreadable { kind, name, uid, why } => {
+                lists::unreadable(self, kind, &name, uid, why)
+            }
+            Observation::Node(version, facts) => nodes::put(self, version, *facts),
+            Observation::NodeDeleted(name, uid) => nodes::remove(self, &name, &uid),
+            Observation::Job(version, facts) => jobs::put(self, version, *facts),
+            Observation::JobDeleted(name, uid) => jobs::remove(self, &name, &uid),
+            Observation::Pod(version, facts) => jobs::put_pod(self, version, *facts),
+            Observation::PodDeleted(name, uid) => jobs::remove_pod(self, &name, &uid),
+            Observation::Plan(version, facts) => plans::put(self, version, *facts),
+            Observation::PlanDeleted(name, uid) => plans::remove(self, &name, &uid),
+            Observation::Secret(version, name) => {
+                plans::secret(self, &name, |secrets| secrets.seen(&name, version))
+            }
+            Observation::SecretAbsent(version, name) => {
+                plans::secret(self, &name, |secrets| secrets.absent(&name, version))
+            }
+            Observation::SecretDeleted(name) => plans::secret(self, &name, |secrets| secrets.remove(&name)),
+            Observation::SecretForbidden(name, forbidden) => {
+                self.world.secrets.set_unwatched(name, forbidden)
+            }
+            Observation::Schema(schema, edition) => {
+                let has_listed_plans = self.plan_lists > 0;
+                self.world.definition.put(schema, edition, has_listed_plans)
+            }
+            Observation::Limits(limits) => {
+                self.world.limits = KnownLimits::parse(limits, &self.defaults.local_zone);
+                true
+            }
+            Observation::EtcdDown(nodes) => self.world.etcd_down.replace(nodes) != self.world.etcd_down,
+            Observation::Reservations(reservations) => nodes::reserve(self, reservations),
+            Observation::Notified(plan, uid, marks) => notified::put(self, plan, uid, marks),
             Observation::SchemaReplaced => {
-                self.distrusts_lists = true;
+                self.world.definition.distrust_lists();
                 false
             }
             Observation::PlanRelistStarted => {
-                self.start_plan_relist();
+                self.world.definition.relist_started();
                 false
             }
             Observation::PlanListTooEarly => {
-                self.relist = Relist::Due;
+                self.world.definition.relist_due();
                 false
             }
             Observation::Forbidden => {
-                self.recheck_permissions();
+                self.world.permissions.take_if(|missing| missing.is_empty());
                 true
             }
-            Observation::PermissionsGranted => self.permissions.take().is_some(),
+            Observation::PermissionsGranted => self.world.permissions.take().is_some(),
             Observation::ApiServer(version) => {
-                self.api_server_version = Some(version);
+                self.world.api_server_version = Some(version);
                 true
             }
             Observation::OwnImage(image, pull_secrets) => {
@@ -141,18 +157,32 @@ impl ClusterState {
         }
     }
 
-    fn apply_workload(&mut self, workload: Text, facts: WorkloadFacts) {
-        let before = self
-            .workloads
-            .get(&workload)
-            .and_then(|known| known.available_since);
-        let available_since = facts.is_available().then(|| before.unwrap_or(facts.seen));
-        self.workloads.insert(
-            workload,
-            Workload {
-                facts,
-                available_since,
-            },
-        );
+    /// A step begins. Until its response arrives, the objects that it changes may be in the old or the new state.
+    pub fn step_started(&mut self, step: &Step) {
+        steps::started(self, step);
+    }
+
+    /// A step has ended, successfully or not, and its result is applied.
+    pub fn step_finished(&mut self, key: &Key) {
+        steps::finished(self, key);
+    }
+
+    pub fn step_failed(&mut self, key: Key, failure: StepFailure) {
+        if let Key::Job(job) = &key {
+            // Jobs that come later must not wait for this one.
+            self.world.jobs.file_as_open(job);
+        }
+        self.memory.failures.insert(key, failure);
+    }
+
+    /// A step has succeeded, or is no longer requested.
+    pub fn clear_failure(&mut self, key: &Key) {
+        self.memory.failures.remove(key);
+    }
+
+    /// Number of lists of each kind that have begun and ended. Note it when a request is sent, for
+    /// [`ClusterState::apply_effect`].
+    pub fn lists(&self) -> ListCounts {
+        lists::counts(self)
     }
 }

@@ -1,7 +1,7 @@
 //! Events for a change of status, with system-upgrade-controller's reasons and texts (S63).
 
 use super::origin::suffix;
-use crate::conditions::{find, is_refusal};
+use crate::conditions::is_refusal;
 use crate::event::Event;
 use crate::plan::PlanState;
 use crate::resolve::{Resolution, UNRESOLVABLE};
@@ -49,8 +49,8 @@ impl EventBuilder<'_> {
     }
 
     fn changed(&self, type_: ConditionType) -> Option<&PlanCondition> {
-        let now = find(&self.status.conditions, type_)?;
-        let same = find(&self.stored.conditions, type_)
+        let now = PlanCondition::find(&self.status.conditions, type_)?;
+        let same = PlanCondition::find(&self.stored.conditions, type_)
             .is_some_and(|k| k.status == now.status && k.message == now.message && k.reason == now.reason);
         (!same).then_some(now)
     }
@@ -168,8 +168,8 @@ impl EventBuilder<'_> {
         let Some(reason) = now.reason.as_ref().and_then(OpenEnum::known) else {
             return;
         };
-        let was_complete =
-            find(&self.stored.conditions, ConditionType::Complete).is_some_and(|c| c.status == "True");
+        let was_complete = PlanCondition::find(&self.stored.conditions, ConditionType::Complete)
+            .is_some_and(|c| c.status == "True");
         let (version, hash) = (self.version(), self.hash());
         match reason {
             Reason::Complete if !was_complete => {

@@ -6,15 +6,15 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::blocker::Blocker;
-use crate::conditions::seconds;
-use crate::decide::Report;
-use crate::node::NodeState;
+use crate::decision::Report;
+use crate::node::state::NodeState;
 use crate::plan::PlanState;
-use crate::start::Openings;
+use crate::start::schedule::Openings;
 use crate::state::ClusterState;
 use crate::targets::TargetState;
 use refit_api::annotation::Entry;
 use refit_api::approval::WaveApproval;
+use refit_api::text::seconds;
 use refit_api::{ExpectedEnd, NodePhase, NodeProgress, PlanStatus, RollOut, annotation, names};
 use refit_base::version::tag::munge;
 use refit_facts::NodeName;
@@ -125,7 +125,7 @@ fn count(
             }
             None if is_done(plan, entry) => {
                 current.nodes += 1;
-                let job = entry.job.as_deref().and_then(|job| cluster.jobs.get(job));
+                let job = entry.job.as_deref().and_then(|job| cluster.world.jobs.get(job));
                 if let Some(job) = job.filter(|job| *job.hash == *current.hash) {
                     let took = now.duration_since(job.created).as_secs().max(0);
                     let [shortest, longest] = [&mut current.shortest_seconds, &mut current.longest_seconds];

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::node::NodeState;
+use crate::node::state::NodeState;
 use crate::plan::PlanState;
 use crate::state::ClusterState;
 use refit_api::text::{MAX_CONDITION_MESSAGE, MAX_MESSAGE, MAX_NAME, shorten_in_place};
@@ -181,8 +181,8 @@ pub(super) fn is_recorded(cluster: &ClusterState, plan: &PlanState, entry: &Node
         })
     };
     entry.phase == NodePhase::Failed
-        && !cluster.is_unreadable(&entry.name)
-        && cluster.nodes.get(&entry.name).is_some_and(failed)
+        && !cluster.world.nodes.is_unreadable(&entry.name)
+        && cluster.world.nodes.get(&entry.name).is_some_and(failed)
 }
 
 #[cfg(test)]

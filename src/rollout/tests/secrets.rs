@@ -6,7 +6,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::build::{apply_effect, cluster, observe_plan};
-use crate::plan::PlanSecrets;
+use crate::plan::secrets::PlanSecrets;
 use crate::{ClusterState, Observation, Query, Step, StepEffect, decide};
 use refit_api::{Plan, SecretSpec};
 use refit_facts::{PlanFacts, Text};
@@ -168,11 +168,11 @@ proptest! {
                     let named = live.flat_map(|plan| PlanSecrets::of(plan.spec()).names().iter().cloned().collect::<Vec<_>>());
                     let named: BTreeSet<Text> = named.collect();
                     prop_assert_eq!(&*cluster.retain_hashed_secrets(), &named);
-                    prop_assert!(cluster.secrets.iter().all(|(name, _)| named.contains(name)));
+                    prop_assert!(cluster.world.secrets.table().iter().all(|(name, _)| named.contains(name)));
                     for plan in cluster.plans.values_mut().filter(|plan| !plan.facts.is_deleting()) {
                         let spec = plan.facts.object.spec.clone();
-                        let anew = PlanSecrets::of(&spec).look_up(&spec, &cluster.secrets).clone();
-                        prop_assert_eq!(plan.secrets.look_up(&spec, &cluster.secrets), &anew);
+                        let anew = PlanSecrets::of(&spec).look_up(&spec, cluster.world.secrets.table()).clone();
+                        prop_assert_eq!(plan.secrets.look_up(&spec, cluster.world.secrets.table()), &anew);
                     }
                 }
             }

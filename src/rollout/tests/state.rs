@@ -58,7 +58,7 @@ fn a_hostname_that_two_nodes_have_had_counts_as_shared() {
     let mut cluster = cluster();
     let shared = |cluster: &ClusterState, name: &str| {
         let node = cluster.node(name).unwrap().clone();
-        cluster.shares_hostname(&node)
+        cluster.world.nodes.shares_hostname(&node)
     };
     observe_node(&mut cluster, 1, named("a", "host"));
     assert!(!shared(&cluster, "a"));

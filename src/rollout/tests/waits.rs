@@ -4,8 +4,8 @@ use jiff::SignedDuration;
 
 use super::build::{apply_effect, cluster, observe_job, status_of};
 use crate::decide::decide;
+use crate::memory::answers::Refusal;
 use crate::observation::StepEffect;
-use crate::refusal::Refusal;
 use crate::step::{Query, Step};
 use refit_api::NodeProgress;
 use refit_facts::JobFacts;

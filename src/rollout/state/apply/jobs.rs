@@ -1,142 +1,159 @@
-//! Jobs, and Jobs whose creation is not confirmed.
+//! Jobs, Jobs whose creation is not confirmed, and their pods.
 
 use jiff::Timestamp;
 
 use crate::state::ClusterState;
-use crate::state::table::Put;
-use refit_facts::{JobFacts, JobName};
+use crate::world::table::Put;
+use refit_api::names;
+use refit_facts::{JobFacts, JobName, JobOutcome, NodeUid, PodFacts};
 
-impl ClusterState {
-    pub(super) fn apply_job(&mut self, version: u64, mut facts: JobFacts) -> bool {
-        let (name, uid) = (facts.name.clone(), facts.uid.clone());
-        // The Job exists, or existed: a late response to its creation holds no slot. A Job for another node had the
-        // name before, and says nothing about a request in flight.
-        self.pending_creates.retain(|(_, node), pending_create| {
-            let is_another = *node != facts.node && pending_create.in_flight && !pending_create.unknown;
-            pending_create.job != name || is_another
-        });
-        // After a successful delete request the Job counts as deleting, even if the watch still delivers older
-        // versions.
-        facts.deleting |= self
-            .jobs
-            .get(&name)
-            .is_some_and(|known| known.uid == facts.uid && known.deleting);
-        match self.jobs.put(&name, &uid, version, facts) {
-            Put::Unchanged => return false,
-            Put::Inserted => {}
-            Put::Replaced(old) => {
-                // The name was used again, and the deletion of the earlier Job was missed during a break of the
-                // watch.
-                if old.uid != uid {
-                    self.forget_job(&old.uid);
-                }
-                self.unindex_job(&old);
-            }
+pub(super) fn put(cluster: &mut ClusterState, version: u64, facts: JobFacts) -> bool {
+    let (name, memory) = (facts.name.clone(), &mut cluster.memory);
+    // The Job exists, or existed: a late response to its creation holds no slot. A Job for another node had the
+    // name before, and says nothing about a request in flight.
+    memory.pending_creates.retain(|(_, node), create| {
+        let is_another = *node != facts.node && create.in_flight && !create.unknown;
+        create.job != name || is_another
+    });
+    let replaced = match cluster.world.jobs.put(version, facts) {
+        Put::Unchanged => return false,
+        Put::Inserted => None,
+        Put::Replaced(old) => Some(old),
+    };
+    let Some(new) = cluster.world.jobs.get(&name) else {
+        return true;
+    };
+    // The name was used again, and the deletion of the earlier Job was missed during a break of the watch.
+    if let Some(old) = replaced.filter(|old| old.uid != new.uid) {
+        memory.results.forget(&old.uid);
+    }
+    if !new.is_made_by_suc() {
+        memory.keeps_replacement_policy = Some(new.has_replacement_policy);
+    }
+    if new.recorded {
+        memory.results.recorded(&new.uid);
+    }
+    // If this Job is lost later, the node must be asked for its boot before another one is created.
+    if new.verifies.is_none() {
+        let node = cluster.world.nodes.get(&new.node);
+        let is_it = |uid: &NodeUid| node.is_none_or(|node| node.uid == *uid);
+        memory
+            .unstarted_slots
+            .retain(|(plan, uid)| *plan != new.plan || !is_it(uid));
+    }
+    memory.name_conflicts.remove(name.text());
+    file(cluster, &name);
+    true
+}
+
+/// Updates the indexes of a node's Jobs after a change of the node.
+pub(super) fn file_all_on(cluster: &mut ClusterState, node: &str) {
+    let jobs: Vec<_> = cluster
+        .world
+        .jobs
+        .all_on(node)
+        .map(|job| job.name.clone())
+        .collect();
+    for job in jobs {
+        file(cluster, &job);
+    }
+}
+
+/// Updates the indexes of a Job. Of one that has succeeded, and whose node has the label, only the annotation
+/// `refit.rs/recorded` is missing. No node waits for that, so the background lane writes it, oldest Job first. Meanwhile
+/// the Job counts as recorded, even if the label is removed.
+fn file(cluster: &mut ClusterState, name: &JobName) {
+    let Some(job) = cluster.world.jobs.get(name).filter(|job| !job.recorded) else {
+        return;
+    };
+    match labelled_since(cluster, job) {
+        Some(at) => {
+            cluster.memory.results.labelled.insert(job.uid.clone());
+            cluster.world.jobs.file_as_unmarked(name, at);
         }
-        if let Some(new) = self.jobs.get(&name) {
-            if !new.is_made_by_suc() {
-                self.keeps_replacement_policy = Some(new.has_replacement_policy);
-            }
-            if new.recorded {
-                self.marking.remove(&new.uid);
-                self.labelled.remove(&new.uid);
-            }
-            self.jobs_on.add(&new.node, &name);
-            let (plan, node) = (&new.plan, &new.node);
-            // If this Job is lost later, the node must be asked for its boot before another one is created.
-            if new.verifies.is_none() {
-                self.unstarted_slots.retain(|(of, uid)| {
-                    of != plan || self.nodes.get(node).is_none_or(|node| node.uid != *uid)
-                });
-            }
-        }
-        self.file_job(&name);
-        self.name_conflicts.remove(name.text());
-        true
+        None => cluster.world.jobs.file_as_open(name),
     }
+}
 
-    /// A delete request has succeeded. The Job is gone once the watch says so, which may have been earlier.
-    pub(super) fn mark_job_deleting(&mut self, name: &str, uid: &str) -> bool {
-        if self.deleted_unrecorded.contains(uid) {
-            return false;
-        }
-        self.jobs.alter(name, |job| {
-            let change = *job.uid == *uid && !job.deleting;
-            job.deleting |= change;
-            change
-        })
+/// When the Job succeeded, if its node has the label and nothing else is left to do there.
+fn labelled_since(cluster: &ClusterState, job: &JobFacts) -> Option<Timestamp> {
+    let JobOutcome::Complete { at } = job.outcome else {
+        return None;
+    };
+    // The label is not its result, and no event follows it.
+    if job.verifies.is_some() {
+        return None;
     }
+    let node = cluster.world.nodes.get(&job.node)?;
+    let label = node.labels.get_joined(names::LABEL_PLAN_PREFIX, &job.plan);
+    let is_done = label == Some(&*job.hash)
+        && !node.records.contains_key(&job.plan)
+        && job.node_uid.as_ref().is_none_or(|uid| *uid == node.uid);
+    (is_done && !job.deleting).then_some(at)
+}
 
-    /// Removes a Job. If it has ended and its result is not recorded, it stays known until then, because its upgrade
-    /// has run and must not run again. The step that records it finds it missing and drops it.
-    pub(super) fn remove_job(&mut self, name: &str, uid: &str) -> bool {
-        if let Some(job) = self.jobs.get(name)
-            && *job.uid == *uid
-            && self.is_needed(job)
-            && self.deleted_unrecorded.insert(uid.into())
-        {
-            // Not deleting, so that the next decision treats it as an ended Job and records its result.
-            return self.jobs.alter(name, |job| std::mem::take(&mut job.deleting));
-        }
-        self.forget_job(uid);
-        let Some(old) = self.jobs.remove(name, uid, |j| &j.uid) else {
-            return false;
-        };
-        self.unindex_job(&old);
-        true
-    }
+/// A delete request has succeeded. The Job is gone once the watch says so, which may have been earlier.
+pub(super) fn mark_deleting(cluster: &mut ClusterState, name: &str, uid: &str) -> bool {
+    let is_kept = cluster.memory.results.deleted_unrecorded.contains(uid);
+    !is_kept && cluster.world.jobs.mark_deleting(name, uid)
+}
 
-    fn forget_job(&mut self, uid: &str) {
-        self.deleted_unrecorded.remove(uid);
-        self.marking.remove(uid);
-        self.labelled.remove(uid);
-        self.termination_messages.remove(uid);
+/// Removes a Job. If it has ended and its result is not recorded, it stays known until then, because its upgrade
+/// has run and must not run again. The step that records it finds it missing and drops it.
+pub(super) fn remove(cluster: &mut ClusterState, name: &str, uid: &str) -> bool {
+    if let Some(job) = cluster.world.jobs.get(name)
+        && *job.uid == *uid
+        && is_needed(cluster, job)
+        && cluster.memory.results.deleted_unrecorded.insert(uid.into())
+    {
+        // Not deleting, so that the next decision treats it as an ended Job and records its result.
+        return cluster.world.jobs.keep(name);
     }
+    cluster.memory.results.forget(uid);
+    cluster.world.jobs.remove(name, uid)
+}
 
-    /// Whether the Job has ended and its result is not recorded on its machine.
-    fn is_needed(&self, job: &JobFacts) -> bool {
-        let plan = self.plans.get(&job.plan);
-        let node = self.nodes.get(&job.node);
-        !job.recorded
-            && !self.marking.contains(&job.uid)
-            && job.outcome.ended().is_some()
-            && plan.is_some_and(|plan| plan.facts.uid == job.plan_uid)
-            && node.is_some_and(|node| job.node_uid.as_ref().is_none_or(|uid| *uid == node.uid))
-    }
+/// Whether the Job has ended and its result is not recorded on its machine.
+fn is_needed(cluster: &ClusterState, job: &JobFacts) -> bool {
+    let plan = cluster.plans.get(&job.plan);
+    let node = cluster.world.nodes.get(&job.node);
+    !job.recorded
+        && !cluster.memory.results.marking.contains(&job.uid)
+        && job.outcome.ended().is_some()
+        && plan.is_some_and(|plan| plan.facts.uid == job.plan_uid)
+        && node.is_some_and(|node| job.node_uid.as_ref().is_none_or(|uid| *uid == node.uid))
+}
 
-    fn unindex_job(&mut self, old: &JobFacts) {
-        self.open_jobs.drop(&old.plan, &old.name);
-        if let Some(at) = old.outcome.ended() {
-            self.unmarked.remove(&(at, old.name.clone()));
-        }
-        self.jobs_on.drop(&old.node, &old.name);
+/// A Job was requested, and it is not known whether it was created.
+pub(super) fn mark_create_unconfirmed(cluster: &mut ClusterState, job: &str) {
+    if cluster.world.jobs.get(job).is_none() {
+        cluster.memory.set_create_unknown(job, true);
     }
+}
 
-    /// A Job was requested, and it is not known whether it was created.
-    pub(super) fn mark_create_unconfirmed(&mut self, job: &str) {
-        if self.jobs.get(job).is_some() {
-            return;
-        }
-        let asked = self
-            .pending_creates
-            .values_mut()
-            .filter(|pending_create| *pending_create.job == *job);
-        asked.for_each(|pending_create| pending_create.unknown = true);
-    }
+/// Someone else's Job had this name at that time.
+pub(super) fn record_name_conflict(cluster: &mut ClusterState, job: &JobName, now: Timestamp) {
+    let memory = &mut cluster.memory;
+    memory.pending_creates.retain(|_, create| create.job != *job);
+    memory.name_conflicts.insert(job.text().clone(), now);
+}
 
-    /// A lookup has not found the Job.
-    pub(super) fn mark_create_absent(&mut self, job: &str) {
-        let asked = self
-            .pending_creates
-            .values_mut()
-            .filter(|pending_create| *pending_create.job == *job);
-        asked.for_each(|pending_create| pending_create.unknown = false);
-    }
+pub(super) fn put_pod(cluster: &mut ClusterState, version: u64, facts: PodFacts) -> bool {
+    cluster.memory.name_conflicts.remove(&facts.name);
+    cluster.world.pods.put(version, facts)
+}
 
-    /// Someone else's Job had this name at that time.
-    pub(super) fn record_name_conflict(&mut self, job: &JobName, now: Timestamp) {
-        self.pending_creates
-            .retain(|_, pending_create| pending_create.job != *job);
-        self.name_conflicts.insert(job.text().clone(), now);
+pub(super) fn remove_pod(cluster: &mut ClusterState, name: &str, uid: &str) -> bool {
+    let Some(old) = cluster.world.pods.remove(name, uid) else {
+        return false;
+    };
+    // Kept as long as its Job is known.
+    if let Some(message) = old.termination_message
+        && let Some(node) = &old.node
+        && cluster.world.jobs.all_on(node).any(|job| job.uid == old.job_uid)
+    {
+        let messages = &mut cluster.memory.results.termination_messages;
+        messages.insert(old.job_uid, message);
     }
+    true
 }

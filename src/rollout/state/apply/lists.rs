@@ -1,101 +1,124 @@
 //! Lists: which objects they no longer contain, and which responses they have overtaken.
 
+use super::{jobs, nodes, plans};
 use crate::observation::Kind;
-use crate::state::{ClusterState, Relist};
+use crate::state::ClusterState;
+use crate::world::nodes::UnreadableNode;
+use refit_facts::Text;
 
 /// Number of lists of each kind that had begun and ended at some time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListCounts([u64; 4]);
 
-impl ClusterState {
-    pub(super) fn start_list(&mut self, kind: Kind) {
+pub(super) fn start(cluster: &mut ClusterState, kind: Kind) {
+    match kind {
+        Kind::Node => cluster.world.nodes.start_list(),
+        Kind::Job => cluster.world.jobs.table().start_list(),
+        Kind::Pod => cluster.world.pods.table().start_list(),
+        Kind::Plan => {
+            cluster.plan_lists += u64::from(cluster.plan_lists.is_multiple_of(2));
+            cluster.plans.values_mut().for_each(|p| p.listed = false);
+        }
+    }
+}
+
+/// A list or a watch has returned this object.
+pub(super) fn mark_listed(cluster: &mut ClusterState, kind: Kind, name: &str) {
+    match kind {
+        Kind::Node => cluster.world.nodes.mark_listed(name),
+        Kind::Job => cluster.world.jobs.table().mark_listed(name),
+        Kind::Pod => cluster.world.pods.table().mark_listed(name),
+        Kind::Plan => {
+            if let Some(plan) = cluster.plans.get_mut(name) {
+                plan.listed = true;
+            }
+        }
+    }
+}
+
+/// A list ends. Returns whether an object was removed.
+pub(super) fn finish(cluster: &mut ClusterState, kind: Kind) -> bool {
+    let mut read_again = false;
+    let gone = match kind {
+        Kind::Node => {
+            let (gone, unreadable_gone) = cluster.world.nodes.finish_list();
+            read_again = unreadable_gone;
+            gone
+        }
+        Kind::Job => {
+            let jobs = cluster.world.jobs.table();
+            jobs.finish_list(|name, job| (name.text().clone(), job.uid.text().clone()))
+        }
+        Kind::Pod => {
+            let pods = cluster.world.pods.table();
+            pods.finish_list(|name, pod| (name.clone(), pod.uid.text().clone()))
+        }
+        Kind::Plan => {
+            cluster.plan_lists += 1;
+            read_again = cluster.world.definition.relist_finished();
+            let unlisted = cluster.plans.iter().filter(|(_, plan)| !plan.listed);
+            unlisted
+                .map(|(name, plan)| (name.text().clone(), plan.facts.uid.text().clone()))
+                .collect()
+        }
+    };
+    for (name, uid) in &gone {
         match kind {
-            Kind::Node => {
-                self.nodes.start_list();
-                self.start_list_of_unreadable();
-            }
-            Kind::Job => self.jobs.start_list(),
-            Kind::Pod => self.pods.start_list(),
-            Kind::Plan => {
-                self.plan_lists += u64::from(self.plan_lists.is_multiple_of(2));
-                self.plans.values_mut().for_each(|p| p.listed = false);
-            }
-        }
-    }
-
-    /// A list or a watch has returned this object.
-    pub(super) fn mark_listed(&mut self, kind: Kind, name: &str) {
-        match kind {
-            Kind::Node => self.nodes.mark_listed(name),
-            Kind::Job => self.jobs.mark_listed(name),
-            Kind::Pod => self.pods.mark_listed(name),
-            Kind::Plan => {
-                if let Some(plan) = self.plans.get_mut(name) {
-                    plan.listed = true;
-                }
-            }
-        }
-    }
-
-    /// A list ends. Returns whether an object was removed.
-    pub(super) fn finish_list(&mut self, kind: Kind) -> bool {
-        let mut read_again = kind == Kind::Node && self.finish_list_of_unreadable();
-        let gone = match kind {
-            Kind::Node => self
-                .nodes
-                .finish_list(|name, node| (name.text().clone(), node.uid.text().clone())),
-            Kind::Job => self
-                .jobs
-                .finish_list(|name, job| (name.text().clone(), job.uid.text().clone())),
-            Kind::Pod => self
-                .pods
-                .finish_list(|name, pod| (name.clone(), pod.uid.text().clone())),
-            Kind::Plan => {
-                self.plan_lists += 1;
-                if self.relist == Relist::Running {
-                    self.relist = Relist::Done;
-                    read_again = true;
-                }
-                let unlisted = self.plans.iter().filter(|(_, plan)| !plan.listed);
-                unlisted
-                    .map(|(name, plan)| (name.text().clone(), plan.facts.uid.text().clone()))
-                    .collect()
-            }
+            Kind::Node => nodes::remove(cluster, name, uid),
+            Kind::Job => jobs::remove(cluster, name, uid),
+            Kind::Pod => jobs::remove_pod(cluster, name, uid),
+            Kind::Plan => plans::remove(cluster, name, uid),
         };
-        for (name, uid) in &gone {
-            match kind {
-                Kind::Node => self.remove_node(name, uid),
-                Kind::Job => self.remove_job(name, uid),
-                Kind::Pod => self.remove_pod(name, uid),
-                Kind::Plan => self.remove_plan(name, uid),
-            };
-        }
-        // The list may show whether a requested Job exists.
-        read_again || !gone.is_empty() || kind == Kind::Job && !self.pending_creates.is_empty()
     }
+    // The list may show whether a requested Job exists.
+    read_again || !gone.is_empty() || kind == Kind::Job && !cluster.memory.pending_creates.is_empty()
+}
 
-    /// Number of lists of each kind that have begun and ended. Note it when a request is sent, for
-    /// [`ClusterState::apply_effect`].
-    pub fn lists(&self) -> ListCounts {
-        ListCounts([
-            self.nodes.lists(),
-            self.jobs.lists(),
-            self.pods.lists(),
-            self.plan_lists,
-        ])
-    }
+/// Number of lists of each kind that have begun and ended. Note it when a request is sent, for
+/// [`ClusterState::apply_effect`].
+pub(super) fn counts(cluster: &ClusterState) -> ListCounts {
+    ListCounts([
+        cluster.world.nodes.table().lists(),
+        cluster.world.jobs.lists(),
+        cluster.world.pods.lists(),
+        cluster.plan_lists,
+    ])
+}
 
-    /// Whether the response to a request sent at `sent` may describe a deleted object: the object is not known, and a
-    /// list that has run since need not have contained it before its deletion. If the object exists after all, the
-    /// watch reports it.
-    pub(super) fn is_answer_stale(&self, kind: Kind, name: &str, sent: ListCounts) -> bool {
-        let known = match kind {
-            Kind::Node => self.nodes.get(name).is_some(),
-            Kind::Job => self.jobs.get(name).is_some(),
-            Kind::Pod => self.pods.get(name).is_some(),
-            Kind::Plan => self.plans.contains_key(name),
-        };
-        let lists = self.lists().0[kind as usize];
-        !known && (lists != sent.0[kind as usize] || !lists.is_multiple_of(2))
+/// Whether the response to a request sent at `sent` may describe a deleted object: the object is not known, and a
+/// list that has run since need not have contained it before its deletion. If the object exists after all, the
+/// watch reports it.
+pub(super) fn is_answer_stale(cluster: &ClusterState, kind: Kind, name: &str, sent: ListCounts) -> bool {
+    let known = match kind {
+        Kind::Node => cluster.world.nodes.get(name).is_some(),
+        Kind::Job => cluster.world.jobs.get(name).is_some(),
+        Kind::Pod => cluster.world.pods.get(name).is_some(),
+        Kind::Plan => cluster.plans.contains_key(name),
+    };
+    let lists = counts(cluster).0[kind as usize];
+    !known && (lists != sent.0[kind as usize] || !lists.is_multiple_of(2))
+}
+
+/// An object cannot be read. What was known of it stays: a Node that cannot be read must not lose its slot, nor a Job its
+/// result. A Job or a pod that was never read is as if it were not there, and its name stays taken.
+pub(super) fn unreadable(cluster: &mut ClusterState, kind: Kind, name: &str, uid: Text, why: String) -> bool {
+    let known = match kind {
+        Kind::Node => cluster.world.nodes.get(name).map(|it| it.uid.text().clone()),
+        Kind::Job => cluster.world.jobs.get(name).map(|it| it.uid.text().clone()),
+        Kind::Pod => cluster.world.pods.get(name).map(|it| it.uid.text().clone()),
+        Kind::Plan => cluster.plans.get(name).map(|it| it.facts.uid.text().clone()),
+    };
+    // Another object had the name, and is gone.
+    let is_gone = known.filter(|known| *known != uid);
+    let mut changed = is_gone.is_some_and(|gone| match kind {
+        Kind::Node => nodes::remove(cluster, name, &gone),
+        Kind::Job => jobs::remove(cluster, name, &gone),
+        Kind::Pod => jobs::remove_pod(cluster, name, &gone),
+        Kind::Plan => plans::remove(cluster, name, &gone),
+    });
+    if kind == Kind::Node {
+        let node = UnreadableNode::new(uid.into(), why);
+        changed |= cluster.world.nodes.put_unreadable(name, node);
     }
+    changed
 }

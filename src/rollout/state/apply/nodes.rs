@@ -1,91 +1,45 @@
-//! Nodes.
+//! Nodes, and the objects other than Plans that want them.
 
+use super::jobs;
 use crate::state::ClusterState;
-use crate::state::table::Put;
-use refit_api::names::ControlPlaneRole;
-use refit_facts::{NodeFacts, Text};
+use crate::world::reservations::Reservations;
+use refit_facts::{NodeFacts, NodeName, Text};
 
-impl ClusterState {
-    pub(super) fn apply_node(&mut self, version: u64, facts: NodeFacts) -> bool {
-        let (name, uid) = (facts.name.clone(), facts.uid.clone());
-        let was_unreadable = self.forget_unreadable(&name);
-        match self.nodes.put(&name, &uid, version, facts) {
-            Put::Unchanged => return was_unreadable,
-            Put::Inserted => {}
-            Put::Replaced(old) => self.unindex_node(&old),
-        }
-        if let Some(hostname) = self.nodes.get(&name).map(|node| Text::from(node.hostname())) {
-            self.add_hostname(&hostname, &name);
-        }
-        if let Some(new) = self.nodes.get(&name) {
-            for plan in new.records.keys() {
-                self.recorded_on.add(plan, &name);
-            }
-            for plan in new.labelled_for(&self.defaults.namespace) {
-                self.labelled_on.add(&plan.into(), &name);
-            }
-            if new.ledger.is_some() {
-                self.ledgers.insert(name.clone());
-            }
-            if new.pending_for(&self.defaults.namespace).next().is_some() {
-                self.pending.insert(name.clone());
-            }
-            if new.unschedulable || !new.is_ready_and_untainted() {
-                self.unavailable.insert(name.clone());
-            }
-            // It has registered again, so its conditions count from now on.
-            for members in self.departed.values_mut() {
-                members.remove(&name);
-            }
-            for role in roles(new) {
-                self.control_plane.entry(role).or_default().insert(name.clone());
-            }
-            for plan_state in self.plans.values_mut() {
-                plan_state.node_changed(new);
-            }
-            if !new.is_ready_and_untainted() {
-                self.reset_ready_timers(&name);
-            }
-        }
-        self.file_jobs_on(&name);
-        true
+pub(super) fn put(cluster: &mut ClusterState, version: u64, facts: NodeFacts) -> bool {
+    let name = facts.name.clone();
+    let nodes = &mut cluster.world.nodes;
+    let was_unreadable = nodes.forget_unreadable(&name);
+    if !nodes.put(version, facts, &cluster.defaults.namespace) {
+        return was_unreadable;
     }
-
-    pub(super) fn remove_node(&mut self, name: &str, uid: &str) -> bool {
-        let was_unreadable =
-            self.unreadable_nodes.get(name).is_some_and(|it| *it.uid == *uid) && self.forget_unreadable(name);
-        let Some(old) = self.nodes.remove(name, uid, |n| &n.uid) else {
-            return was_unreadable;
-        };
-        self.unindex_node(&old);
-        for role in roles(&old) {
-            self.departed.entry(role).or_default().insert(old.name.clone());
+    if let Some(new) = nodes.get(&name) {
+        for plan_state in cluster.plans.values_mut() {
+            plan_state.node_changed(new);
         }
-        for plan_state in self.plans.values_mut() {
-            plan_state.remove_node(&old.name);
-        }
-        self.file_jobs_on(name);
-        true
+        cluster.memory.timers.node_seen(new);
     }
-
-    fn unindex_node(&mut self, old: &NodeFacts) {
-        self.nodes_by_hostname.drop(&old.hostname().into(), &old.name);
-        for plan in old.records.keys() {
-            self.recorded_on.drop(plan, &old.name);
-        }
-        for plan in old.labelled_for(&self.defaults.namespace) {
-            self.labelled_on.drop(&plan.into(), &old.name);
-        }
-        self.ledgers.remove(&old.name);
-        self.pending.remove(&old.name);
-        self.unavailable.remove(&old.name);
-        for members in self.control_plane.values_mut() {
-            members.remove(&old.name);
-        }
-    }
+    jobs::file_all_on(cluster, &name);
+    true
 }
 
-fn roles(node: &NodeFacts) -> impl Iterator<Item = ControlPlaneRole> {
-    let roles = ControlPlaneRole::ALL.into_iter();
-    roles.filter(|role| node.has_role(*role))
+pub(super) fn remove(cluster: &mut ClusterState, name: &str, uid: &str) -> bool {
+    let nodes = &mut cluster.world.nodes;
+    let is_it = nodes.unreadable(name).is_some_and(|(_, node)| *node.uid == *uid);
+    let was_unreadable = is_it && nodes.forget_unreadable(name);
+    let Some(old) = nodes.remove(name, uid, &cluster.defaults.namespace) else {
+        return was_unreadable;
+    };
+    cluster.memory.timers.node_departed(&old);
+    for plan_state in cluster.plans.values_mut() {
+        plan_state.remove_node(&old.name);
+    }
+    jobs::file_all_on(cluster, name);
+    true
+}
+
+pub(super) fn reserve(cluster: &mut ClusterState, reservations: Reservations) -> bool {
+    let wants = |node: &NodeName, uid: &Text| reservations.get(node).is_some_and(|it| it.uid == *uid);
+    cluster.memory.granted.retain(|node, uid| wants(node, uid));
+    let known = cluster.world.reservations.replace(reservations);
+    known != cluster.world.reservations
 }

@@ -1,120 +1,113 @@
 //! What begins and ends with a step, whatever its response says.
 
-use crate::state::{ClusterState, PendingCreate, Relist, StepFailure};
+use crate::memory::PendingCreate;
+use crate::state::ClusterState;
 use crate::step::{Key, Query, Step};
 use refit_api::{NodePhase, PlanStatus, names};
 use refit_facts::{JobOutcome, NodeUid, PlanName};
 
-impl ClusterState {
-    /// A step begins. Until its response arrives, the objects that it changes may be in the old or the new state.
-    pub fn step_started(&mut self, step: &Step) {
-        match step {
-            Step::WriteStatus { plan, status, .. } => {
-                if let Some(plan_state) = self.plans.get_mut(plan) {
-                    plan_state.record_sent_status(status);
-                }
-                self.track_unstarted_slots(plan, status);
+/// A step begins. Until its response arrives, the objects that it changes may be in the old or the new state.
+pub(super) fn started(cluster: &mut ClusterState, step: &Step) {
+    match step {
+        Step::WriteStatus { plan, status, .. } => {
+            if let Some(plan_state) = cluster.plans.get_mut(plan) {
+                plan_state.record_sent_status(status);
             }
-            Step::CreateJob { plan, node, job, .. } => {
-                let plan_state = self.plans.get(plan);
-                let plan_uid = plan_state.map(|it| it.facts.uid.clone());
-                let node_uid = self.nodes.get(node).map(|it| it.uid.clone());
-                let pending_create = PendingCreate {
-                    job: job.clone(),
-                    plan_uid: plan_uid.unwrap_or_default(),
-                    node_uid: node_uid.unwrap_or_default(),
-                    disruptive: plan_state.is_some_and(|it| it.disruptive),
-                    in_flight: true,
-                    unknown: false,
-                };
-                self.pending_creates
-                    .insert((plan.clone(), node.clone()), pending_create);
+            track_unstarted_slots(cluster, plan, status);
+        }
+        Step::CreateJob { plan, node, job, .. } => {
+            let plan_state = cluster.plans.get(plan);
+            let plan_uid = plan_state.map(|it| it.facts.uid.clone());
+            let node_uid = cluster.world.nodes.get(node).map(|it| it.uid.clone());
+            let pending_create = PendingCreate {
+                job: job.clone(),
+                plan_uid: plan_uid.unwrap_or_default(),
+                node_uid: node_uid.unwrap_or_default(),
+                disruptive: plan_state.is_some_and(|it| it.disruptive),
+                in_flight: true,
+                unknown: false,
+            };
+            cluster
+                .memory
+                .pending_creates
+                .insert((plan.clone(), node.clone()), pending_create);
+        }
+        Step::MarkRecorded { job, uid, .. } => {
+            let job = cluster.world.jobs.get(job);
+            // From now on a change of the node does not concern this Job: its label is stored.
+            if job.is_some_and(|job| matches!(job.outcome, JobOutcome::Complete { .. })) {
+                cluster.memory.results.marking.insert(uid.clone());
             }
-            Step::MarkRecorded { job, uid, .. } => {
-                let job = self.jobs.get(job);
-                // From now on a change of the node does not concern this Job: its label is stored.
-                if job.is_some_and(|job| matches!(job.outcome, JobOutcome::Complete { .. })) {
-                    self.marking.insert(uid.clone());
-                }
-            }
-            Step::Query(Query::GetJob { plan, node, .. }) => {
-                if let Some(pending_create) = self.pending_creates.get_mut(&(plan.clone(), node.clone())) {
-                    pending_create.in_flight = true;
-                }
-            }
-            Step::PatchNode { node, change, .. }
-                if change.annotations.contains_key(names::ANNOTATION_CORDON) =>
+        }
+        Step::Query(Query::GetJob { plan, node, .. }) => {
+            if let Some(pending_create) = cluster
+                .memory
+                .pending_creates
+                .get_mut(&(plan.clone(), node.clone()))
             {
-                self.ledgers_sent.insert(node.clone());
-            }
-            Step::ReadPlans => self.relist = Relist::Asked,
-            _ => {}
-        }
-    }
-
-    /// Records a status in flight: a node that has a slot in it without a Job never had one, as far as this process
-    /// knows.
-    fn track_unstarted_slots(&mut self, plan: &PlanName, status: &PlanStatus) {
-        let plan_state = self.plans.get(plan);
-        if !plan_state.is_some_and(|plan_state| plan_state.spec().has_sentinel()) {
-            return;
-        }
-        // This process may have created the Job of an earlier slot of the node, which then is not unstarted.
-        let has_job = |node: &str| {
-            self.jobs_on(node)
-                .any(|job| job.plan == *plan && !self.is_spent(job))
-        };
-        let mut slots = Vec::new();
-        for slot in status
-            .active
-            .iter()
-            .flatten()
-            .filter(|slot| slot.phase != NodePhase::Waiting)
-        {
-            let Some(uid) = &slot.uid else { continue };
-            let is_unstarted = slot.job.is_none() && !has_job(&slot.name);
-            slots.push(((plan.clone(), NodeUid::from(uid.as_str())), is_unstarted));
-        }
-        for (place, is_unstarted) in slots {
-            if is_unstarted {
-                self.unstarted_slots.insert(place);
-            } else {
-                self.unstarted_slots.remove(&place);
+                pending_create.in_flight = true;
             }
         }
-    }
-
-    /// A step has ended, successfully or not, and its result is applied.
-    pub fn step_finished(&mut self, key: &Key) {
-        if let Key::Node(node) = key {
-            self.ledgers_sent.remove(node);
+        Step::PatchNode { node, change, .. } if change.annotations.contains_key(names::ANNOTATION_CORDON) => {
+            cluster.memory.ledgers_sent.insert(node.clone());
         }
-        if let Key::NextJob(plan, node) = key {
-            let place = (plan.clone(), node.clone());
-            // A request without a response holds the slot until a watch or a lookup answers. All other results are
-            // known.
-            match self.pending_creates.get_mut(&place) {
-                // A watch reports whether the Job exists, or a lookup is needed; not for a deleted Plan.
-                Some(pending_create) if pending_create.unknown && self.plans.contains_key(plan) => {
-                    pending_create.in_flight = false;
-                }
-                _ => {
-                    self.pending_creates.remove(&place);
-                }
+        Step::ReadPlans => cluster.world.definition.relist_asked(),
+        _ => {}
+    }
+}
+
+/// Records a status in flight: a node that has a slot in it without a Job never had one, as far as this process
+/// knows.
+fn track_unstarted_slots(cluster: &mut ClusterState, plan: &PlanName, status: &PlanStatus) {
+    let plan_state = cluster.plans.get(plan);
+    if !plan_state.is_some_and(|plan_state| plan_state.spec().has_sentinel()) {
+        return;
+    }
+    // This process may have created the Job of an earlier slot of the node, which then is not unstarted.
+    let has_job = |node: &str| {
+        cluster
+            .world
+            .jobs
+            .on(node)
+            .any(|job| job.plan == *plan && !cluster.is_spent(job))
+    };
+    let mut slots = Vec::new();
+    for slot in status
+        .active
+        .iter()
+        .flatten()
+        .filter(|slot| slot.phase != NodePhase::Waiting)
+    {
+        let Some(uid) = &slot.uid else { continue };
+        let is_unstarted = slot.job.is_none() && !has_job(&slot.name);
+        slots.push(((plan.clone(), NodeUid::from(uid.as_str())), is_unstarted));
+    }
+    for (place, is_unstarted) in slots {
+        if is_unstarted {
+            cluster.memory.unstarted_slots.insert(place);
+        } else {
+            cluster.memory.unstarted_slots.remove(&place);
+        }
+    }
+}
+
+/// A step has ended, successfully or not, and its result is applied.
+pub(super) fn finished(cluster: &mut ClusterState, key: &Key) {
+    if let Key::Node(node) = key {
+        cluster.memory.ledgers_sent.remove(node);
+    }
+    if let Key::NextJob(plan, node) = key {
+        let place = (plan.clone(), node.clone());
+        // A request without a response holds the slot until a watch or a lookup answers. All other results are
+        // known.
+        match cluster.memory.pending_creates.get_mut(&place) {
+            // A watch reports whether the Job exists, or a lookup is needed; not for a deleted Plan.
+            Some(pending_create) if pending_create.unknown && cluster.plans.contains_key(plan) => {
+                pending_create.in_flight = false;
+            }
+            _ => {
+                cluster.memory.pending_creates.remove(&place);
             }
         }
-    }
-
-    pub fn step_failed(&mut self, key: Key, failure: StepFailure) {
-        if let Key::Job(job) = &key {
-            // Jobs that come later must not wait for this one.
-            self.open(job);
-        }
-        self.failures_by_step.insert(key, failure);
-    }
-
-    /// A step has succeeded, or is no longer requested.
-    pub fn clear_failure(&mut self, key: &Key) {
-        self.failures_by_step.remove(key);
     }
 }

@@ -5,10 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::ClusterState;
+use crate::world::jobs::Jobs;
+use crate::world::nodes::{Nodes, roles};
 use refit_api::names::ControlPlaneRole;
 use refit_facts::record::{Phase, Record};
-use refit_facts::{BootId, JobFacts, JobOutcome, JobUid, NodeFacts, NodeName};
+use refit_facts::{BootId, JobFacts, JobOutcome, JobUid, NodeFacts, NodeName, Text};
 
 /// A condition that lasts.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -37,44 +38,54 @@ const DEPARTED_MEMBERSHIP: SignedDuration = SignedDuration::from_mins(10);
 
 /// When each condition began.
 #[derive(Debug, Default)]
-pub(super) struct Timers(BTreeMap<Timer, Timestamp>);
+pub(crate) struct Timers {
+    since: BTreeMap<Timer, Timestamp>,
+    /// Nodes of the control plane that were deleted a short time ago: their machines may still be members of etcd, and
+    /// may register again.
+    departed: BTreeMap<ControlPlaneRole, BTreeSet<NodeName>>,
+}
 
-impl ClusterState {
-    /// Starts timers of new conditions, and drops those of conditions that ended.
-    pub(super) fn update_timers(&mut self, now: Timestamp) {
+impl Timers {
+    /// Starts timers of new conditions, and drops those of conditions that ended. Returns the controllers whose pods were
+    /// evicted from these nodes.
+    pub(crate) fn update(&mut self, nodes: &Nodes, jobs: &Jobs, now: Timestamp) -> BTreeSet<Text> {
         let mut lasting = BTreeSet::new();
         let mut evicted = BTreeSet::new();
-        for (plan, nodes) in self.recorded_on.iter() {
-            for node in nodes.iter().filter_map(|node| self.nodes.get(node)) {
+        for (plan, names) in nodes.recorded.iter() {
+            for node in names.iter().filter_map(|node| nodes.get(node)) {
                 let record = node.records.get(plan);
                 let record = record.filter(|r| matches!(r.phase, Phase::Upgraded | Phase::Recovering));
                 if let Some(record) = record {
-                    evicted.extend(record.workloads.iter().map(String::as_str));
+                    evicted.extend(
+                        record
+                            .workloads
+                            .iter()
+                            .map(|workload| Text::from(workload.as_str())),
+                    );
                     lasting.extend(node.is_ready_and_untainted().then(|| ready_timer(node, record)));
                     lasting.insert(record_timer(node, record));
                 }
             }
         }
-        let jobs = self.open_jobs.iter().flat_map(|(_, jobs)| jobs);
-        for job in jobs.filter_map(|job| self.jobs.get(job)) {
+        for job in jobs.all_open() {
             if job.sentinel && matches!(job.outcome, JobOutcome::Complete { .. }) {
                 lasting.insert(success_timer(job));
             }
         }
         for (role, nodes) in &mut self.departed {
             let timer = |node: &NodeName| departed_timer(node, *role);
-            let since = |node: &NodeName| self.timers.0.get(&timer(node));
+            let since = |node: &NodeName| self.since.get(&timer(node));
             nodes.retain(|node| since(node).is_none_or(|since| *since + DEPARTED_MEMBERSHIP > now));
             lasting.extend(nodes.iter().map(timer));
         }
-        self.workloads.retain(|workload, _| evicted.contains(&**workload));
-        if lasting.is_empty() && self.timers.0.is_empty() {
-            return;
+        if lasting.is_empty() && self.since.is_empty() {
+            return evicted;
         }
-        self.timers.0.retain(|timer, _| lasting.contains(timer));
+        self.since.retain(|timer, _| lasting.contains(timer));
         for timer in lasting {
-            self.timers.0.entry(timer).or_insert(now);
+            self.since.entry(timer).or_insert(now);
         }
+        evicted
     }
 
     /// Nodes with the role that were deleted a short time ago.
@@ -86,53 +97,47 @@ impl ClusterState {
     pub(crate) fn next_departed_expiry(&self) -> Option<Timestamp> {
         let since = self.departed.iter().flat_map(|(role, nodes)| {
             let timers = nodes.iter().map(|node| departed_timer(node, *role));
-            timers.filter_map(|timer| self.timers.0.get(&timer))
+            timers.filter_map(|timer| self.since.get(&timer))
         });
         since.min().map(|since| *since + DEPARTED_MEMBERSHIP)
     }
 
-    /// The time of day was set by so much: what this process has seen began so much later or earlier by the new time.
-    /// Times in objects are compared with the new one as they are.
-    pub fn shift_times(&mut self, step: SignedDuration) {
-        let shift = |at: &mut Timestamp| *at = at.saturating_add(step).unwrap_or(*at);
-        self.timers.0.values_mut().for_each(shift);
-        self.name_conflicts.values_mut().for_each(shift);
-        self.pruned.iter_mut().for_each(shift);
-        for plan in self.plans.values_mut() {
-            plan.shift_times(step);
-        }
-        self.pod_checks
-            .values_mut()
-            .for_each(|look| shift(&mut look.seen));
-        self.refusals
-            .values_mut()
-            .for_each(|refusal| shift(&mut refusal.seen));
-        for workload in self.workloads.values_mut() {
-            shift(&mut workload.facts.seen);
-            workload.available_since.iter_mut().for_each(shift);
+    /// A node was deleted.
+    pub(crate) fn node_departed(&mut self, node: &NodeFacts) {
+        for role in roles(node) {
+            self.departed.entry(role).or_default().insert(node.name.clone());
         }
     }
 
-    /// Resets the timers of a node that was seen not Ready or tainted, even for a moment: before the next decision it
-    /// may be Ready again.
-    pub(super) fn reset_ready_timers(&mut self, node: &str) {
-        let broken = |timer: &Timer| matches!(timer, Timer::Ready { node: of, .. } if **of == *node);
-        self.timers.0.retain(|timer, _| !broken(timer));
+    /// It has registered again, so its conditions count from now on.
+    pub(crate) fn node_seen(&mut self, node: &NodeFacts) {
+        for members in self.departed.values_mut() {
+            members.remove(&node.name);
+        }
+        // Also if it was not Ready or tainted for a moment only: before the next decision it may be Ready again.
+        if !node.is_ready_and_untainted() {
+            let broken = |timer: &Timer| matches!(timer, Timer::Ready { node: of, .. } if *of == node.name);
+            self.since.retain(|timer, _| !broken(timer));
+        }
+    }
+
+    pub(super) fn shift_times(&mut self, shift: impl Fn(&mut Timestamp)) {
+        self.since.values_mut().for_each(shift);
     }
 
     /// Since when a node with this record has been Ready and untainted in its current boot.
     pub(crate) fn ready_since(&self, node: &NodeFacts, record: &Record) -> Option<Timestamp> {
-        self.timers.0.get(&ready_timer(node, record)).copied()
+        self.since.get(&ready_timer(node, record)).copied()
     }
 
     /// Since when this process has known this record, and the reboot that it may require.
     pub(crate) fn record_known_since(&self, node: &NodeFacts, record: &Record) -> Option<Timestamp> {
-        self.timers.0.get(&record_timer(node, record)).copied()
+        self.since.get(&record_timer(node, record)).copied()
     }
 
     /// Since when this process has known that the Job succeeded.
     pub(crate) fn success_known_since(&self, job: &JobFacts) -> Option<Timestamp> {
-        self.timers.0.get(&success_timer(job)).copied()
+        self.since.get(&success_timer(job)).copied()
     }
 }
 

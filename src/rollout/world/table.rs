@@ -29,7 +29,7 @@ struct Row<T> {
 }
 
 /// Result of an update.
-pub(super) enum Put<T> {
+pub(crate) enum Put<T> {
     Unchanged,
     /// The object was not known.
     Inserted,
@@ -67,11 +67,11 @@ impl<N: Id, U: Id, T: PartialEq> Table<N, U, T> {
         self.rows.iter().map(|(name, row)| (name, &row.facts))
     }
 
-    pub(super) fn version(&self, name: &str) -> Option<u64> {
+    pub(crate) fn version(&self, name: &str) -> Option<u64> {
         self.rows.get(name).map(|row| row.version)
     }
 
-    pub(super) fn put(&mut self, name: &N, uid: &str, version: u64, facts: T) -> Put<T> {
+    pub(crate) fn put(&mut self, name: &N, uid: &str, version: u64, facts: T) -> Put<T> {
         if self.gone.contains(uid) {
             return Put::Unchanged;
         }
@@ -97,7 +97,7 @@ impl<N: Id, U: Id, T: PartialEq> Table<N, U, T> {
     }
 
     /// Replaces the facts of a known object.
-    pub(super) fn replace(&mut self, name: &str, version: u64, facts: T) -> bool {
+    pub(crate) fn replace(&mut self, name: &str, version: u64, facts: T) -> bool {
         let Some(row) = self.rows.get_mut(name) else {
             return false;
         };
@@ -107,18 +107,18 @@ impl<N: Id, U: Id, T: PartialEq> Table<N, U, T> {
         change
     }
 
-    pub(super) fn alter(&mut self, name: &str, change: impl FnOnce(&mut T) -> bool) -> bool {
+    pub(crate) fn alter(&mut self, name: &str, change: impl FnOnce(&mut T) -> bool) -> bool {
         self.rows.get_mut(name).is_some_and(|row| change(&mut row.facts))
     }
 
     /// The list in progress contains this object.
-    pub(super) fn mark_listed(&mut self, name: &str) {
+    pub(crate) fn mark_listed(&mut self, name: &str) {
         if let Some(row) = self.rows.get_mut(name) {
             row.listed = true;
         }
     }
 
-    pub(super) fn remove(&mut self, name: &str, uid: &str, uid_of: impl Fn(&T) -> &U) -> Option<T> {
+    pub(crate) fn remove(&mut self, name: &str, uid: &str, uid_of: impl Fn(&T) -> &U) -> Option<T> {
         let known = uid_of(self.get(name)?);
         if known.borrow() != uid {
             return None;
@@ -127,22 +127,22 @@ impl<N: Id, U: Id, T: PartialEq> Table<N, U, T> {
         self.rows.remove(name).map(|row| row.facts)
     }
 
-    pub(super) fn forget(&mut self, name: &str) -> bool {
+    pub(crate) fn forget(&mut self, name: &str) -> bool {
         self.rows.remove(name).is_some()
     }
 
     /// Forgets all other objects.
-    pub(super) fn retain(&mut self, is_kept: impl Fn(&N) -> bool) {
+    pub(crate) fn retain(&mut self, is_kept: impl Fn(&N) -> bool) {
         self.rows.retain(|name, _| is_kept(name));
     }
 
-    pub(super) fn start_list(&mut self) {
+    pub(crate) fn start_list(&mut self) {
         self.lists += u64::from(self.lists.is_multiple_of(2)); // a list that broke off starts again
         self.rows.values_mut().for_each(|row| row.listed = false);
     }
 
     /// Ends a list, and returns the objects that it did not contain, ordered.
-    pub(super) fn finish_list<K: Ord>(&mut self, key: impl Fn(&N, &T) -> K) -> Vec<K> {
+    pub(crate) fn finish_list<K: Ord>(&mut self, key: impl Fn(&N, &T) -> K) -> Vec<K> {
         self.lists += 1;
         let unlisted = self.rows.iter().filter(|(_, row)| !row.listed);
         let mut gone: Vec<_> = unlisted.map(|(name, row)| key(name, &row.facts)).collect();
@@ -154,7 +154,7 @@ impl<N: Id, U: Id, T: PartialEq> Table<N, U, T> {
         !self.lists.is_multiple_of(2)
     }
 
-    pub(super) fn lists(&self) -> u64 {
+    pub(crate) fn lists(&self) -> u64 {
         self.lists
     }
 }
@@ -164,7 +164,7 @@ const MAX_DELETED_UIDS: usize = 4096;
 
 /// UIDs of deleted objects, the most recent ones.
 #[derive(Debug)]
-pub(super) struct DeletedUids<U> {
+pub(crate) struct DeletedUids<U> {
     uids: HashSet<U>,
     in_order: VecDeque<U>,
 }
@@ -179,11 +179,11 @@ impl<U> Default for DeletedUids<U> {
 }
 
 impl<U: Id> DeletedUids<U> {
-    pub(super) fn contains(&self, uid: &str) -> bool {
+    pub(crate) fn contains(&self, uid: &str) -> bool {
         self.uids.contains(uid)
     }
 
-    pub(super) fn insert(&mut self, uid: U) {
+    pub(crate) fn insert(&mut self, uid: U) {
         if !self.uids.insert(uid.clone()) {
             return;
         }

@@ -24,7 +24,7 @@ impl<K: Id, N: Id> Index<K, N> {
         self.0.is_empty()
     }
 
-    pub(super) fn keys(&self) -> impl Iterator<Item = &K> {
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &K> {
         self.0.keys()
     }
 
@@ -35,11 +35,11 @@ impl<K: Id, N: Id> Index<K, N> {
         all.into_iter()
     }
 
-    pub(super) fn add(&mut self, key: &K, name: &N) {
+    pub(crate) fn add(&mut self, key: &K, name: &N) {
         self.0.entry(key.clone()).or_default().insert(name.clone());
     }
 
-    pub(super) fn drop(&mut self, key: &K, name: &N) {
+    pub(crate) fn drop(&mut self, key: &K, name: &N) {
         if let Some(names) = self.0.get_mut(key.borrow()) {
             names.remove(name.borrow());
             if names.is_empty() {

@@ -1,0 +1,34 @@
+//! Which objects other than Plans may take the nodes that they want.
+
+use super::reservation::reserved;
+use super::start::locks::DisruptionLocks;
+use super::state::ClusterState;
+use super::world::reservations::{Grant, Grants};
+
+/// Which objects may take the nodes that they want. One that is in the ledger has taken its node, and one that was
+/// granted it may be about to.
+pub(super) fn grants(cluster: &ClusterState, locks: &mut DisruptionLocks<'_>) -> Grants {
+    let mut grants = Grants::new();
+    for (node, reservation) in cluster.world.reservations.iter().flatten() {
+        let Some(facts) = cluster.world.nodes.get(node) else {
+            continue;
+        };
+        let mut holders = facts.ledger.iter().flat_map(|ledger| &ledger.holders);
+        let has_taken = holders.any(|holder| *holder.plan_uid == *reservation.uid)
+            || cluster.memory.granted.get(node) == Some(&reservation.uid);
+        let answer = locks
+            .reservation_blocker(node)
+            .filter(|_| !has_taken)
+            .map_or(Ok(()), Err);
+        if answer.is_ok() {
+            locks.take(node);
+        }
+        let uid = reservation.uid.clone();
+        grants.insert(node.clone(), Grant { uid, answer });
+    }
+    // Only now: a node that waits leaves room for one that can be taken.
+    for node in reserved(cluster) {
+        locks.keep_room(node);
+    }
+    grants
+}

@@ -1,0 +1,86 @@
+//! What this process has asked the API server, apart from its watches, and got.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+
+use refit_facts::{JobUid, NodeName, PlanName, Text, WorkloadFacts};
+
+/// Older answers about pods are forgotten, so that those about deleted objects do not accumulate.
+const KEPT: SignedDuration = SignedDuration::from_mins(10);
+
+#[derive(Debug, Default)]
+pub(crate) struct Answers {
+    /// Controllers whose pods were evicted, as far as they were read.
+    pub(crate) workloads: BTreeMap<Text, Workload>,
+    /// Why the API server refuses the pods of Jobs.
+    pub(crate) refusals: BTreeMap<JobUid, Refusal>,
+    /// What was seen of pods for which nodes wait.
+    pub(crate) pod_checks: BTreeMap<(PlanName, NodeName), PodCheck>,
+}
+
+impl Answers {
+    pub(crate) fn add_workload(&mut self, workload: Text, facts: WorkloadFacts) {
+        let before = self.workloads.get(&workload);
+        let before = before.and_then(|known| known.available_since);
+        let available_since = facts.is_available().then(|| before.unwrap_or(facts.seen));
+        let workload_is = Workload {
+            facts,
+            available_since,
+        };
+        self.workloads.insert(workload, workload_is);
+    }
+
+    pub(crate) fn add_refusal(&mut self, job: JobUid, refusal: Refusal) {
+        let oldest = oldest(refusal.seen);
+        self.refusals.retain(|_, known| known.seen > oldest);
+        self.refusals.insert(job, refusal);
+    }
+
+    pub(crate) fn add_pod_check(&mut self, plan: PlanName, node: NodeName, check: PodCheck) {
+        let oldest = oldest(check.seen);
+        self.pod_checks.retain(|_, known| known.seen > oldest);
+        self.pod_checks.insert((plan, node), check);
+    }
+
+    /// The time of day was set by so much.
+    pub(super) fn shift_times(&mut self, shift: impl Fn(&mut Timestamp) + Copy) {
+        self.pod_checks.values_mut().for_each(|it| shift(&mut it.seen));
+        self.refusals.values_mut().for_each(|it| shift(&mut it.seen));
+        for workload in self.workloads.values_mut() {
+            shift(&mut workload.facts.seen);
+            workload.available_since.iter_mut().for_each(shift);
+        }
+    }
+}
+
+fn oldest(seen: Timestamp) -> Timestamp {
+    seen.saturating_sub(KEPT).unwrap_or(Timestamp::MIN)
+}
+
+/// What was seen of pods for which a node waits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodCheck {
+    pub seen: Timestamp,
+    /// `metadata.generation` of the Plan that asked.
+    pub generation: i64,
+    /// A pod that keeps the node from being started, as `namespace/name`.
+    pub pod: Option<Text>,
+}
+
+/// What the events of a Job say about its pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    pub seen: Timestamp,
+    /// The words of the API server. `None` if it has refused no pod, or the controller may not read events.
+    pub text: Option<Text>,
+}
+
+/// A controller whose pods were evicted, over several readings.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Workload {
+    /// The last reading.
+    pub(crate) facts: WorkloadFacts,
+    /// Time of the first of the consecutive readings that found it available.
+    pub(crate) available_since: Option<Timestamp>,
+}

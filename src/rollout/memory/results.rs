@@ -1,0 +1,34 @@
+//! How far the results of Jobs are recorded.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use refit_facts::JobUid;
+
+#[derive(Debug, Default)]
+pub(crate) struct Results {
+    /// UIDs of deleted Jobs whose result is not recorded yet.
+    pub(crate) deleted_unrecorded: BTreeSet<JobUid>,
+    /// UIDs of Jobs that succeeded, whose nodes are labelled, and whose annotation `refit.rs/recorded` is in flight.
+    /// Later changes of their nodes do not concern them.
+    pub(crate) marking: BTreeSet<JobUid>,
+    /// UIDs of Jobs that succeeded, and whose nodes were seen with the label.
+    pub(crate) labelled: BTreeSet<JobUid>,
+    /// Termination messages of deleted pods, by UID of their Job. When a Job exceeds its deadline, its pods are deleted
+    /// before the Job reports the failure.
+    pub(crate) termination_messages: BTreeMap<JobUid, String>,
+}
+
+impl Results {
+    /// The annotation is on the Job.
+    pub(crate) fn recorded(&mut self, job: &str) {
+        self.marking.remove(job);
+        self.labelled.remove(job);
+    }
+
+    /// The Job is gone.
+    pub(crate) fn forget(&mut self, job: &str) {
+        self.recorded(job);
+        self.deleted_unrecorded.remove(job);
+        self.termination_messages.remove(job);
+    }
+}

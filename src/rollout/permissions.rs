@@ -1,0 +1,55 @@
+//! The permissions of the controller that Plans need.
+
+use super::plan::PlanState;
+use super::state::ClusterState;
+use refit_facts::Missing;
+
+/// Whether to check the controller's permissions.
+pub(super) fn are_asked(cluster: &ClusterState) -> bool {
+    let known = cluster.world.permissions.as_ref().is_some_and(|missing| {
+        // Someone may have granted a missing permission, so it is checked again, with the back-off of a refused
+        // step.
+        missing.is_empty()
+            && (missing.knows_reboots || !cluster.has_reboots())
+            && (missing.knows_workloads || !cluster.has_workloads())
+            && (missing.knows_pods || !cluster.has_pod_blockers())
+    });
+    !known && !cluster.plans.is_empty()
+}
+
+/// The permission that the Plan needs and the controller lacks; `None` while permissions are not checked.
+pub(super) fn missing(cluster: &ClusterState, plan: &PlanState) -> Option<String> {
+    let missing = cluster.world.permissions.as_ref()?;
+    let namespace = &cluster.defaults.namespace;
+    let for_secrets = plan
+        .secrets
+        .names()
+        .iter()
+        .filter(|name| cluster.world.secrets.is_unwatched(name))
+        .flat_map(|name| {
+            ["list", "watch"].map(|verb| format!("{verb} secrets {name:?} in namespace {namespace}"))
+        });
+    let for_reboots = missing.for_reboots.iter().filter(|_| plan.spec().has_sentinel());
+    let for_workloads = missing.for_workloads.iter().filter(|_| plan.completion.workloads);
+    let for_pods = missing.for_pods.iter().filter(|_| !plan.pod_blockers.is_empty());
+    let what: Vec<_> = missing
+        .for_all
+        .iter()
+        .chain(for_reboots)
+        .chain(for_workloads)
+        .chain(for_pods)
+        .cloned()
+        .chain(for_secrets)
+        .collect();
+    (!what.is_empty()).then(|| what.join(", "))
+}
+
+/// Whether the API server has confirmed all permissions that the Plan needs.
+pub(super) fn are_granted(cluster: &ClusterState, plan: &PlanState) -> bool {
+    let asked = |missing: &Missing| {
+        (missing.knows_reboots || !plan.spec().has_sentinel())
+            && (missing.knows_workloads || !plan.completion.workloads)
+            && (missing.knows_pods || plan.pod_blockers.is_empty())
+    };
+    cluster.world.permissions.as_ref().is_some_and(asked) && missing(cluster, plan).is_none()
+}

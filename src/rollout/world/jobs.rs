@@ -1,0 +1,152 @@
+//! Jobs, and indexes of them.
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+
+use super::index::Index;
+use super::table::{Put, Table};
+use refit_facts::{JobFacts, JobName, JobUid, NodeName, PlanName};
+
+#[derive(Debug, Default)]
+pub(crate) struct Jobs {
+    table: Table<JobName, JobUid, JobFacts>,
+    on: Index<NodeName, JobName>,
+    /// Jobs whose result is not recorded, by Plan name, except those in `unmarked`.
+    open: Index<PlanName, JobName>,
+    /// Jobs for which only the annotation `refit.rs/recorded` is missing, by end time and name.
+    unmarked: BTreeSet<(Timestamp, JobName)>,
+}
+
+impl Jobs {
+    pub(crate) fn get(&self, name: &str) -> Option<&JobFacts> {
+        self.table.get(name)
+    }
+
+    pub(crate) fn table(&mut self) -> &mut Table<JobName, JobUid, JobFacts> {
+        &mut self.table
+    }
+
+    pub(crate) fn is_being_listed(&self) -> bool {
+        self.table.is_being_listed()
+    }
+
+    pub(crate) fn lists(&self) -> u64 {
+        self.table.lists()
+    }
+
+    pub(crate) fn version(&self, name: &str) -> Option<u64> {
+        self.table.version(name)
+    }
+
+    /// All Jobs of this controller that upgrade the node of this name.
+    pub(crate) fn on(&self, node: &str) -> impl Iterator<Item = &JobFacts> {
+        self.all_on(node).filter(|job| job.verifies.is_none())
+    }
+
+    /// All Jobs of this controller that verify the node.
+    pub(crate) fn verifying(&self, node: &str) -> impl Iterator<Item = &JobFacts> {
+        self.all_on(node).filter(|job| job.verifies.is_some())
+    }
+
+    /// All Jobs of this controller for the node.
+    pub(crate) fn all_on(&self, node: &str) -> impl Iterator<Item = &JobFacts> {
+        self.on.of(node).filter_map(|job| self.table.get(job))
+    }
+
+    /// The Jobs of a Plan whose result is not recorded.
+    pub(crate) fn open_of(&self, plan: &str) -> impl Iterator<Item = &JobFacts> {
+        self.open.of(plan).filter_map(|job| self.table.get(job))
+    }
+
+    /// The Jobs of all Plans whose result is not recorded, by Plan name.
+    pub(crate) fn all_open(&self) -> impl Iterator<Item = &JobFacts> {
+        let jobs = self.open.iter().flat_map(|(_, jobs)| jobs);
+        jobs.filter_map(|job| self.table.get(job))
+    }
+
+    pub(crate) fn has_open(&self) -> bool {
+        !self.open.is_empty()
+    }
+
+    /// Whether only the annotation is missing.
+    pub(crate) fn is_unmarked(&self, job: &JobFacts) -> bool {
+        let ended = job.outcome.ended();
+        ended.is_some_and(|at| self.unmarked.contains(&(at, job.name.clone())))
+    }
+
+    /// Jobs for which only the annotation is missing, ordered by their end.
+    pub(crate) fn unmarked(&self) -> impl Iterator<Item = &JobFacts> {
+        let jobs = self.unmarked.iter();
+        jobs.filter_map(|(_, job)| self.table.get(job).filter(|job| !job.deleting))
+    }
+
+    /// Stores a Job.
+    pub(crate) fn put(&mut self, version: u64, mut facts: JobFacts) -> Put<JobFacts> {
+        let (name, uid) = (facts.name.clone(), facts.uid.clone());
+        // After a successful delete request the Job counts as deleting, even if the watch still delivers older
+        // versions.
+        facts.deleting |= self
+            .table
+            .get(&name)
+            .is_some_and(|known| known.uid == facts.uid && known.deleting);
+        let node = facts.node.clone();
+        let put = self.table.put(&name, &uid, version, facts);
+        match &put {
+            Put::Unchanged => return put,
+            Put::Inserted => {}
+            Put::Replaced(old) => self.unindex(old),
+        }
+        self.on.add(&node, &name);
+        put
+    }
+
+    /// A delete request has succeeded.
+    pub(crate) fn mark_deleting(&mut self, name: &str, uid: &str) -> bool {
+        self.table.alter(name, |job| {
+            let change = *job.uid == *uid && !job.deleting;
+            job.deleting |= change;
+            change
+        })
+    }
+
+    /// A deleted Job counts as an ended one again, because its result is not recorded.
+    pub(crate) fn keep(&mut self, name: &str) -> bool {
+        self.table.alter(name, |job| std::mem::take(&mut job.deleting))
+    }
+
+    pub(crate) fn remove(&mut self, name: &str, uid: &str) -> bool {
+        let Some(old) = self.table.remove(name, uid, |job| &job.uid) else {
+            return false;
+        };
+        self.unindex(&old);
+        true
+    }
+
+    fn unindex(&mut self, old: &JobFacts) {
+        self.open.drop(&old.plan, &old.name);
+        if let Some(at) = old.outcome.ended() {
+            self.unmarked.remove(&(at, old.name.clone()));
+        }
+        self.on.drop(&old.node, &old.name);
+    }
+
+    /// Makes each decision look at the node of this Job, because a node may wait for its annotation.
+    pub(crate) fn file_as_open(&mut self, name: &JobName) {
+        let Some(job) = self.table.get(name).filter(|job| !job.recorded) else {
+            return;
+        };
+        if let Some(at) = job.outcome.ended() {
+            self.unmarked.remove(&(at, name.clone()));
+        }
+        self.open.add(&job.plan, name);
+    }
+
+    /// Only the annotation of this Job is missing, which has ended at this time.
+    pub(crate) fn file_as_unmarked(&mut self, name: &JobName, ended: Timestamp) {
+        if let Some(job) = self.table.get(name) {
+            self.open.drop(&job.plan, name);
+            self.unmarked.insert((ended, name.clone()));
+        }
+    }
+}
