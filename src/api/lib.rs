@@ -74,8 +74,8 @@ pub use repeat::{BadRepeat, Repeat, RepeatSpec};
 pub use schedule::{BlackoutSpec, WindowSpec};
 pub use sentinel::{RebootFault, SentinelName, SentinelReport};
 pub use status::{
-    ChannelStatus, CheckStatus, ExpectedEnd, FirstSeen, NodeCounts, NodeProgress, Origin, PinnedImage,
-    PinnedStatus, PlanCondition, PlanStatus, RepeatStatus, RollOut, VersionDiffers, WaveStatus,
+    ChannelStatus, CheckStatus, ExpectedEnd, FirstSeen, NodeCounts, NodeProgress, Obstacle, Origin,
+    PinnedImage, PinnedStatus, PlanCondition, PlanStatus, RepeatStatus, RollOut, VersionDiffers, WaveStatus,
 };
 pub use trigger::Trigger;
 pub use version_policy::{BadPolicy, VersionPolicySpec};

@@ -19,9 +19,9 @@ pub struct PlanStatus {
     /// `Complete`, `Validated` and `LatestResolved`, in this order, then refit's own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<PlanCondition>,
-    /// The objects that the message of the condition `Complete` is about: where to look next. At most five.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub about: Vec<ObjectRef>,
+    /// What keeps the Plan from continuing: of all reasons, the one to look at first. Absent while nothing does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub obstacle: Option<Obstacle>,
     /// Version that the Plan upgrades to, with `-` instead of `+`. Absent until it is resolved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latest_version: Option<String>,
@@ -87,6 +87,24 @@ pub struct PlanStatus {
     /// Where the Plan comes from, as its annotations and labels say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<Origin>,
+}
+
+/// What keeps a Plan from continuing.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Obstacle {
+    /// The reason as one word in CamelCase.
+    #[serde(default)]
+    pub reason: OpenEnum<Reason>,
+    /// The reason as a sentence.
+    #[serde(default)]
+    pub message: String,
+    /// The node that is held, if it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
+    /// The objects that the message is about: where to look next. At most five.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub about: Vec<ObjectRef>,
 }
 
 /// Which repetition the current roll-out is, and when the next one is due.

@@ -13,7 +13,7 @@ use super::report::TimeFormat;
 use super::run::{Ending, Outcome, PlanOutcome};
 use refit_api::schedule::Windows;
 use refit_api::selector::explain;
-use refit_api::{ConditionType, NodePhase, NodeProgress, PlanStatus, Reason};
+use refit_api::{ConditionType, NodeProgress, PlanCondition, PlanStatus, Reason};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -146,22 +146,26 @@ fn reason(end: &PlanOutcome, outcome: &Outcome) -> Option<UnfinishedPlan> {
         }
     }
     let active = status.active.as_deref().unwrap_or_default();
-    let failed: Vec<&NodeProgress> = active.iter().filter(|node| node.is_failed()).collect();
-    if let Some(first) = failed.first() {
-        let reason = first.reason.as_deref().unwrap_or(NodePhase::Failed.name());
-        let message = first.message.as_deref().unwrap_or_default();
-        let others = match failed.len() - 1 {
+    let obstacle = status.obstacle.as_ref();
+    let held = obstacle.and_then(|it| {
+        let mut slots = active.iter().filter(|node| node.has_slot());
+        Some((it, slots.find(|node| Some(&node.name) == it.node.as_ref())?))
+    });
+    if let Some((it, node)) = held.filter(|(_, node)| node.is_failed()) {
+        let failed = active.iter().filter(|node| node.is_failed()).count();
+        let others = match failed - 1 {
             0 => String::new(),
             others => format!(" (and on {})", pluralized(others, "more node")),
         };
-        let (waited, waits_for) = match waits::waited(end, &first.name, outcome) {
+        let (waited, waits_for) = match waits::waited(end, &node.name, outcome) {
             Some((waited, plan)) => (format!("; {waited}"), plan),
             None => (String::new(), None),
         };
         let why = format!(
-            "failed on {}{others}: {reason}: {}{waited}{}",
-            first.name,
-            one_line(message),
+            "failed on {}{others}: {}: {}{waited}{}",
+            node.name,
+            it.reason,
+            one_line(&it.message),
             left(&status)
         );
         return says(Problem::Fails, why).map(|reason| UnfinishedPlan { waits_for, ..reason });
@@ -184,8 +188,7 @@ fn reason(end: &PlanOutcome, outcome: &Outcome) -> Option<UnfinishedPlan> {
     if let Some(reason) = waits::stalled_unscheduled(end, outcome, &left(&status)) {
         return Some(reason);
     }
-    let held_up = at_work.iter().find(|node| node.reason.is_some());
-    if let Some(node) = held_up.or(at_work.first()) {
+    if let Some(node) = held.map(|(_, node)| node).or(at_work.first().copied()) {
         let why = match (&node.reason, &node.message) {
             (Some(reason), Some(message)) => format!("{reason}: {}", one_line(message)),
             (Some(reason), None) => reason.to_string(),
@@ -196,15 +199,10 @@ fn reason(end: &PlanOutcome, outcome: &Outcome) -> Option<UnfinishedPlan> {
             format!("makes no progress on {}: {why}{}", node.name, left(&status)),
         );
     }
-    let waiting = active.iter().find(|node| node.reason.is_some());
-    let stored = waiting.and_then(|node| Some((node.reason.as_ref()?, node.message.as_ref()?)));
-    let why = if let Some((reason, message)) = stored {
-        format!("starts no node: {reason}: {}", one_line(message))
+    let why = if let Some(it) = obstacle {
+        format!("starts no node: {}: {}", it.reason, one_line(&it.message))
     } else {
-        let complete = status
-            .conditions
-            .iter()
-            .find(|one| one.type_ == ConditionType::Complete);
+        let complete = PlanCondition::find(&status.conditions, ConditionType::Complete);
         let text = complete.map(|one| {
             let reason = one.reason.as_deref().unwrap_or_default();
             format!(
@@ -218,7 +216,7 @@ fn reason(end: &PlanOutcome, outcome: &Outcome) -> Option<UnfinishedPlan> {
         )
     };
     let why = format!("{why}{}{}", windows(end), left(&status));
-    let is_after = stored.is_some_and(|(reason, _)| *reason == Reason::DependencyNotComplete);
+    let is_after = obstacle.is_some_and(|it| it.reason == Reason::DependencyNotComplete);
     says(Problem::Stalls, why).map(|reason| UnfinishedPlan {
         waits_for: end.depends.clone().filter(|_| is_after),
         ..reason
@@ -227,10 +225,7 @@ fn reason(end: &PlanOutcome, outcome: &Outcome) -> Option<UnfinishedPlan> {
 
 /// The message of a condition that is False.
 fn denied(status: &PlanStatus, type_: ConditionType) -> Option<String> {
-    let found = status
-        .conditions
-        .iter()
-        .find(|one| one.type_ == type_ && one.status == "False")?;
+    let found = PlanCondition::find(&status.conditions, type_).filter(|one| one.status == "False")?;
     Some(one_line(found.message.as_deref().unwrap_or_default()))
 }
 

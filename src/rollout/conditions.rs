@@ -7,16 +7,14 @@ use jiff::Timestamp;
 use super::blocker::Blocker;
 use super::decision::Report;
 use super::differs;
-use super::failure::with_decision;
 use super::node::fail::failure_text;
 use super::node::state::NodeState;
+use super::obstacle::{behind, is_refusal, obstacle, selects_nothing, unreadable};
 use super::plan::PlanState;
 use super::resolve::Resolution;
 use super::state::ClusterState;
-use super::step::Key;
 use refit_api::text::{MAX_CONDITION_MESSAGE, seconds, shorten};
-use refit_api::{ConditionType, ObjectRef, OpenEnum, PlanCondition, Reason};
-use refit_base::version::policy::Choice;
+use refit_api::{ConditionType, Obstacle, PlanCondition, Reason};
 use refit_facts::NodeName;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,8 +22,6 @@ pub(super) struct ConditionUpdate {
     pub(super) type_: ConditionType,
     pub(super) reason: Reason,
     pub(super) message: String,
-    /// The objects that the message is about.
-    pub(super) about: Vec<ObjectRef>,
 }
 
 impl ConditionUpdate {
@@ -34,13 +30,7 @@ impl ConditionUpdate {
             type_,
             reason,
             message: message.into(),
-            about: Vec::new(),
         }
-    }
-
-    fn about(mut self, about: impl IntoIterator<Item = ObjectRef>) -> Self {
-        self.about = about.into_iter().take(ObjectRef::MAX).collect();
-        self
     }
 
     /// The condition. If it is unchanged, it keeps the times of the stored one.
@@ -68,14 +58,14 @@ impl ConditionUpdate {
     }
 }
 
-/// The conditions, and the objects that the message of `Complete` is about.
+/// The conditions, and what keeps the Plan from continuing.
 pub(super) fn conditions(
     cluster: &ClusterState,
     plan: &PlanState,
     nodes: &BTreeMap<NodeName, NodeState>,
     report: &Report,
     now: Timestamp,
-) -> (Vec<PlanCondition>, Vec<ObjectRef>) {
+) -> (Vec<PlanCondition>, Option<Obstacle>) {
     let stored = plan.facts.status();
     let known = |type_| PlanCondition::find(&stored.conditions, type_).cloned();
     let write = |update: ConditionUpdate| update.into_condition(&stored.conditions, now);
@@ -90,13 +80,13 @@ pub(super) fn conditions(
         .observed_generation
         .is_none_or(|seen| seen == plan.facts.generation());
     let kept = known(ConditionType::Complete).filter(|_| pending && same_spec);
-    let (complete, about) = kept.map_or_else(
+    let (complete, obstacle) = kept.map_or_else(
         || {
-            let mut update = complete(cluster, plan, nodes, report);
-            let about = std::mem::take(&mut update.about);
-            (write(update), about)
+            let obstacle = obstacle(cluster, plan, nodes, report);
+            let complete = complete(cluster, plan, nodes, report, obstacle.as_ref());
+            (write(complete), obstacle)
         },
-        |kept| (kept, stored.about.clone()),
+        |kept| (kept, stored.obstacle.clone()),
     );
     let validated = match invalid {
         None => ConditionUpdate::new(ConditionType::Validated, Reason::PlanIsValid, ""),
@@ -130,7 +120,10 @@ pub(super) fn conditions(
         .as_ref()
         .filter(|_| plan.spec().version_policy.is_some());
     let up_to_date = up_to_date.and_then(|_| match plan.choice.as_ref().filter(|_| plan.policy.is_some()) {
-        Some(choice) => Some(write(up_to_date_update(choice))),
+        Some(choice) => {
+            let (reason, why) = behind(choice).unwrap_or((Reason::Latest, String::new()));
+            Some(write(ConditionUpdate::new(ConditionType::UpToDate, reason, why)))
+        }
         None => known(ConditionType::UpToDate),
     });
     let relies = plan.spec().has_sentinel() || plan.spec().preflight.is_some();
@@ -149,151 +142,73 @@ pub(super) fn conditions(
         .chain(resolved)
         .chain(up_to_date)
         .chain(degraded);
-    (all.collect(), about)
+    (all.collect(), obstacle)
 }
 
 const NO_REPLACEMENT_POLICY: &str = "the API server drops spec.podReplacementPolicy of Jobs (KEP-3939): while a pod is being \
     deleted on a node that does not answer, its Job already has the next one";
-
-/// Whether the Plan has the version that its channel offers, and otherwise what holds it back.
-fn up_to_date_update(choice: &Choice) -> ConditionUpdate {
-    match (&choice.held, &choice.fault) {
-        (Some(held), _) => ConditionUpdate::new(
-            ConditionType::UpToDate,
-            (&held.refusal).into(),
-            held.message.clone(),
-        ),
-        (None, Some(fault)) => {
-            ConditionUpdate::new(ConditionType::UpToDate, Reason::NoVersion, fault.clone())
-        }
-        (None, None) => ConditionUpdate::new(ConditionType::UpToDate, Reason::Latest, ""),
-    }
-}
-
-/// Why a Secret that the Plan needs cannot be read.
-pub(super) fn unreadable(cluster: &ClusterState, plan: &PlanState) -> Option<String> {
-    if plan.resolution != Resolution::Reading {
-        return None;
-    }
-    plan.secrets.unread().iter().find_map(|name| {
-        let failure = cluster.memory.failures.get(&Key::Secret(name.clone()))?;
-        Some(format!("secrets {name:?} cannot be read: {}", failure.message))
-    })
-}
 
 fn complete(
     cluster: &ClusterState,
     plan: &PlanState,
     nodes: &BTreeMap<NodeName, NodeState>,
     report: &Report,
+    obstacle: Option<&Obstacle>,
 ) -> ConditionUpdate {
+    let update = |reason, text: String| ConditionUpdate::new(ConditionType::Complete, reason, text);
     if plan.invalid.is_some() || plan.resolution.resolved().is_none() {
-        return ConditionUpdate::new(
-            ConditionType::Complete,
-            Reason::NotReady,
-            "plan is not valid and resolved",
-        );
+        return update(Reason::NotReady, "plan is not valid and resolved".to_owned());
     }
-    if let Some((node, failed)) = nodes
-        .iter()
-        .filter(|(_, s)| s.failed)
-        .max_by_key(|(_, s)| s.since)
-    {
-        let text = failure_text(
-            &cluster.defaults.namespace,
-            failed.job.as_deref().unwrap_or_default(),
-            node,
-            failed.reason.as_deref().unwrap_or_default(),
-            failed.message.as_deref().unwrap_or_default(),
-        );
-        let stopped = match &report.blocker {
-            Some(blocker @ Blocker::FailureBudget { .. }) => Some(blocker.to_string()),
-            _ => failed.decision.clone(),
-        };
-        let text = with_decision(&text, stopped.as_deref());
-        let job = failed.job.iter().map(|job| ObjectRef::new("Job", &**job));
-        let about = [ObjectRef::node(&**node)].into_iter().chain(job);
-        return ConditionUpdate::new(ConditionType::Complete, Reason::JobFailed, text).about(about);
+    let of_node = obstacle.and_then(|it| Some((it, it.node.as_deref()?)));
+    let of_slot = of_node.and_then(|(it, node)| Some((it, node, nodes.get(node)?)));
+    if let Some((it, node, state)) = of_slot.filter(|(_, _, state)| state.failed) {
+        let job = state.job.as_deref().unwrap_or_default();
+        let text = failure_text(&cluster.defaults.namespace, job, node, &it.reason, &it.message);
+        return update(Reason::JobFailed, text);
     }
     if !nodes.is_empty() {
-        let known = |s: &NodeState| s.reason.as_ref().and_then(OpenEnum::known);
-        let refusal = |(node, s)| Some((node, s, known(s).filter(|reason| is_refusal(*reason))?));
-        let update = |text| ConditionUpdate::new(ConditionType::Complete, Reason::SyncJob, text);
-        let Some((node, state, reason)) = nodes.iter().find_map(refusal) else {
-            return update(String::new());
+        let known = of_slot.and_then(|(it, node, _)| Some((it.reason.known()?, &it.message, node)));
+        let text = match known.filter(|(reason, ..)| is_refusal(*reason)) {
+            None => String::new(),
+            Some((Reason::SettingMissing, why, node)) => format!("{NO_JOB_FOR_NODE} {node}: {why}"),
+            Some((_, why, node)) => format!("Node {node}: {why}"),
         };
-        let why = state.message.as_deref().unwrap_or_default();
-        let text = match reason {
-            Reason::SettingMissing => format!("{NO_JOB_FOR_NODE} {node}: {why}"),
-            _ => format!("Node {node}: {why}"),
-        };
-        let about = [ObjectRef::node(&**node)].into_iter().chain(state.about.clone());
-        return update(text).about(about);
+        return update(Reason::SyncJob, text);
     }
-    if let Some(why) = &plan.selector_error {
-        return ConditionUpdate::new(
-            ConditionType::Complete,
-            Reason::SelectNodesFailed,
-            format!("Failed to select Nodes: {why}"),
-        );
+    if report.waiting == 0 && plan.selector_error.is_none() {
+        return update(Reason::Complete, left_out(plan, report));
     }
-    if report.waiting == 0 {
-        let spec = plan.spec();
-        let skipped = plan.targets.skipped();
-        let text = match (
-            &spec.node_selector,
-            plan.targets.selected() + plan.targets.disabled(),
-        ) {
-            (None, _) => "spec.nodeSelector is absent, which selects no node".to_owned(),
-            _ if !skipped.is_empty() || !report.differs.is_empty() => left_out(plan, report),
-            (Some(_), 0) => "spec.nodeSelector matches no node".to_owned(),
-            _ => String::new(),
-        };
-        return ConditionUpdate::new(ConditionType::Complete, Reason::Complete, text);
-    }
-    let of_node = |(node, blocker): (&NodeName, &Blocker)| {
-        ConditionUpdate::new(
-            ConditionType::Complete,
-            blocker.reason(),
-            format!("Node {node}: {blocker}"),
-        )
-        .about([ObjectRef::node(&**node)].into_iter().chain(blocker.about()))
+    let Some(it) = obstacle else {
+        return update(Reason::Resolved, String::new());
     };
-    match &report.blocker {
-        Some(Blocker::WindowClosed { opens, .. }) => {
-            let text = "current time is not within configured window";
-            let never = if opens.is_none() {
-                ", and will never be"
-            } else {
-                ""
-            };
-            ConditionUpdate::new(ConditionType::Complete, Reason::Waiting, format!("{text}{never}"))
-        }
-        Some(Blocker::NodeNotReady) | None => {
-            let not_ready = plan
-                .targets
-                .not_ready()
-                .next()
-                .map(|node| (node, &Blocker::NodeNotReady));
-            let first = report.nodes.iter().next().or(not_ready);
-            first.map_or_else(
-                || ConditionUpdate::new(ConditionType::Complete, Reason::Resolved, ""),
-                of_node,
-            )
-        }
-        Some(blocker) => {
-            let text = blocker.to_string();
-            ConditionUpdate::new(ConditionType::Complete, blocker.reason(), text).about(blocker.about())
-        }
+    if let Some(Blocker::WindowClosed { opens, .. }) = &report.blocker {
+        let never = if opens.is_none() {
+            ", and will never be"
+        } else {
+            ""
+        };
+        let text = format!("current time is not within configured window{never}");
+        return update(Reason::Waiting, text);
     }
+    let text = match &it.node {
+        Some(node) => format!("Node {node}: {}", it.message),
+        None => it.message.clone(),
+    };
+    update(it.reason.known().unwrap_or(Reason::Error), text)
 }
 
 /// Maximum number of nodes named in the message.
 const MAX_NAMED: usize = 10;
 
-/// Which nodes of a complete Plan do not have its version: users keep it off them, or their kubelets say so.
+/// What is to be said of a complete Plan: that it selects no node, or which nodes do not have its version, because users keep
+/// it off them, or as their kubelets say.
 fn left_out(plan: &PlanState, report: &Report) -> String {
     let skipped = plan.targets.skipped();
+    let is_left_out = !skipped.is_empty() || !report.differs.is_empty();
+    let has_selector = plan.spec().node_selector.is_some();
+    if let Some(why) = selects_nothing(plan).filter(|_| !has_selector || !is_left_out) {
+        return why.to_owned();
+    }
     let skipped = (!skipped.is_empty()).then(|| skipped_text(skipped));
     let version = plan.resolved.as_ref().map_or("", |resolved| &*resolved.version);
     let texts = skipped.into_iter().chain(differs::text(version, &report.differs));
@@ -307,21 +222,6 @@ fn skipped_text(skipped: &BTreeSet<NodeName>) -> String {
         more => format!(" and {more} more"),
     };
     format!("skipped (refit.rs/skip): {}{more}", named.join(", "))
-}
-
-/// Whether a node with this reason, which has a slot, needs a person before it can continue.
-pub(super) fn is_refusal(reason: Reason) -> bool {
-    matches!(
-        reason,
-        Reason::JobRefused
-            | Reason::PodRefused
-            | Reason::NameTaken
-            | Reason::ImageInvalid
-            | Reason::OwnImageUnknown
-            | Reason::SettingMissing
-            | Reason::MissingPermission
-            | Reason::NodeRefused
-    )
 }
 
 /// Start of the message for a node when a setting of the controller is missing (S63).

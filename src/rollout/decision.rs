@@ -52,7 +52,44 @@ pub struct Report {
     pub requeue_at: Option<Timestamp>,
 }
 
+static NOT_READY: Blocker = Blocker::NodeNotReady;
+
 impl Report {
+    /// What lets no node start, Ready or not.
+    fn shut(&self) -> Option<&Blocker> {
+        self.blocker.as_ref().filter(|blocker| !blocker.is_capacity())
+    }
+
+    /// Why a node without a slot waits.
+    pub(super) fn why(&self, node: &str, is_ready: bool) -> Option<&Blocker> {
+        let own = self.nodes.get(node).or(self.shut());
+        own.or((!is_ready).then_some(&NOT_READY))
+            .or(self.blocker.as_ref())
+    }
+
+    /// Number of waiting nodes by reason, as [`Self::why`] has it for each of them. Given are those that are not Ready.
+    pub(super) fn waiting_by_reason<'a>(
+        &self,
+        not_ready: impl Iterator<Item = &'a NodeName>,
+    ) -> BTreeMap<Reason, usize> {
+        let mut counts = BTreeMap::new();
+        let mut add = |blocker: Option<&Blocker>, count: usize| {
+            if let Some(blocker) = blocker.filter(|_| count > 0) {
+                *counts.entry(blocker.reason()).or_default() += count;
+            }
+        };
+        self.nodes.values().for_each(|blocker| add(Some(blocker), 1));
+        let mut rest = self.waiting.saturating_sub(self.nodes.len());
+        if self.shut().is_none() {
+            let has_own = |name: &&NodeName| self.nodes.contains_key(*name) || self.slots.contains_key(*name);
+            let not_ready = not_ready.filter(|name| !has_own(name)).count().min(rest);
+            add(Some(&NOT_READY), not_ready);
+            rest -= not_ready;
+        }
+        add(self.blocker.as_ref(), rest);
+        counts
+    }
+
     pub(super) fn requeue(&mut self, at: Timestamp) {
         self.requeue_at = Some(self.requeue_at.map_or(at, |known| known.min(at)));
     }

@@ -26,6 +26,7 @@ mod memory;
 mod node;
 mod notified;
 mod observation;
+mod obstacle;
 mod on_request;
 mod order;
 mod pending;

@@ -15,10 +15,11 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 
 use super::blocker::Blocker;
-use super::conditions::{conditions, unreadable};
+use super::conditions::conditions;
 use super::decision::{Decision, Report};
 use super::failure::with_decision;
 use super::node::state::NodeState;
+use super::obstacle::unreadable;
 use super::permissions;
 use super::plan::PlanState;
 use super::resolve::{self, Resolution};
@@ -165,10 +166,10 @@ fn status(
         .as_ref()
         .and_then(Blocker::next_window)
         .map(seconds);
-    let (conditions, about) = conditions(cluster, plan, nodes, report, now);
+    let (conditions, obstacle) = conditions(cluster, plan, nodes, report, now);
     let mut status = PlanStatus {
         conditions,
-        about,
+        obstacle,
         latest_version: resolved
             .map(|r| r.version.to_string())
             .or_else(|| stored.latest_version.clone()),
@@ -251,14 +252,11 @@ fn active(
     };
     let mut out: Vec<_> = nodes.iter().map(entry).collect();
     let room = MAX_ACTIVE.saturating_sub(out.len());
-    let not_ready = Blocker::NodeNotReady;
-    let shut = report.blocker.as_ref().filter(|b| !b.is_capacity());
-    let waiting = plan.targets.ready().map(|name| (name, None));
-    let waiting = waiting.chain(plan.targets.not_ready().map(|name| (name, Some(&not_ready))));
+    let waiting = plan.targets.ready().map(|name| (name, true));
+    let waiting = waiting.chain(plan.targets.not_ready().map(|name| (name, false)));
     let waiting = waiting.filter(|(name, _)| !nodes.contains_key(*name)).take(room);
-    out.extend(waiting.map(|(name, own)| {
-        let own = report.nodes.get(name).or(shut).or(own);
-        let blocker = own.or(report.blocker.as_ref());
+    out.extend(waiting.map(|(name, is_ready)| {
+        let blocker = report.why(name, is_ready);
         NodeProgress {
             name: name.to_string(),
             phase: NodePhase::Waiting.into(),

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 
 use super::decision::Report;
-use super::plan::PlanState;
 use super::resolve;
 use super::start::schedule::Openings;
 use super::state::ClusterState;
@@ -31,6 +30,8 @@ pub struct PlanSummary<'a> {
     pub claims_kubelets: bool,
     pub window: Option<WindowSummary>,
     pub channel: Option<ChannelSummary<'a>>,
+    /// The latest end that status expects.
+    pub expected_end: Option<Timestamp>,
     /// Number of waiting nodes by reason.
     pub waiting: BTreeMap<Reason, usize>,
 }
@@ -90,7 +91,8 @@ impl ClusterState {
             claims_kubelets: plan.targets.claim().is_some(),
             window: (!openings.are_unlimited()).then(|| WindowSummary::of(&openings, now)),
             channel: plan.channel.as_ref().and_then(known),
-            waiting: waiting_by_reason(plan, report),
+            expected_end: expected_end(plan.facts.status()),
+            waiting: report.waiting_by_reason(plan.targets.not_ready()),
         })
     }
 
@@ -151,32 +153,7 @@ impl ClusterState {
     }
 }
 
-/// Number of waiting nodes by the reason that status gives for them.
-fn waiting_by_reason(plan: &PlanState, report: &Report) -> BTreeMap<Reason, usize> {
-    let mut counts = BTreeMap::new();
-    for blocker in report.nodes.values() {
-        *counts.entry(blocker.reason()).or_default() += 1;
-    }
-    let mut rest = report.waiting.saturating_sub(report.nodes.len());
-    let shut = report
-        .blocker
-        .as_ref()
-        .is_some_and(|blocker| !blocker.is_capacity());
-    if !shut {
-        let has_own = |name: &&NodeName| report.nodes.contains_key(*name) || report.slots.contains_key(*name);
-        let not_ready = plan
-            .targets
-            .not_ready()
-            .filter(|name| !has_own(name))
-            .count()
-            .min(rest);
-        if not_ready > 0 {
-            *counts.entry(Reason::NodeNotReady).or_default() += not_ready;
-        }
-        rest -= not_ready;
-    }
-    if let Some(blocker) = report.blocker.as_ref().filter(|_| rest > 0) {
-        *counts.entry(blocker.reason()).or_default() += rest;
-    }
-    counts
+fn expected_end(status: &PlanStatus) -> Option<Timestamp> {
+    let end = status.expected_end.as_ref()?;
+    end.latest.parse().ok()
 }

@@ -217,89 +217,77 @@ impl<'a> PlanOverview<'a> {
     }
 
     fn find_obstacle(&self) -> Option<Obstacle> {
-        let status = self.plan.facts.status();
-        let held = |reason: &OpenEnum<Reason>, message: &str| self.obstacle_of(reason, message, &[], None);
-        let of_condition = |it: &PlanCondition| {
-            let reason = it.reason.clone().unwrap_or_else(|| Reason::Error.into());
-            let is_complete = it.type_ == ConditionType::Complete;
-            let about: &[ObjectRef] = if is_complete { &status.about } else { &[] };
-            self.obstacle_of(&reason, it.message.as_deref().unwrap_or_default(), about, None)
-        };
-        let of_node = |node: &NodeProgress| {
-            let reason = node.reason.clone().unwrap_or_default();
-            let message = node.message.as_deref().unwrap_or_default();
-            self.obstacle_of(&reason, message, &node.about, Some(&node.name))
+        let held = |reason: OpenEnum<Reason>, message: &str| {
+            self.with_remedy(refit_api::Obstacle {
+                reason,
+                message: message.to_owned(),
+                ..refit_api::Obstacle::default()
+            })
         };
         if let Some(why) = &self.plan.facts.malformed {
-            return Some(held(&Reason::Error.into(), why));
+            return Some(held(Reason::Error.into(), why));
         }
         if let Some(obstacle) = stall::deletion(self.plan) {
             return Some(obstacle);
         }
         if let Some(event) = self.blocking_event() {
-            return Some(held(&event.reason, &event.message));
+            return Some(held(event.reason.clone(), &event.message));
         }
-        // The conditions below are of an earlier spec.
+        // The status is of an earlier spec.
         if !self.is_current() {
             return Some(self.unprocessed());
         }
-        for type_ in [ConditionType::Validated, ConditionType::LatestResolved] {
-            if let Some(it) = condition(self.plan, type_).filter(|it| it.status == "False") {
-                return Some(of_condition(it));
-            }
-        }
-        let slots = || self.nodes.iter().filter(|node| node.has_slot());
-        if let Some(failed) = slots().find(|node| node.is_failed()) {
-            return Some(of_node(failed));
-        }
-        // A node that has a slot and is blocked, then what keeps the others from starting.
+        let stored = self.plan.facts.status().obstacle.clone();
+        let found = stored
+            .or_else(|| self.of_slots())
+            .or_else(|| self.of_conditions())?;
+        Some(self.with_remedy(found))
+    }
+
+    /// A node that has failed, or else one that has stalled, which shows only in its pods.
+    fn of_slots(&self) -> Option<refit_api::Obstacle> {
         let is_warning = |reason: &OpenEnum<Reason>| {
             let known = reason.known();
             known.is_none_or(|reason| reason.severity() == Severity::Warning)
         };
-        if let Some(node) = slots().find(|node| node.reason.as_ref().is_some_and(is_warning)) {
-            return Some(of_node(node));
-        }
-        let complete = condition(self.plan, ConditionType::Complete)?;
-        let counts = self.counts;
-        if complete.status == "True" && counts.selected + counts.disabled + counts.skipped == 0 {
-            return Some(self.selects_nothing(complete.message.as_deref().unwrap_or_default()));
-        }
-        if complete.status == "True" {
-            let behind = condition(self.plan, ConditionType::UpToDate).filter(|it| it.status == "False")?;
-            return Some(of_condition(behind));
-        }
-        let reason = complete.reason.as_ref()?;
-        // A blackout, or a window that is too short, says so itself.
-        let says_when = [Reason::Blackout, Reason::WindowTooShort]
-            .iter()
-            .any(|it| reason == it);
-        if let Some(opens) = status.next_window.as_ref().filter(|_| !says_when) {
-            let text = format!("spec.window is closed and opens at {opens}");
-            return Some(held(&Reason::WindowClosed.into(), &text));
-        }
-        match reason.known() {
-            Some(Reason::Waiting) => {
-                let message = complete.message.as_deref().unwrap_or_default();
-                Some(held(&Reason::WindowClosed.into(), message))
-            }
-            Some(Reason::SyncJob | Reason::Resolved | Reason::Complete) => {
-                let waits = self.nodes.iter().filter(|node| !node.has_slot());
-                let mut held_up = waits.filter(|node| {
-                    let expected = [Reason::NoSlot, Reason::WaveInProgress, Reason::Skipped];
-                    let reason = node.reason.as_ref();
-                    reason.is_some_and(|reason| !expected.iter().any(|it| reason == it))
-                });
-                held_up.next().map(of_node)
-            }
-            _ => {
-                // The reason of a single node names that node first.
-                let first = ObjectRef::named(&status.about, "Node").next();
-                let node = first.and_then(|name| self.node(name));
-                let node = node.filter(|node| !node.has_slot() && node.reason.as_ref() == Some(reason));
-                Some(node.map_or_else(|| of_condition(complete), of_node))
-            }
-        }
+        let stalled = |node: &&NodeProgress| node.reason.as_ref().is_some_and(is_warning);
+        let slots = || self.nodes.iter().filter(|node| node.has_slot());
+        let node = slots()
+            .find(|node| node.is_failed())
+            .or_else(|| slots().find(stalled))?;
+        Some(refit_api::Obstacle {
+            reason: node.reason.clone().unwrap_or_default(),
+            message: node.message.clone().unwrap_or_default(),
+            node: Some(node.name.clone()),
+            about: node.about.clone(),
+        })
+    }
+
+    /// What system-upgrade-controller says in its conditions.
+    fn of_conditions(&self) -> Option<refit_api::Obstacle> {
+        let denied = [ConditionType::Validated, ConditionType::LatestResolved].into_iter();
+        let denied = denied.filter_map(|type_| condition(self.plan, type_));
+        let mut denied = denied.filter(|it| it.status == "False");
+        let complete = || {
+            let selected = self.counts.selected + self.counts.disabled + self.counts.skipped;
+            let progresses = [Reason::SyncJob, Reason::Resolved, Reason::Complete];
+            condition(self.plan, ConditionType::Complete).filter(|it| {
+                let reason = it.reason.as_ref();
+                let says_nothing = reason.is_none_or(|reason| progresses.iter().any(|known| reason == known));
+                !says_nothing || it.status == "True" && selected == 0 && self.counted
+            })
+        };
+        let it = denied.next().or_else(complete)?;
+        let reason = match (&it.reason, it.status.as_str()) {
+            (_, "True") => Reason::NoNodes.into(),
+            (Some(reason), _) if *reason == Reason::Waiting => Reason::WindowClosed.into(),
+            (reason, _) => reason.clone().unwrap_or_else(|| Reason::Error.into()),
+        };
+        Some(refit_api::Obstacle {
+            reason,
+            message: it.message.clone().unwrap_or_default(),
+            ..refit_api::Obstacle::default()
+        })
     }
 
     /// An event that says why the status cannot be written, unless the status is younger.
@@ -374,39 +362,22 @@ impl<'a> PlanOverview<'a> {
         }
     }
 
-    fn selects_nothing(&self, message: &str) -> Obstacle {
-        let (namespace, name) = (&self.plan.namespace, &self.plan.facts.name);
-        Obstacle {
-            reason: Reason::NoNodes.into(),
-            message: message.to_owned(),
-            about: Vec::new(),
-            node: None,
-            remedy: Reason::NoNodes.plain_remedy(),
-            commands: vec![
-                format!("refit explain -n {namespace} {name} NODE"),
-                "kubectl get nodes --show-labels".to_owned(),
-                format!("kubectl edit plan -n {namespace} {name}"),
-            ],
-            expected: false,
-        }
-    }
-
-    fn obstacle_of(
-        &self,
-        reason: &OpenEnum<Reason>,
-        message: &str,
-        about: &[ObjectRef],
-        node: Option<&str>,
-    ) -> Obstacle {
-        let (remedy, commands) = remedy::remedy(self, reason, about, node);
+    fn with_remedy(&self, obstacle: refit_api::Obstacle) -> Obstacle {
+        let refit_api::Obstacle {
+            reason,
+            message,
+            node,
+            about,
+        } = obstacle;
+        let (remedy, commands) = remedy::remedy(self, &reason, &about, node.as_deref());
         let expected = reason
             .known()
             .is_some_and(|reason| reason.severity() == Severity::Normal);
         Obstacle {
-            reason: reason.clone(),
-            message: message.to_owned(),
-            about: about.to_vec(),
-            node: node.map(str::to_owned),
+            reason,
+            message,
+            about,
+            node,
             remedy,
             commands,
             expected,

@@ -100,6 +100,11 @@ pub(super) fn remedy(
             let named = named.map(|name| Some(format!("kubectl describe node {name}")));
             named.chain([watch()]).collect()
         }
+        Reason::NoNodes => vec![
+            Some(format!("refit explain {at} NODE")),
+            Some("kubectl get nodes --show-labels".to_owned()),
+            edit(),
+        ],
         Reason::FailureBudget | Reason::JobFailed => failed().chain([edit()]).collect(),
         Reason::NodeBusy => vec![Some(format!("refit status -n {namespace}"))],
         Reason::DependencyUnknown => vec![Some(format!("kubectl get plans -n {namespace}")), edit()],

@@ -53,7 +53,7 @@ metrics! {
         PLAN_PROGRESS Gauge "refit_plan_last_progress_timestamp_seconds" [plan]
             "When a node last changed its phase, or when this process began to lead"
         PLAN_EXPECTED_END Gauge "refit_plan_expected_end_timestamp_seconds" [plan]
-            "When the roll-out ends if the other nodes take as long as those that this process has seen finish, closed windows aside"
+            "When the roll-out ends at the latest, as status.expectedEnd has it; absent while something else than slots limits it"
         PLAN_NODE_DURATION Gauge "refit_plan_node_duration_seconds" [plan]
             "Mean time from the slot of a node until it was done, of the nodes that this process has seen finish"
         PLAN_WINDOW_OPEN Gauge "refit_plan_window_open" [plan]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 
 use super::sample::Sample;
-use super::tracker::{DONE, PlanTrack, Tracker, reason_label};
+use super::tracker::{DONE, Tracker, reason_label};
 use super::{OTHER, Samples, list};
 use refit_api::text::shorten;
 use refit_api::{ConditionType, NodePhase, OpenEnum, Reason};
@@ -37,7 +37,7 @@ pub(super) fn samples(
     let of_plan = |(name, report): (&PlanName, &Report)| {
         let summary = cluster.summary(name, report, now)?;
         let refused = refused.get(name).copied().unwrap_or_default();
-        Some(plan_samples(name, &summary, report, tracker, refused, now))
+        Some(plan_samples(name, &summary, report, tracker, refused))
     };
     reports
         .iter()
@@ -53,7 +53,6 @@ fn plan_samples(
     report: &Report,
     tracker: &Tracker,
     refused: usize,
-    now: Timestamp,
 ) -> Samples {
     let plan = name.to_string();
     let mut samples = Vec::new();
@@ -135,10 +134,7 @@ fn plan_samples(
                 &list::PLAN_NODE_DURATION,
                 track.node_duration().map(|took| took.as_secs_f64()),
             ),
-            (
-                &list::PLAN_EXPECTED_END,
-                expected_end(summary, report, track, now),
-            ),
+            (&list::PLAN_EXPECTED_END, summary.expected_end.map(seconds)),
         ];
         samples.extend(
             gauges
@@ -175,35 +171,6 @@ fn stalled(summary: &PlanSummary<'_>, report: &Report, room: usize) -> Vec<(&'st
     other += counts.drain(room - 1..).map(|(_, count)| count).sum::<usize>();
     counts.push((OTHER, other));
     counts
-}
-
-/// When the roll-out ends if the remaining nodes take as long as those before, in seconds since 1970.
-fn expected_end(
-    summary: &PlanSummary<'_>,
-    report: &Report,
-    track: &PlanTrack,
-    now: Timestamp,
-) -> Option<f64> {
-    let each = track.node_duration()?.as_secs_f64();
-    let failed = report
-        .slots
-        .values()
-        .filter(|slot| slot.phase == NodePhase::Failed)
-        .count();
-    let in_progress = report.slots.len() - failed;
-    // A failed node holds its slot, so no other node can have it.
-    let slots = usize::try_from(summary.limit)
-        .ok()?
-        .checked_sub(failed)
-        .filter(|slots| *slots > 0)?;
-    if summary.is_stopped || report.waiting + in_progress == 0 {
-        return None;
-    }
-    // Those in progress are half done on average.
-    #[expect(clippy::cast_precision_loss, reason = "counts of nodes")]
-    let rounds =
-        (report.waiting as f64 + in_progress as f64 / 2.0) / slots.min(report.waiting + in_progress) as f64;
-    Some(seconds(now) + rounds * each)
 }
 
 fn seconds(at: Timestamp) -> f64 {

@@ -79,6 +79,7 @@ fn waiting(reason: &str, message: &str) -> Value {
     json!({
         "nodes": { "selected": 2, "waiting": 2 },
         "active": [{ "name": "node-1", "phase": "Waiting", "reason": reason, "message": message }],
+        "obstacle": { "reason": reason, "message": message },
     })
 }
 
@@ -146,6 +147,7 @@ fn a_node_that_failed_or_is_held_up_is_named() {
         json!({
             "nodes": { "selected": 3, "waiting": 1 },
             "active": [{ "name": "node-1", "phase": phase, "reason": reason, "message": "why" }],
+            "obstacle": { "node": "node-1", "reason": reason, "message": "why" },
         })
     };
     let of = |phase, reason| line(vec![plan("a", &json!({}), &status(phase, reason), false, None)]);

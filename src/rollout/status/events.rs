@@ -1,8 +1,8 @@
 //! Events for a change of status, with system-upgrade-controller's reasons and texts (S63).
 
 use super::origin::suffix;
-use crate::conditions::is_refusal;
 use crate::event::Event;
+use crate::obstacle::is_refusal;
 use crate::plan::PlanState;
 use crate::resolve::{Resolution, UNRESOLVABLE};
 use refit_api::{ConditionType, NodePhase, OpenEnum, PlanCondition, PlanStatus, Reason, Severity};

@@ -6,7 +6,7 @@ use crate::{explain_node, explain_plan};
 use refit_api::plan::DependencySpec;
 use refit_api::reason::{Kind, ReportedIn};
 use refit_api::{
-    ChannelStatus, CheckPhase, CheckStatus, ConditionType, NodeCounts, NodePhase, NodeProgress,
+    ChannelStatus, CheckPhase, CheckStatus, ConditionType, NodeCounts, NodePhase, NodeProgress, Obstacle,
     PlanCondition, PlanStatus, WavePhase, WaveStatus,
 };
 use refit_fixtures::{node, plan_with, read};
@@ -99,10 +99,12 @@ fn snapshot(reason: Reason, phase: NodePhase, of_node: bool, condition: Conditio
             last_error: Some("no answer".to_owned()),
             ..ChannelStatus::default()
         }),
-        about: {
-            let held = (of_one && !is_word).then(|| ObjectRef::node("held"));
-            held.into_iter().chain(about(reason)).collect()
-        },
+        obstacle: Some(Obstacle {
+            reason: reason.into(),
+            message: MESSAGE.to_owned(),
+            node: (of_node || of_one).then(|| "held".to_owned()),
+            about: about(reason),
+        }),
         conditions: vec![PlanCondition {
             type_: condition.into(),
             status: "False".to_owned(),

@@ -1,0 +1,172 @@
+//! What keeps a Plan from continuing: of all reasons, the one to look at first. The condition `Complete` says it in
+//! system-upgrade-controller's words, and status, page, `refit explain` and rehearsals show it.
+
+use std::collections::BTreeMap;
+
+use super::blocker::Blocker;
+use super::decision::Report;
+use super::failure::with_decision;
+use super::node::state::NodeState;
+use super::plan::PlanState;
+use super::resolve::Resolution;
+use super::state::ClusterState;
+use super::step::Key;
+use refit_api::text::{MAX_CONDITION_MESSAGE, shorten};
+use refit_api::{ObjectRef, Obstacle, OpenEnum, Reason, Severity};
+use refit_base::version::policy::Choice;
+use refit_facts::NodeName;
+
+pub(super) fn obstacle(
+    cluster: &ClusterState,
+    plan: &PlanState,
+    nodes: &BTreeMap<NodeName, NodeState>,
+    report: &Report,
+) -> Option<Obstacle> {
+    let mut obstacle = of_plan(cluster, plan)
+        .or_else(|| of_slots(nodes, report))
+        .or_else(|| of_waiting(plan, nodes, report))?;
+    obstacle.message = shorten(&obstacle.message, MAX_CONDITION_MESSAGE).into_owned();
+    obstacle.about.truncate(ObjectRef::MAX);
+    Some(obstacle)
+}
+
+/// Why the Plan as a whole cannot be rolled out.
+fn of_plan(cluster: &ClusterState, plan: &PlanState) -> Option<Obstacle> {
+    let error = |message: &str| Some(said(Reason::Error, message.to_owned()));
+    if let Some(why) = &plan.invalid {
+        return error(why);
+    }
+    match &plan.resolution {
+        Resolution::MissingSecrets(why) | Resolution::Failed(why) => error(why),
+        Resolution::Held(why) => Some(said(Reason::Held, why.clone())),
+        Resolution::Reading => unreadable(cluster, plan).map(|why| said(Reason::Error, why)),
+        Resolution::Pending | Resolution::Resolved(_) => None,
+    }
+}
+
+/// Why a Secret that the Plan needs cannot be read.
+pub(super) fn unreadable(cluster: &ClusterState, plan: &PlanState) -> Option<String> {
+    if plan.resolution != Resolution::Reading {
+        return None;
+    }
+    plan.secrets.unread().iter().find_map(|name| {
+        let failure = cluster.memory.failures.get(&Key::Secret(name.clone()))?;
+        Some(format!("secrets {name:?} cannot be read: {}", failure.message))
+    })
+}
+
+/// The node that failed last, or else one that has a slot and needs a person.
+fn of_slots(nodes: &BTreeMap<NodeName, NodeState>, report: &Report) -> Option<Obstacle> {
+    let failed = nodes.iter().filter(|(_, state)| state.failed);
+    if let Some((name, state)) = failed.max_by_key(|(_, state)| state.since) {
+        let stopped = match &report.blocker {
+            Some(blocker @ Blocker::FailureBudget { .. }) => Some(blocker.to_string()),
+            _ => state.decision.clone(),
+        };
+        let mut obstacle = of_slot(name, state);
+        obstacle.message = with_decision(&obstacle.message, stopped.as_deref());
+        let job = state.job.iter().map(|job| ObjectRef::new("Job", &**job));
+        obstacle.about = job.chain(obstacle.about).collect();
+        return Some(obstacle);
+    }
+    let known = |state: &NodeState| state.reason.as_ref().and_then(OpenEnum::known);
+    let has = |is_it: fn(Reason) -> bool| nodes.iter().find(|(_, state)| known(state).is_some_and(is_it));
+    let needs_person = has(is_refusal).or_else(|| has(|reason| reason.severity() == Severity::Warning));
+    needs_person.map(|(name, state)| of_slot(name, state))
+}
+
+/// Whether a node with this reason, which has a slot, needs a person before it can continue.
+pub(super) fn is_refusal(reason: Reason) -> bool {
+    matches!(
+        reason,
+        Reason::JobRefused
+            | Reason::PodRefused
+            | Reason::NameTaken
+            | Reason::ImageInvalid
+            | Reason::OwnImageUnknown
+            | Reason::SettingMissing
+            | Reason::MissingPermission
+            | Reason::NodeRefused
+    )
+}
+
+fn of_slot(name: &NodeName, state: &NodeState) -> Obstacle {
+    Obstacle {
+        reason: state.reason.clone().unwrap_or_default(),
+        message: state.message.clone().unwrap_or_default(),
+        node: Some(name.to_string()),
+        about: state.about.clone(),
+    }
+}
+
+/// Why the nodes without a slot wait, if there are any.
+fn of_waiting(plan: &PlanState, nodes: &BTreeMap<NodeName, NodeState>, report: &Report) -> Option<Obstacle> {
+    if let Some(why) = plan.selector_error.as_ref().filter(|_| nodes.is_empty()) {
+        let text = format!("Failed to select Nodes: {why}");
+        return Some(said(Reason::SelectNodesFailed, text));
+    }
+    if report.waiting == 0 {
+        return of_complete(plan).filter(|_| nodes.is_empty());
+    }
+    // While nodes are in progress, it is expected that others wait for them.
+    let is_expected = |blocker: &Blocker| {
+        !nodes.is_empty() && matches!(blocker, Blocker::NoSlot { .. } | Blocker::WaveInProgress { .. })
+    };
+    let of_all = report.blocker.as_ref();
+    let of_all = of_all.filter(|blocker| !matches!(blocker, Blocker::NodeNotReady) && !is_expected(blocker));
+    if let Some(blocker) = of_all {
+        return Some(blocked(blocker, None));
+    }
+    let mut own = report.nodes.iter().filter(|(_, blocker)| !is_expected(blocker));
+    let not_ready = || {
+        let mut names = plan.targets.not_ready().filter(|name| !nodes.contains_key(*name));
+        names.next().map(|name| (name, &Blocker::NodeNotReady))
+    };
+    own.next()
+        .or_else(not_ready)
+        .map(|(name, blocker)| blocked(blocker, Some(name)))
+}
+
+/// What keeps a Plan from more that has no node left.
+fn of_complete(plan: &PlanState) -> Option<Obstacle> {
+    if let Some(why) = selects_nothing(plan).filter(|_| plan.targets.skipped().is_empty()) {
+        return Some(said(Reason::NoNodes, why.to_owned()));
+    }
+    let choice = plan.choice.as_ref();
+    let choice = choice.filter(|_| plan.spec().version_policy.is_some() && plan.policy.is_some());
+    choice.and_then(behind).map(|(reason, why)| said(reason, why))
+}
+
+/// Why a Plan has no node, if it has none.
+pub(super) fn selects_nothing(plan: &PlanState) -> Option<&'static str> {
+    if plan.spec().node_selector.is_none() {
+        return Some("spec.nodeSelector is absent, which selects no node");
+    }
+    let selected = plan.targets.selected() + plan.targets.disabled();
+    (selected == 0).then_some("spec.nodeSelector matches no node")
+}
+
+/// What holds back the version that the channel offers.
+pub(super) fn behind(choice: &Choice) -> Option<(Reason, String)> {
+    match (&choice.held, &choice.fault) {
+        (Some(held), _) => Some(((&held.refusal).into(), held.message.clone())),
+        (None, Some(fault)) => Some((Reason::NoVersion, fault.clone())),
+        (None, None) => None,
+    }
+}
+
+fn blocked(blocker: &Blocker, node: Option<&NodeName>) -> Obstacle {
+    Obstacle {
+        node: node.map(NodeName::to_string),
+        about: blocker.about(),
+        ..said(blocker.reason(), blocker.to_string())
+    }
+}
+
+fn said(reason: Reason, message: String) -> Obstacle {
+    Obstacle {
+        reason: reason.into(),
+        message,
+        ..Obstacle::default()
+    }
+}
