@@ -7,6 +7,7 @@ mod hash;
 mod hostile;
 mod images;
 mod joining;
+mod one_answer;
 mod repeat;
 mod secrets;
 mod speed;

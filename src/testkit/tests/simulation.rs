@@ -8,6 +8,7 @@
 
 mod front_ends;
 mod hostile;
+mod one_answer;
 mod users;
 
 use std::collections::BTreeMap;
@@ -328,7 +329,10 @@ impl ControllerReplica {
 fn check_journal(cluster: &Cluster, invariants: &Mutex<Invariants>) -> Result<(), String> {
     let mut invariants = invariants.lock().unwrap();
     let journal = cluster.with(State::take_journal);
-    let broken = journal.iter().try_for_each(|entry| invariants.observe(entry));
+    let broken = journal.iter().try_for_each(|entry| {
+        invariants.observe(entry)?;
+        one_answer::check(entry)
+    });
     let mut log = invariants.take_log();
     if std::env::var_os(TRACES).is_some() {
         log.push(format!("changes: {:016x}", digest(&format!("{journal:?}"))));
