@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::output;
 use super::target::{ClusterFlags, Format, check_nodes, find, unknown, with_client};
-use refit_cluster::kube::brief;
+use refit_cluster::kube::{Answer, brief};
 use refit_facts::objects::maintenance::{KIND, Maintenance};
 use refit_facts::objects::node_op::{AnyOp, OpKind};
 use refit_view::maintenance::{explain_any_node, explain_maintenance};
@@ -186,7 +186,7 @@ async fn op(
         }
     }
     let ops = read_ops(client, kind).await.map_err(|error| match &error {
-        kube::Error::Api(status) if status.code == 404 => anyhow!(
+        error if Answer::of(error) == Answer::NotFound => anyhow!(
             "the cluster has no {}s: its API server does not know the kind; install deploy/overlays/nodeops",
             kind.name()
         ),

@@ -8,7 +8,7 @@ use super::cluster::Connection;
 use super::output;
 use refit_base::nearest::nearest;
 use refit_cluster::clock::Clock;
-use refit_cluster::kube::brief;
+use refit_cluster::kube::{Answer, brief};
 use refit_view::{PlanOverview, Scope, Snapshot};
 
 /// Names in a message.
@@ -92,7 +92,7 @@ impl ClusterFlags {
         let read = Snapshot::read(client, &self.scope(plan), now).await;
         read.map_err(|error| match &error {
             // An empty list is not an error, so the API server does not know the kind.
-            kube::Error::Api(status) if status.code == 404 => anyhow!(
+            error if Answer::of(error) == Answer::NotFound => anyhow!(
                 "the cluster has no Plans: its API server does not know plans.{}; install refit, or only the definition: refit crd | \
                  kubectl apply -f -",
                 refit_api::names::GROUP

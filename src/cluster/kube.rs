@@ -11,5 +11,5 @@ pub mod read;
 pub mod served;
 pub mod watch;
 
-pub use error::{Failure, brief, failure};
+pub use error::{Answer, Failure, brief, failure};
 pub use leadership::{LeaderState, Leadership, Renewal};

@@ -33,7 +33,7 @@ use super::outbox::Outbox;
 use refit_channel::ChannelClient;
 use refit_cluster::clock::Clock;
 use refit_cluster::kube::read::get;
-use refit_cluster::kube::{Failure, brief, failure};
+use refit_cluster::kube::{Answer, Failure, brief, failure};
 use refit_facts::objects::{Intern, RawPlan, SlimJob, SlimNode, SlimPod, version};
 use refit_facts::{JobName, JobUid, NodeName, NodeUid, PlanName, PodFacts, PodStage, Text};
 use refit_job::digest;
@@ -475,8 +475,9 @@ fn strict() -> PatchParams {
 
 fn would_prune(error: &kube::Error) -> bool {
     // 422 is the answer to a patch, 400 that to a create or an update (apiserver's endpoints/handlers).
-    matches!(error, kube::Error::Api(status) if matches!(status.code, 400 | 422)
-        && status.message.contains("strict decoding error: unknown field"))
+    // Not `brief`: the message begins with the whole patch.
+    let says = |text| matches!(error, kube::Error::Api(status) if status.message.contains(text));
+    Answer::of(error) == Answer::Invalid && says("strict decoding error: unknown field")
 }
 
 fn pruned() -> (Vec<StepEffect>, StepError) {
@@ -489,20 +490,12 @@ fn pruned() -> (Vec<StepEffect>, StepError) {
 
 /// Whether the object may be another one, or another version, than the decision assumed.
 fn should_reread(error: &kube::Error) -> bool {
-    match error {
-        // 404: it is gone. 409: it has another version. 422: the name is that of another object, because a patch cannot
-        // change a UID. From 500 on the write may have taken effect.
-        kube::Error::Api(status) => matches!(status.code, 404 | 409 | 422) || status.code >= 500,
-        _ => failure(error) == Failure::Unknown,
-    }
-}
-
-fn is_forbidden(error: &kube::Error) -> bool {
-    matches!(error, kube::Error::Api(status) if status.code == 403)
-}
-
-fn is_overload(error: &kube::Error) -> bool {
-    matches!(error, kube::Error::Api(status) if status.code == 429)
+    // It is gone, it has another version, or the name is that of another object, because a patch cannot change a UID.
+    let is_another = matches!(
+        Answer::of(error),
+        Answer::NotFound | Answer::Conflict | Answer::Exists | Answer::Invalid
+    );
+    is_another || failure(error) == Failure::Unknown
 }
 
 fn stale(error: &kube::Error) -> StepError {

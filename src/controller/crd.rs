@@ -21,7 +21,7 @@ use tokio::time::{Instant, sleep};
 use tracing::{info, warn};
 
 use refit_api::crd as plan_crd;
-use refit_cluster::kube::brief;
+use refit_cluster::kube::{Answer, brief};
 
 /// Time limit for the CRD to be established (S5).
 const ESTABLISHED_TIMEOUT: Duration = Duration::from_secs(60);
@@ -165,9 +165,9 @@ impl Registrar {
                 info!(crd = %self.name, "CRD is created");
                 Ok(Some(Written::Created))
             }
-            Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(None),
+            Err(error) if Answer::of(&error) == Answer::Exists => Ok(None),
             // Someone with the permission may create it in a moment.
-            Err(kube::Error::Api(status)) if status.is_forbidden() => Ok(Some(Written::MayNotCreate)),
+            Err(error) if Answer::of(&error) == Answer::Forbidden => Ok(Some(Written::MayNotCreate)),
             Err(error) => Err(self.failed("create", &error)),
         }
     }
@@ -194,8 +194,8 @@ impl Registrar {
                 info!(crd = %self.name, "CRD is updated");
                 Ok(Some(Written::Updated))
             }
-            Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => Ok(None),
-            Err(kube::Error::Api(status)) if status.is_forbidden() => {
+            Err(error) if matches!(Answer::of(&error), Answer::Conflict | Answer::NotFound) => Ok(None),
+            Err(error) if Answer::of(&error) == Answer::Forbidden => {
                 let served = serde_json::from_value(live).map_err(|error| self.broken("get", &error))?;
                 match serves_our_fields(&served) {
                     Ok(()) => {

@@ -9,6 +9,7 @@ use kube::Client;
 use tokio::sync::{Notify, mpsc};
 
 use refit_api::ForeignReason;
+use refit_cluster::kube::Answer;
 use refit_cluster::kube::watch::{Selection, Watch, WatchEvent};
 use refit_facts::Watched;
 
@@ -78,14 +79,14 @@ impl Watcher {
                     return std::future::pending().await;
                 }
                 // The watch goes on, because the CRD may be installed later.
-                WatchEvent::Failed(error) if error.is_not_found() => Change::Unknown,
+                WatchEvent::Failed(error) if error.answer() == Answer::NotFound => Change::Unknown,
                 WatchEvent::Failed(error) => {
                     tracing::warn!(
                         kind = &*kind,
                         error = error.to_string(),
                         "the watch ended unexpectedly"
                     );
-                    if !error.is_forbidden() {
+                    if error.answer() != Answer::Forbidden {
                         continue;
                     }
                     Change::Forbidden

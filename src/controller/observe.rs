@@ -21,6 +21,7 @@ use super::metrics::{DEFINITIONS, Metrics, resource};
 use super::notify::NotifyConfig;
 use refit_api::text::{MAX_MESSAGE, shorten};
 use refit_api::{crd, names};
+use refit_cluster::kube::Answer;
 use refit_cluster::kube::watch::{Selection, Watch, WatchEvent};
 use refit_facts::Watched;
 use refit_facts::objects::{Intern, RawPlan, SlimJob, SlimNode, SlimPod, version};
@@ -133,7 +134,7 @@ impl Observer {
                 }
                 WatchEvent::Failed(error) => {
                     tracing::warn!(error = error.to_string(), "cannot list pods");
-                    if error.is_forbidden() {
+                    if error.answer() == Answer::Forbidden {
                         self.send(Observation::Forbidden).await;
                     }
                     return false;
@@ -208,7 +209,7 @@ impl Observer {
                         "cannot watch the CustomResourceDefinition"
                     );
                     // Without the permission to read it, refit learns from refused writes which fields it lacks.
-                    if !error.is_forbidden() || *defined.borrow() {
+                    if error.answer() != Answer::Forbidden || *defined.borrow() {
                         continue;
                     }
                     (Schema::Current, "".into())
@@ -266,7 +267,7 @@ impl Observer {
                     );
                     // A watch that is refused will not succeed by itself: the loop must know, to report it and to
                     // stop deciding.
-                    if error.is_forbidden() {
+                    if error.answer() == Answer::Forbidden {
                         self.send(Observation::Forbidden).await;
                     }
                 }

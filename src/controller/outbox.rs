@@ -11,7 +11,7 @@ use kube::{Client, ResourceExt as _};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
 
-use refit_cluster::kube::{Failure, brief, failure};
+use refit_cluster::kube::{Answer, Failure, brief, failure};
 
 /// Events that wait. Later ones are dropped.
 const CAPACITY: usize = 256;
@@ -92,10 +92,10 @@ impl EventWriter {
                 let error = match api.create(&PostParams::default(), &event).await {
                     Ok(_) => break,
                     // An earlier attempt whose response was lost has written it.
-                    Err(kube::Error::Api(status)) if status.is_already_exists() => break,
+                    Err(error) if Answer::of(&error) == Answer::Exists => break,
                     Err(error) => error,
                 };
-                let is_overload = matches!(&error, kube::Error::Api(status) if status.code == 429);
+                let is_overload = Answer::of(&error) == Answer::Overload;
                 // The same request would be refused again, and the events after it wait.
                 if failure(&error) == Failure::Refused && !is_overload {
                     drop_event(&self.dropped, &event, &brief(&error));

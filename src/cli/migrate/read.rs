@@ -10,8 +10,8 @@ use serde::de::DeserializeOwned;
 
 use super::Flags;
 use crate::cli::cluster::list;
-use refit_cluster::kube::brief;
 use refit_cluster::kube::permissions::account_may;
+use refit_cluster::kube::{Answer, brief};
 use refit_offline::migrate::Cluster;
 use refit_offline::migrate::permissions::{MissingPermission, Permission, missing};
 use refit_rehearse::json::Value;
@@ -85,7 +85,7 @@ async fn objects(client: &Client, namespace: &str) -> anyhow::Result<(Vec<Value>
         match list(client, &path.replace("NS", namespace), kind).await {
             Ok(found) => objects.extend(found),
             // Without the definition there are no Plans.
-            Err(kube::Error::Api(status)) if kind == "Plan" && status.code == 404 => {}
+            Err(error) if kind == "Plan" && Answer::of(&error) == Answer::NotFound => {}
             Err(error @ kube::Error::Api(_)) => {
                 errors.push(format!("{kind}s cannot be read: {}", brief(&error)));
             }
@@ -95,7 +95,7 @@ async fn objects(client: &Client, namespace: &str) -> anyhow::Result<(Vec<Value>
     let request = Request::get(DEFINITION).body(Vec::new())?;
     match client.request::<Value>(request).await {
         Ok(definition) => objects.push(definition),
-        Err(kube::Error::Api(status)) if status.code == 404 => {}
+        Err(error) if Answer::of(&error) == Answer::NotFound => {}
         Err(error) => errors.push(format!(
             "the definition of the Plan cannot be read: {}",
             brief(&error)
@@ -172,7 +172,7 @@ async fn confirmed(client: &Client, cluster: &Cluster, errors: &mut Vec<String>)
             Ok(true) => {}
             Ok(false) => found.push(one),
             // Without the permission to review access, the roles decide.
-            Err(kube::Error::Api(status)) if status.code == 403 => found.push(one),
+            Err(error) if Answer::of(&error) == Answer::Forbidden => found.push(one),
             Err(error) => {
                 errors.push(format!("permissions cannot be checked: {}", brief(&error)));
                 found.push(one);

@@ -7,8 +7,8 @@ use http::Request;
 
 use crate::cli::cluster::{Connection, list};
 use refit_api::limits;
-use refit_cluster::kube::brief;
 use refit_cluster::kube::served::is_unknown;
+use refit_cluster::kube::{Answer, brief};
 use refit_facts::objects::maintenance;
 use refit_facts::objects::maintenance::MaintenanceGroup;
 use refit_facts::objects::node_op::OpKind;
@@ -102,7 +102,7 @@ async fn limits_of(client: &kube::Client, namespace: &str) -> Result<Option<Valu
         .await
     {
         Ok(limits) => Ok(Some(limits)),
-        Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+        Err(error) if Answer::of(&error) == Answer::NotFound => Ok(None),
         Err(error) => Err(error),
     }
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::change::{Changes, NodeChange};
 use refit_api::names;
-use refit_cluster::kube::brief;
+use refit_cluster::kube::{Answer, brief};
 
 /// Attempts to change a Node that others change meanwhile: kubelets report every ten seconds.
 const ATTEMPTS: usize = 10;
@@ -111,7 +111,7 @@ async fn write_node(client: &Client, change: &NodeChange) -> anyhow::Result<()> 
         body["metadata"]["uid"] = node["metadata"]["uid"].clone();
         match patch(client, &uri, &body).await {
             Ok(_) => return Ok(()),
-            Err(kube::Error::Api(status)) if status.code == 409 && attempt < ATTEMPTS => {}
+            Err(it) if Answer::of(&it) == Answer::Conflict && attempt < ATTEMPTS => {}
             Err(it) => return Err(error(&it)),
         }
     }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::PlanRun;
 use super::changes::{Changes, LastAnswer};
-use crate::kube::{Failure, brief, failure};
+use crate::kube::{Answer, Failure, brief, failure};
 use refit_api::{Cancelled, Holder, Ledger, MarkForm, NodeMark, Reason, names};
 use refit_facts::objects::{Intern, SlimNode};
 use refit_facts::{NodeFacts, Taint};
@@ -57,8 +57,8 @@ pub enum CordonError {
 
 impl From<kube::Error> for CordonError {
     fn from(error: kube::Error) -> Self {
-        match &error {
-            kube::Error::Api(status) if status.code == 403 => Self::Forbidden(brief(&error)),
+        match Answer::of(&error) {
+            Answer::Forbidden => Self::Forbidden(brief(&error)),
             _ => Self::Api(brief(&error)),
         }
     }
@@ -313,8 +313,5 @@ pub(super) async fn uncordon(client: &Client, node: &str, dry_run: bool) -> Resu
 /// Whether to read the node again: after a conflict, or if it is unknown whether the patch was applied. Applying the
 /// patch twice does no harm.
 fn should_reread(error: &kube::Error) -> bool {
-    match error {
-        kube::Error::Api(status) => matches!(status.code, 409 | 429) || status.code >= 500,
-        _ => failure(error) != Failure::Refused,
-    }
+    matches!(Answer::of(error), Answer::Conflict | Answer::Overload) || failure(error) != Failure::Refused
 }

@@ -17,8 +17,8 @@ use tokio::time::{Instant, sleep, sleep_until};
 use super::lister::PodLister;
 use super::pods::PodId;
 use super::publish::Publisher;
-use crate::kube::brief;
 use crate::kube::read::get;
+use crate::kube::{Answer, brief};
 use refit_api::DrainNote;
 
 /// Interval of reads. The kubelet reports every ten seconds which volumes it no longer uses.
@@ -126,7 +126,7 @@ impl Wait<'_> {
                     let since = *failing_since.get_or_insert(now);
                     // A 403 lasts until someone changes a role, so a retry would only delay the message. Any other
                     // error may come from a restart of the API server.
-                    let is_final = matches!(&error, kube::Error::Api(status) if status.code == 403);
+                    let is_final = Answer::of(&error) == Answer::Forbidden;
                     if is_final || now - since >= MAX_OUTAGE {
                         return End::Failed(brief(&error));
                     }

@@ -15,8 +15,8 @@ use serde_json::value::RawValue;
 
 use super::changes::{Changes, LastAnswer};
 use super::pods::{DaemonSet, Found, Pod, PodId, Rules, Verdict, triage};
-use crate::kube::brief;
 use crate::kube::read::list;
+use crate::kube::{Answer, brief};
 use refit_api::selector::Selector;
 use refit_facts::read::{present_time, read};
 
@@ -157,7 +157,7 @@ impl PodLister {
             Ok(_) => DaemonSet::Exists,
             // Only a 404 proves that nothing would recreate the pod. With any other error the drain stops, as kubectl
             // does.
-            Err(error @ kube::Error::Api(_)) if is_not_found(&error) => DaemonSet::Gone(brief(&error)),
+            Err(error) if Answer::of(&error) == Answer::NotFound => DaemonSet::Gone(brief(&error)),
             Err(error) => DaemonSet::Unknown(brief(&error)),
         }
     }
@@ -182,10 +182,6 @@ impl PodLister {
                 .collect(),
         )
     }
-}
-
-fn is_not_found(error: &kube::Error) -> bool {
-    matches!(error, kube::Error::Api(status) if status.code == 404)
 }
 
 /// Names of the nodes that a selector selects, in the order of the API server.

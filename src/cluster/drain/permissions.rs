@@ -9,8 +9,8 @@ use serde_json::json;
 use super::evict::Evictor;
 use super::outcome::EvictionOutcome;
 use super::pods::PodId;
-use crate::kube::brief;
 use crate::kube::permissions::{Need, may, phrase};
+use crate::kube::{Answer, brief};
 use refit_facts::objects::SlimNode;
 
 const PATCH_NODES: Need = Need {
@@ -45,7 +45,12 @@ pub(super) async fn missing(
     evictor: &Evictor,
 ) -> Result<Vec<String>, kube::Error> {
     match by_review(client, cordons, pods, evictor).await {
-        Err(kube::Error::Api(status)) if matches!(status.code, 403..=405) => {
+        Err(error)
+            if matches!(
+                Answer::of(&error),
+                Answer::Forbidden | Answer::NotFound | Answer::NotAllowed
+            ) =>
+        {
             by_trial(client, node, cordons, pods, evictor).await
         }
         other => other,
@@ -94,7 +99,7 @@ async fn by_trial(
             .patch(node, &dry, &patch)
             .await
         {
-            Err(error @ kube::Error::Api(_)) if is_forbidden(&error) => missing.push(brief(&error)),
+            Err(error) if Answer::of(&error) == Answer::Forbidden => missing.push(brief(&error)),
             Err(error) => return Err(error),
             Ok(_) => {}
         }
@@ -119,8 +124,4 @@ async fn by_trial(
 
 fn namespaces(pods: &[PodId]) -> BTreeSet<&str> {
     pods.iter().map(|pod| pod.namespace.as_str()).collect()
-}
-
-fn is_forbidden(error: &kube::Error) -> bool {
-    matches!(error, kube::Error::Api(status) if status.code == 403)
 }

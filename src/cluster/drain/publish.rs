@@ -12,6 +12,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::PlanRun;
+use crate::kube::Answer;
 use refit_api::ids::NodeUid;
 use refit_api::{DrainNote, NodeDrain, names};
 use refit_facts::objects::SlimNode;
@@ -108,7 +109,14 @@ async fn run(
         drop(guard);
         match written {
             // Forbidden, or the node was deleted or replaced.
-            Err(kube::Error::Api(status)) if matches!(status.code, 403 | 404 | 409 | 422) => return,
+            Err(error)
+                if matches!(
+                    Answer::of(&error),
+                    Answer::Forbidden | Answer::NotFound | Answer::Conflict | Answer::Invalid
+                ) =>
+            {
+                return;
+            }
             // The next progress supersedes this one.
             Ok(_) | Err(_) => {}
         }

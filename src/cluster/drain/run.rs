@@ -16,7 +16,7 @@ use super::pods::{PodId, Rules};
 use super::publish::Publisher;
 use super::tracker::{EvictionEvent, EvictionTracker, MAX_OUTAGE};
 use crate::clock::Clock;
-use crate::kube::brief;
+use crate::kube::{Answer, brief};
 use refit_api::DrainNote;
 
 /// Maximum number of requests in flight. An eviction is mostly two writes to etcd, and an API server handles 200
@@ -172,7 +172,7 @@ impl Loop<'_> {
                             let since = *list_failing_since.get_or_insert(now);
                             // A permission that is taken away does not come back while the Job waits. All else may be
                             // a restart of the API server.
-                            let for_good = matches!(&error, kube::Error::Api(status) if status.code == 403);
+                            let for_good = Answer::of(&error) == Answer::Forbidden;
                             if for_good || since.elapsed() >= MAX_OUTAGE {
                                 break End::ListFailed(brief(&error));
                             }

@@ -1,5 +1,7 @@
 //! Interprets errors of requests: whether a write was applied, and the cause in few words.
 
+use kube::core::Status;
+
 use super::client::NotLeader;
 use refit_api::text::{MAX_MESSAGE, shorten};
 
@@ -14,14 +16,63 @@ pub enum Failure {
     Unknown,
 }
 
+/// What an API server says to a request that fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// 400 or 422: the content of the request.
+    Invalid,
+    /// 403.
+    Forbidden,
+    /// 404: of the object, or of the whole kind.
+    NotFound,
+    /// 405.
+    NotAllowed,
+    /// 409: the object has another version.
+    Conflict,
+    /// 409: there is an object of this name.
+    Exists,
+    /// 410: the resource version is too old.
+    Expired,
+    /// 429.
+    Overload,
+    /// Another refusal.
+    Refused,
+    /// A timeout or a crash, which does not show what was written before. A server sends 503 before it handles a request,
+    /// but a proxy in front of it may send 503 later.
+    Unknown,
+    /// None came, or none of an API server.
+    None,
+}
+
+impl Answer {
+    /// The one classification of the API server's answers.
+    pub fn of(error: &kube::Error) -> Self {
+        match error {
+            kube::Error::Api(status) => Self::of_status(status),
+            _ => Self::None,
+        }
+    }
+
+    pub(super) fn of_status(status: &Status) -> Self {
+        match status.code {
+            400 | 422 => Self::Invalid,
+            403 => Self::Forbidden,
+            404 => Self::NotFound,
+            405 => Self::NotAllowed,
+            409 if status.is_already_exists() => Self::Exists,
+            409 => Self::Conflict,
+            410 => Self::Expired,
+            429 => Self::Overload,
+            408 | 500.. => Self::Unknown,
+            _ => Self::Refused,
+        }
+    }
+}
+
 /// Interprets the error of a write.
 pub fn failure(error: &kube::Error) -> Failure {
     match error {
-        // A timeout or a crash of the server does not show what was written before. A server sends 503 before it
-        // handles a request, but a proxy in front of it may send 503 later.
-        kube::Error::Api(status) if (400..500).contains(&status.code) && status.code != 408 => {
-            Failure::Refused
-        }
+        kube::Error::Api(status) if Answer::of_status(status) != Answer::Unknown => Failure::Refused,
         kube::Error::BuildRequest(_) | kube::Error::HttpError(_) => Failure::NotSent,
         kube::Error::Service(cause) => {
             let connecting = find::<hyper_util::client::legacy::Error>(cause.as_ref())

@@ -9,6 +9,7 @@ use serde::Deserialize;
 use serde::de::{DeserializeOwned, Error as _};
 use serde_json::value::RawValue;
 
+use super::error::Answer;
 use refit_facts::read::{Unreadable, read};
 
 /// Sends a request, and reads the object of the response.
@@ -77,7 +78,7 @@ pub async fn list<T: DeserializeOwned>(
             Ok(page) => page,
             // A continue token holds a resource version, and etcd is compacted every five minutes by default
             // (kube-apiserver, `--etcd-compaction-interval`).
-            Err(Error::Api(status)) if status.code == 410 && restarts < RESTARTS => {
+            Err(error) if Answer::of(&error) == Answer::Expired && restarts < RESTARTS => {
                 restarts += 1;
                 params.continue_token = None;
                 all.clear();
@@ -138,7 +139,7 @@ where
 fn optional<T>(result: Result<T, Error>) -> Result<Option<T>, Error> {
     match result {
         Ok(object) => Ok(Some(object)),
-        Err(Error::Api(status)) if status.is_not_found() => Ok(None),
+        Err(error) if Answer::of(&error) == Answer::NotFound => Ok(None),
         Err(error) => Err(error),
     }
 }

@@ -2,17 +2,16 @@
 
 use kube::Client;
 
+use super::error::Answer;
+
 /// Whether a list failed because the API server does not know the kind, so that there are no objects. `path` is that of
 /// the list.
 ///
 /// Who may not list the objects of a kind gets 403 whether there is such a kind or not. Discovery says which, and is open to
 /// everybody by default.
 pub async fn is_unknown(client: &Client, path: &str, error: &kube::Error) -> bool {
-    let kube::Error::Api(status) = error else {
-        return false;
-    };
-    if status.code != 403 {
-        return status.code == 404;
+    if Answer::of(error) != Answer::Forbidden {
+        return Answer::of(error) == Answer::NotFound;
     }
     let Some((version, _)) = path.rsplit_once('/') else {
         return false;
@@ -20,6 +19,6 @@ pub async fn is_unknown(client: &Client, path: &str, error: &kube::Error) -> boo
     let Ok(request) = http::Request::get(version).body(Vec::new()) else {
         return false;
     };
-    let answer = client.request::<serde_json::Value>(request).await;
-    matches!(answer, Err(kube::Error::Api(status)) if status.code == 404)
+    let discovered = client.request::<serde_json::Value>(request).await;
+    discovered.is_err_and(|error| Answer::of(&error) == Answer::NotFound)
 }

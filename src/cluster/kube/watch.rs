@@ -19,6 +19,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::brief;
+use super::error::Answer;
 use refit_facts::Watched;
 use refit_facts::read::{Identity, Unreadable, read};
 
@@ -84,18 +85,10 @@ fn brief_status(status: &Status) -> &str {
 }
 
 impl WatchError {
-    pub fn is_forbidden(&self) -> bool {
+    pub fn answer(&self) -> Answer {
         match self {
-            Self::Request(kube::Error::Api(status)) | Self::Ended(status) => status.is_forbidden(),
-            _ => false,
-        }
-    }
-
-    /// Whether the API server does not know the kind.
-    pub fn is_not_found(&self) -> bool {
-        match self {
-            Self::Request(kube::Error::Api(status)) | Self::Ended(status) => status.code == 404,
-            _ => false,
+            Self::Request(kube::Error::Api(status)) | Self::Ended(status) => Answer::of_status(status),
+            _ => Answer::None,
         }
     }
 
@@ -104,7 +97,8 @@ impl WatchError {
         match self {
             Self::Request(kube::Error::Api(status)) | Self::Ended(status) => {
                 // By its text (apiserver's storage/errors.go), because its code, 504, has other causes, too.
-                status.code == 410 || status.message.contains("Too large resource version")
+                Answer::of_status(status) == Answer::Expired
+                    || status.message.contains("Too large resource version")
             }
             // After these it is not known which changes were missed.
             Self::Line(_) | Self::NoResourceVersion | Self::Endless | Self::TooLong => true,

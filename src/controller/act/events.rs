@@ -7,9 +7,9 @@ use k8s_openapi::api::core::v1::Event as CoreEvent;
 use kube::api::{Api, PostParams};
 use tokio::time::{Instant, timeout_at};
 
-use super::{Actor, is_forbidden, is_overload};
+use super::Actor;
 use refit_api::Reason;
-use refit_cluster::kube::{Failure, brief, failure};
+use refit_cluster::kube::{Answer, Failure, brief, failure};
 use refit_facts::JobUid;
 use refit_rollout::{Event, StepEffect};
 
@@ -83,14 +83,17 @@ impl Actor {
                 Ok(_) => return Ok(None),
                 // The name contains the key of the occurrence, so this is the event that an earlier attempt has
                 // written.
-                Err(kube::Error::Api(status)) if status.is_already_exists() => return Ok(None),
-                Err(error) if matches!(failure(&error), Failure::Refused) && !is_overload(&error) => {
+                Err(error) if Answer::of(&error) == Answer::Exists => return Ok(None),
+                Err(error)
+                    if matches!(failure(&error), Failure::Refused)
+                        && Answer::of(&error) != Answer::Overload =>
+                {
                     tracing::warn!(
                         reason = reason.name(),
                         error = brief(&error),
                         "an event was refused"
                     );
-                    return Ok(is_forbidden(&error).then_some(StepEffect::Forbidden));
+                    return Ok((Answer::of(&error) == Answer::Forbidden).then_some(StepEffect::Forbidden));
                 }
                 // An event has a unique name, so to write it again is safe, unlike for other objects.
                 Err(error) if failure(&error) == Failure::Unknown && tries < EVENT_TRIES => tries += 1,

@@ -4,8 +4,8 @@ use kube::Resource;
 use kube::api::{Api, DeleteParams, PostParams, Preconditions};
 use kube::core::Request;
 
-use super::{Actor, StepResult, is_forbidden, should_reread, stale, step_error};
-use refit_cluster::kube::{Failure, failure};
+use super::{Actor, StepResult, should_reread, stale, step_error};
+use refit_cluster::kube::{Answer, Failure, failure};
 use refit_facts::objects::{SlimPod, version};
 use refit_facts::{PodUid, Text};
 use refit_rollout::{Observation, StepEffect};
@@ -32,7 +32,10 @@ impl Actor {
         let [critical, plain] = bodies;
         let mut answer = self.post_pod(critical).await;
         // A quota may reserve the priority class for other namespaces.
-        if answer.as_ref().is_err_and(is_forbidden) {
+        if answer
+            .as_ref()
+            .is_err_and(|error| Answer::of(error) == Answer::Forbidden)
+        {
             answer = self.post_pod(plain).await;
         }
         let error = match answer {

@@ -6,8 +6,9 @@ use kube::api::ListParams;
 use kube::core::Request;
 use serde::Deserialize;
 
-use super::{Actor, StepResult, is_forbidden, step_error};
+use super::{Actor, StepResult, step_error};
 use refit_api::text::{MAX_MESSAGE, shorten};
+use refit_cluster::kube::Answer;
 use refit_cluster::kube::read::send;
 use refit_facts::{JobName, JobUid};
 use refit_rollout::{Refusal, StepEffect};
@@ -48,7 +49,7 @@ impl Actor {
         let events = match send::<EventList>(&self.client, request).await {
             Ok(list) => list.items.unwrap_or_default(),
             // The Role of a release before this one.
-            Err(error) if is_forbidden(&error) => Vec::new(),
+            Err(error) if Answer::of(&error) == Answer::Forbidden => Vec::new(),
             Err(error) => return Err((Vec::new(), step_error(&error))),
         };
         let last = events.iter().max_by(|a, b| a.time().cmp(&b.time()));

@@ -6,6 +6,7 @@ use kube::api::{GetParams, Request};
 use serde::Deserialize;
 
 use super::{Actor, StepError, StepErrorKind, StepResult, step_error};
+use refit_cluster::kube::Answer;
 use refit_facts::{Text, WorkloadFacts};
 use refit_rollout::StepEffect;
 
@@ -54,7 +55,7 @@ impl Actor {
                 it.status.ready_replicas.unwrap_or(0),
                 it.spec.replicas.unwrap_or(1),
             ),
-            Err(kube::Error::Api(status)) if status.code == 404 => (0, 0),
+            Err(error) if Answer::of(&error) == Answer::NotFound => (0, 0),
             Err(error) => return Err((Vec::new(), step_error(&error))),
         };
         let seen = self.clock.now();

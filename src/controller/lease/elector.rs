@@ -16,7 +16,7 @@ use tracing::{debug, error, info, warn};
 use super::api::LeaseApi;
 use super::{FOLLOW_PERIOD, JITTER_FACTOR, LeaseLost, LeaseTiming, PlansNote, Progress};
 use refit_cluster::clock::Clock;
-use refit_cluster::kube::{LeaderState, Leadership, Renewal, brief};
+use refit_cluster::kube::{Answer, LeaderState, Leadership, Renewal, brief};
 
 /// A candidate for one Lease.
 pub struct Elector {
@@ -321,7 +321,7 @@ impl Elector {
                 self.observe(lease);
                 Attempt::Held
             }
-            Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => Attempt::Lost,
+            Err(error) if matches!(Answer::of(&error), Answer::Conflict | Answer::NotFound) => Attempt::Lost,
             Err(error) => failed(&error),
         }
     }
@@ -358,7 +358,7 @@ impl Elector {
             spec.acquire_time = Some(MicroTime(now));
             self.plans.add_to(&mut lease);
             match self.api.replace(&lease).await {
-                Err(kube::Error::Api(status)) if status.is_conflict() => {}
+                Err(error) if Answer::of(&error) == Answer::Conflict => {}
                 other => return other.map(|_| true),
             }
         }

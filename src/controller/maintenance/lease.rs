@@ -9,7 +9,7 @@ use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams, Preconditions
 use serde_json::{Value, json};
 
 use refit_cluster::clock::Clock;
-use refit_cluster::kube::brief;
+use refit_cluster::kube::{Answer, brief};
 use refit_facts::objects::maintenance::MaintenanceGroup;
 
 /// The holder of node-maintenance-operator, so that each of the two takes over the Leases of the other.
@@ -143,7 +143,7 @@ impl NodeLease {
                     ..DeleteParams::default()
                 };
                 match self.api().delete(&self.name, &params).await {
-                    Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+                    Err(error) if Answer::of(&error) == Answer::NotFound => Ok(()),
                     answer => answer.map(drop),
                 }
             }

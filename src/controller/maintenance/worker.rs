@@ -18,8 +18,8 @@ use refit_api::{Holder, NodeMark, OpenEnum};
 use refit_base::go::GoDuration;
 use refit_cluster::drain::pods::{PodId, Rules};
 use refit_cluster::drain::{DryRun, Event, Failure, NodeSelection, Options, PlanRun, Session};
-use refit_cluster::kube::brief;
 use refit_cluster::kube::read::list_metadata;
+use refit_cluster::kube::{Answer, brief};
 use refit_facts::NodeFacts;
 use refit_facts::objects::maintenance::{
     KIND, Maintenance, MaintenanceGroup, MaintenancePhase, MaintenanceStatus, PLURAL, VERSION,
@@ -227,7 +227,7 @@ impl Worker {
         }
         match guard::blocker(&self.front_end.client, &object.spec.node_name).await {
             // Without the permission, there is no etcd of OpenShift to guard.
-            Err(kube::Error::Api(status)) if matches!(status.code, 403 | 404) => Ok(None),
+            Err(error) if matches!(Answer::of(&error), Answer::Forbidden | Answer::NotFound) => Ok(None),
             answer => answer,
         }
     }
@@ -317,7 +317,7 @@ impl Worker {
         let finalizers = object.metadata.finalizers.iter().flatten();
         let left: Vec<_> = finalizers.filter(|it| *it != FINALIZER).cloned().collect();
         match self.patch(object, &json!({ "finalizers": left })).await {
-            Err(kube::Error::Api(status)) if status.code == 404 => {}
+            Err(error) if Answer::of(&error) == Answer::NotFound => {}
             answer => answer?,
         }
         Ok(Next::Over)
@@ -356,7 +356,7 @@ impl Worker {
             .await
         {
             // It has been deleted.
-            Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+            Err(error) if Answer::of(&error) == Answer::NotFound => Ok(()),
             answer => answer.map(drop),
         }
     }

@@ -15,8 +15,8 @@ use super::{Kind, NodeOps, Object, PAUSE, child};
 use crate::front_end::Change;
 use refit_api::text::{MAX_MESSAGE, shorten};
 use refit_api::{NodePhase, names};
-use refit_cluster::kube::brief;
 use refit_cluster::kube::read::get_metadata;
+use refit_cluster::kube::{Answer, brief};
 use refit_facts::objects::node_op::{AnyOp, OwnedPlan};
 
 /// The owner of the fields of Plans that are made here.
@@ -293,8 +293,8 @@ impl Supervisor {
             .plans()
             .patch(name, &params, &Patch::Apply(plan))
             .await;
-        if let Err(error @ kube::Error::Api(status)) = &made
-            && matches!(status.code, 400 | 403 | 422)
+        if let Err(error) = &made
+            && matches!(Answer::of(error), Answer::Invalid | Answer::Forbidden)
         {
             self.refuse(uid, Some(format!("its Plan is refused: {}", brief(error))));
         }

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use super::NodeOps;
 use refit_api::{annotation, names};
+use refit_cluster::kube::Answer;
 use refit_cluster::kube::read::{list_metadata, send};
 use refit_facts::objects::node_op::OwnedPlan;
 
@@ -75,7 +76,7 @@ impl NodeOps {
 
 pub(super) fn missing_is_fine(result: Result<(), kube::Error>) -> Result<(), kube::Error> {
     match result {
-        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+        Err(error) if Answer::of(&error) == Answer::NotFound => Ok(()),
         result => result,
     }
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use kube::{Resource as _, ResourceExt as _};
 
 use super::{Observer, PAGE};
+use refit_cluster::kube::Answer;
 use refit_cluster::kube::brief;
 use refit_cluster::kube::permissions::{Need, may_all};
 use refit_cluster::kube::watch::{Selection, Watch, WatchEvent};
@@ -107,7 +108,7 @@ impl Observer {
                 WatchEvent::VersionsReset => return self.give_up().await,
                 WatchEvent::Failed(error) => {
                     tracing::debug!(%error, "the watch of the pods of etcd broke off and starts again");
-                    if error.is_forbidden() {
+                    if error.answer() == Answer::Forbidden {
                         return;
                     }
                     self.no_etcd_answer(is_known).await;

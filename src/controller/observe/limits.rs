@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 
 use super::{NotifyConfig, Observer};
 use refit_api::limits::NAME;
+use refit_cluster::kube::Answer;
 use refit_cluster::kube::brief;
 use refit_cluster::kube::permissions::{Need, may_all};
 use refit_cluster::kube::watch::{Selection, Watch, WatchEvent};
@@ -104,7 +105,7 @@ impl Observer {
                         error = why,
                         "the watch of the ConfigMap refit broke off and starts again"
                     );
-                    if error.is_forbidden() {
+                    if error.answer() == Answer::Forbidden {
                         return;
                     }
                     self.limits_unknown(*known, &why).await;

@@ -11,6 +11,7 @@ use tokio::task::{AbortHandle, JoinSet};
 
 use super::super::metrics::SECRETS;
 use super::Observer;
+use refit_cluster::kube::Answer;
 use refit_cluster::kube::watch::{Selection, Watch, WatchEvent};
 use refit_facts::Text;
 use refit_facts::objects::{SlimSecret, version};
@@ -113,7 +114,7 @@ impl Observer {
                         error = error.to_string(),
                         "cannot watch a Secret that a Plan names"
                     );
-                    if error.is_forbidden() && !std::mem::replace(forbidden, true) {
+                    if error.answer() == Answer::Forbidden && !std::mem::replace(forbidden, true) {
                         self.send(Observation::SecretForbidden(name.clone(), true)).await;
                     }
                 }

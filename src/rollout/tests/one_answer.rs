@@ -6,7 +6,7 @@ use super::build::{cluster, status_of};
 use super::taints::{taint, with_taints};
 use crate::decide;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
-use refit_api::{NodePhase, Reason};
+use refit_api::{NodePhase, OpenEnum, Reason};
 use refit_facts::NodeFacts;
 use refit_fixtures::{morning, node, plan_with};
 
@@ -35,7 +35,7 @@ fn status_and_metrics_count_the_same_reasons_of_waiting_nodes() {
         let mut in_status = BTreeMap::<Reason, usize>::new();
         for entry in status.active.iter().flatten() {
             if entry.phase == NodePhase::Waiting {
-                let reason = entry.reason.as_ref().and_then(|it| it.known()).unwrap();
+                let reason = entry.reason.as_ref().and_then(OpenEnum::known).unwrap();
                 *in_status.entry(reason).or_default() += 1;
             }
         }

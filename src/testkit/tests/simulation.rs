@@ -549,10 +549,10 @@ fn whatever_happens_the_invariants_hold_and_the_roll_outs_end() {
     let sums = sums.into_inner().unwrap();
     if let Some(file) = std::env::var_os(TRACES) {
         let lines = sums.digests.iter();
-        let lines: String = lines
-            .map(|(seed, digest)| format!("{seed} {digest:016x}\n"))
+        let lines: Vec<_> = lines
+            .map(|(seed, digest)| format!("{seed} {digest:016x}"))
             .collect();
-        std::fs::write(file, lines).unwrap();
+        std::fs::write(file, lines.join("\n") + "\n").unwrap();
     }
     for (kind, count) in &sums.tally {
         println!("{count:>9} {kind}");
