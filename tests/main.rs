@@ -76,6 +76,7 @@ mod jobs {
     mod neighbours;
     mod shape;
 }
+mod import_cycles;
 mod journals;
 mod layering;
 mod lifecycle {
