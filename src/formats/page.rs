@@ -144,7 +144,7 @@ pub struct WaitCard {
 }
 
 /// A Plan on a node.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Row {
     pub plan: String,
@@ -159,6 +159,21 @@ pub struct Row {
     /// Grows with each change, so that a viewer gets what it has not seen.
     #[serde(skip)]
     pub revision: u64,
+}
+
+impl Row {
+    /// One that waits, without spans.
+    pub fn new(plan: &str, node: &str) -> Self {
+        Self {
+            plan: plan.to_owned(),
+            node: node.to_owned(),
+            state: RowState::Waiting,
+            reason: None,
+            message: None,
+            spans: Vec::new(),
+            revision: 0,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
