@@ -250,9 +250,12 @@ impl Recorder {
     ) {
         let is_live = self.is_live;
         let turn = self.node_run(plan, node, now);
-        // The two watches of a real cluster may deliver the label before the last status.
         if is_live && turn.state == RunState::Done {
-            return;
+            // The two watches of a real cluster may deliver the label before the last status.
+            if !turn.lost_label {
+                return;
+            }
+            (turn.state, turn.until, turn.lost_label) = (RunState::Working, None, false);
         }
         let (reason, message) = why;
         if turn.state != RunState::Done {
@@ -338,7 +341,7 @@ impl Recorder {
     fn observe_node(&mut self, change: &Change, now: Timestamp) {
         let node = change.new.meta("name");
         if self.is_live {
-            self.reopen_rerun(change);
+            self.note_lost_label(change);
         }
         let drain = |object: &Object| {
             let text = object.value["metadata"]["annotations"][ANNOTATION_DRAIN].as_str()?;

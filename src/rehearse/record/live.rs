@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use super::read::text;
 use super::{Recorder, RunState};
 use crate::json::Value;
-use crate::store::{Change, Object};
+use crate::store::Change;
 
 /// Phases of a node, and waits that have ended, which are kept: a node that fails and is retried for days adds any number.
 const MAX_KEPT: usize = 1_000;
@@ -71,16 +71,13 @@ impl Recorder {
         }
     }
 
-    /// A node that lost the label of the roll-out runs again (`refit rerun`).
-    pub(super) fn reopen_rerun(&mut self, change: &Change) {
+    /// Notes that a node lost the label of the roll-out: it runs again (`refit rerun`), or its request of a reboot is void.
+    pub(super) fn note_lost_label(&mut self, change: &Change) {
         let node = change.new.meta("name");
         for seen in self.plans.values_mut() {
-            let is_labelled = |object: &Object| object.label(&seen.label) == seen.hash.as_deref();
-            if !is_labelled(&change.new)
-                && let Some(run) = seen.turns.get_mut(node)
-                && run.state == RunState::Done
-            {
-                (run.state, run.until) = (RunState::Working, None);
+            let is_labelled = change.new.label(&seen.label) == seen.hash.as_deref();
+            if let Some(run) = seen.turns.get_mut(node) {
+                run.lost_label = run.state == RunState::Done && !is_labelled;
             }
         }
     }

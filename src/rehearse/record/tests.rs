@@ -284,8 +284,15 @@ fn on_a_real_cluster_only_a_label_that_is_written_while_it_is_watched_makes_a_ru
         Some(labelled("one", Some("h"))),
         labelled("one", None),
     );
+    let state = |fixture: &RecorderFixture| fixture.recorder.node_runs("p").next().unwrap().1.state;
+    assert_eq!(
+        state(&fixture),
+        RunState::Done,
+        "a request of a reboot that is void"
+    );
     fixture.plan(6, &active(&[("one", "Pending", "")]));
     assert_eq!(spans(&fixture, "one").len(), 2, "refit rerun");
+    assert_eq!(state(&fixture), RunState::Working);
 }
 
 #[test]

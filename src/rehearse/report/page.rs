@@ -4,7 +4,7 @@ use super::{PlanReport, Report, WaitGroup, wait_groups};
 use crate::record::Recorder;
 use crate::run::{Outcome, PlanOutcome};
 use jiff::Timestamp;
-use refit_api::NodePhase;
+use refit_api::{NodePhase, PlanState};
 use refit_formats::page::{Change, Document, Held, PlanCard, Source, Verdict, WaitCard, count_versions};
 
 impl Report {
@@ -62,7 +62,7 @@ impl Report {
         PlanCard {
             name: plan.name.clone(),
             version: plan.version.clone(),
-            state: PlanCard::state_of(plan.complete, 0, plan.failed),
+            state: state(plan),
             selected: plan.selected,
             done: plan.done,
             applying: (plan.selected - plan.done - plan.failed - plan.waiting).max(0),
@@ -75,6 +75,14 @@ impl Report {
             history: Vec::new(),
             waits: groups.map(wait_card).collect(),
         }
+    }
+}
+
+fn state(plan: &PlanReport) -> PlanState {
+    match plan.failed {
+        _ if plan.complete => PlanState::Complete,
+        0 => PlanState::Waiting,
+        _ => PlanState::Failed,
     }
 }
 
