@@ -11,10 +11,12 @@ mod controller;
 mod convert;
 mod cordon;
 mod crd;
+mod dashboard;
 mod defaults;
 mod drain;
 mod explain;
 mod host;
+mod html;
 mod migrate;
 pub mod output;
 mod pin;
@@ -119,6 +121,18 @@ enum Command {
     /// 2 when the arguments are wrong.
     #[command(after_help = explain::EXAMPLES)]
     Explain(explain::Flags),
+    /// Show the roll-outs of a cluster in a browser, live: Plans, the timeline of each node, and what holds them
+    ///
+    /// Serves a page on 127.0.0.1 until it is interrupted, and prints its address. The page shows what `refit status`
+    /// shows, and draws the phases of nodes from then on. Needs read access only, which is that of the kubeconfig: list
+    /// and watch Plans; if it lacks permission to read another kind, the page says so and shows the rest.
+    ///
+    /// With --html it writes the page as it is now, and ends.
+    ///
+    /// Ends with 0 when the page is written, with 1 when Plans cannot be read or the port is in use, and with 2 when the
+    /// arguments are wrong.
+    #[command(after_help = dashboard::EXAMPLES)]
+    Dashboard(dashboard::Flags),
     /// Print an audit report of a Plan: which nodes it upgraded, when and how
     ///
     /// Its sources are status, records, Jobs and Events. The report says what the cluster no longer knows. Needs read
@@ -328,6 +342,9 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Err(error) => {
             // If standard error is closed, the error cannot be reported.
             let _ = error.print();
+            if args.iter().any(|arg| is_dashboard_flag(arg)) {
+                output::note("hint: the controller no longer serves the page; use refit dashboard");
+            }
             return ExitCode::from(exit_code(&args, &error));
         }
     };
@@ -339,6 +356,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Some(Command::Drain(flags)) => drain::run(&flags),
         Some(Command::Status(flags)) => status::run(&flags),
         Some(Command::Explain(flags)) => explain::run(&flags),
+        Some(Command::Dashboard(flags)) => dashboard::run(&flags),
         Some(Command::Report(flags)) => report::run(&flags),
         Some(Command::Suspend(flags)) => steer::suspend(&flags),
         Some(Command::Resume(flags)) => steer::resume(&flags),
@@ -367,6 +385,12 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         output::error(output::error_chain(&error));
         ExitCode::FAILURE
     })
+}
+
+/// Whether this is a flag that the controller once had.
+fn is_dashboard_flag(arg: &OsStr) -> bool {
+    let flag = arg.to_str().and_then(|arg| arg.split('=').next());
+    matches!(flag, Some("--dashboard" | "-dashboard"))
 }
 
 /// Whether kubectl runs refit as its plugin.

@@ -54,7 +54,7 @@ impl<'a> UserCli<'a> {
 
     /// Those who may read Plans, nodes and what belongs to them.
     pub(crate) async fn viewer(harness: &'a Harness) -> Self {
-        let kubeconfig = viewer(harness).await;
+        let kubeconfig = viewer(harness, &["get", "list"]).await;
         Self { harness, kubeconfig }
     }
 
@@ -84,13 +84,13 @@ impl<'a> UserCli<'a> {
     }
 }
 
-/// An account that may only read, and its kubeconfig.
-async fn viewer(harness: &Harness) -> PathBuf {
+/// An account that may only read, with these verbs, and its kubeconfig.
+pub(crate) async fn viewer(harness: &Harness, verbs: &[&str]) -> PathBuf {
     let ctx = &harness.ctx;
     let name = ctx.local_name("viewer");
     let labels = json!({ TEST_LABEL: ctx.namespace() });
     let account = json!({ "metadata": { "name": "viewer", "namespace": ctx.namespace() } });
-    let rule = |group: &str, resources: Value| json!({ "apiGroups": [group], "resources": resources, "verbs": ["get", "list"] });
+    let rule = |group: &str, resources: Value| json!({ "apiGroups": [group], "resources": resources, "verbs": verbs });
     let role = json!({
         "kind": "ClusterRole",
         "metadata": { "name": name, "labels": labels },

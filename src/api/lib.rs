@@ -60,7 +60,7 @@ pub use notified::Notified;
 pub use object_ref::ObjectRef;
 pub use open_enum::OpenEnum;
 pub use order::{BadOrder, ControlPlaneOrder, Criterion, OrderSpec};
-pub use phase::{CardState, CheckPhase, ConditionType, NodePhase, PlanState, WavePhase};
+pub use phase::{CheckPhase, ConditionType, NodePhase, PlanState, WavePhase};
 pub use plan::{
     ContainerSpec, DependencySpec, DrainSpec, DrainTimeout, Plan, PlanSpec, SecretRef, SecretSpec,
     TimeWindowSpec, VolumeSpec,

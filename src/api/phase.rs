@@ -39,31 +39,13 @@ closed_enum! {
 }
 
 closed_enum! {
-    /// A Plan in one word, in `refit status` and `refit report`.
+    /// A Plan in one word, in `refit status` and `refit report` and on the page.
     PlanState {
         Failed "The Plan failed on a node."
         Complete "No node is left to upgrade."
         Held "No node is in progress, and none starts until someone does something."
         Waiting "No node is in progress, and more start by themselves."
         Running "Nodes are in progress, or may start."
-    }
-}
-
-closed_enum! {
-    /// A Plan in one word, on the page. It says less than [`PlanState`], because it has no obstacles: with their own
-    /// words, both stay as they are for programs that read them.
-    CardState {
-        Complete "No node is left to upgrade."
-        Failed "The Plan failed on a node."
-        Applying "Nodes are in progress."
-        Waiting "No node is in progress."
-    }
-}
-
-/// That of a Plan without nodes in progress.
-impl Default for CardState {
-    fn default() -> Self {
-        Self::Waiting
     }
 }
 

@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use rustix::process::{Resource, Rlimit, setrlimit};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
-use tracing::{error, info};
+use tracing::{error, info, warn};
 
 use super::{USAGE, output};
 use refit_cluster::clock::Clock;
@@ -35,6 +35,7 @@ pub(super) fn run(flags: Flags) -> anyhow::Result<ExitCode> {
     for notice in notices {
         match notice {
             Notice::Error(text) => error!("{text}"),
+            Notice::Warning(text) => warn!("{text}"),
             Notice::Info(text) => info!("{text}"),
         }
     }

@@ -5,13 +5,13 @@ mod context;
 mod event_line;
 mod flags;
 mod front_ends;
-mod html;
 mod input;
 mod inputs;
 mod progress;
 mod timeline;
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
@@ -24,7 +24,7 @@ use inputs::{
 use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize as _;
 
-use super::{USAGE, output, validate};
+use super::{USAGE, html, output, validate};
 use refit_api::Plan;
 use refit_cluster::clock::Clock;
 use refit_rehearse::assumptions::Assumptions;
@@ -51,7 +51,7 @@ pub(super) const EXAMPLES: &str = "Examples:
 const START: Timestamp = Timestamp::constant(1_767_603_600, 0);
 
 pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
-    if let Some(Err(error)) = flags.html.as_deref().map(html::check) {
+    if let Some(Err(error)) = flags.html.as_deref().map(check_html) {
         output::error(error);
         return Ok(ExitCode::from(USAGE));
     }
@@ -77,6 +77,14 @@ pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
         output::note(&report.verdict.line);
     }
     Ok(exit_code(report, is_written))
+}
+
+fn check_html(path: &Path) -> anyhow::Result<()> {
+    anyhow::ensure!(
+        path != Path::new("-"),
+        "--html needs the name of a file; standard output has the result"
+    );
+    html::check(path)
 }
 
 /// The exit code of a rehearsal, whose page may not have been written.

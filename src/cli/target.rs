@@ -88,21 +88,31 @@ impl ClusterFlags {
     }
 
     pub(super) async fn read(&self, client: &Client, plan: Option<&str>) -> anyhow::Result<Snapshot> {
-        let now = Clock::system().now();
-        let read = Snapshot::read(client, &self.scope(plan), now).await;
-        read.map_err(|error| match &error {
-            // An empty list is not an error, so the API server does not know the kind.
-            error if Answer::of(error) == Answer::NotFound => anyhow!(
-                "the cluster has no Plans: its API server does not know plans.{}; install refit, or only the definition: refit crd | \
-                 kubectl apply -f -",
-                refit_api::names::GROUP
-            ),
-            kube::Error::Api(_) => anyhow!("Plans cannot be read: {}", brief(&error)),
-            error => anyhow!(
-                "the API server cannot be reached: {}; check the cluster of the kubeconfig and its context",
-                brief(error)
-            ),
-        })
+        let read = Snapshot::read(client, &self.scope(plan), Clock::system().now()).await;
+        read.map_err(|error| unread(&error))
+    }
+
+    /// Only the Plans.
+    pub(super) async fn read_plans(&self, client: &Client) -> anyhow::Result<Snapshot> {
+        let read = Snapshot::read_plans(client, &self.scope(None), Clock::system().now()).await;
+        read.map_err(|error| unread(&error))
+    }
+}
+
+/// Why Plans cannot be read.
+fn unread(error: &kube::Error) -> anyhow::Error {
+    match error {
+        // An empty list is not an error, so the API server does not know the kind.
+        error if Answer::of(error) == Answer::NotFound => anyhow!(
+            "the cluster has no Plans: its API server does not know plans.{}; install refit, or only the definition: refit crd | \
+             kubectl apply -f -",
+            refit_api::names::GROUP
+        ),
+        kube::Error::Api(_) => anyhow!("Plans cannot be read: {}", brief(error)),
+        error => anyhow!(
+            "the API server cannot be reached: {}; check the cluster of the kubeconfig and its context",
+            brief(error)
+        ),
     }
 }
 

@@ -97,7 +97,6 @@ fn every_flag_is_read() {
         metrics_key_file: Some("/d".into()),
         metrics_secure: Some(true),
         enable: vec![FrontEndName::Reboots, FrontEndName::Maintenance],
-        dashboard: None,
     };
     let text = "refit --name n --namespace=ns --node-name node --leader-elect --threads 5 --kubeconfig /k \
                 --master https://m --debug --service-account sa --manage-crd=false --ca-file /a --ca-file=/b \

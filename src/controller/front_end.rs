@@ -5,7 +5,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
-use kube::Client;
+use kube::{Client, Resource};
 use tokio::sync::{Notify, mpsc};
 
 use refit_api::ForeignReason;
@@ -42,7 +42,7 @@ pub(super) struct Watcher {
 
 impl Watcher {
     /// Sends what happens to the objects of a kind, in a namespace or in all, until the receiver is gone.
-    pub(super) async fn run<K: Watched, S: Copy, T: From<K>>(
+    pub(super) async fn run<K: Watched + Resource<DynamicType = ()>, S: Copy, T: From<K>>(
         self,
         source: S,
         namespace: Option<String>,

@@ -25,7 +25,6 @@ pub mod own_image;
 pub mod server;
 pub mod settings;
 pub mod telemetry;
-mod timeline;
 mod wanted;
 
 use std::future::Future;
@@ -239,16 +238,8 @@ fn announce(server: &ApiServer, settings: &Settings) {
 /// answer, however slow the API server is.
 fn serve(listener: Listener, metrics: &Metrics, client: &Client, settings: &Settings) -> JoinSet<()> {
     let live_limit = MIN_LIVE_LIMIT.max(settings.lease.renew_deadline * 2);
-    if settings.serving.as_ref().is_some_and(|serving| serving.dashboard) {
-        metrics.keep_timeline();
-    }
     let mut serving = JoinSet::new();
-    serving.spawn(listener.serve(
-        metrics.clone(),
-        client.clone(),
-        settings.namespace.clone(),
-        live_limit,
-    ));
+    serving.spawn(listener.serve(metrics.clone(), client.clone(), live_limit));
     serving
 }
 

@@ -16,7 +16,6 @@ mod tracker;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -24,11 +23,9 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
 use super::lease::Progress;
-use super::timeline::Live;
 use histogram::{DECISION_BOUNDS, Histogram};
 use refit_cluster::kube::Leadership;
 use refit_cluster::kube::client::{Outcome, RequestCounts};
-use reporter::ReporterRequest;
 pub use reporter::{LoopFigures, Reporter, Scrape};
 pub(super) use sample::CONTENT_TYPE;
 use sample::Sample;
@@ -49,8 +46,6 @@ const OTHER: &str = "Other";
 const LOOP_PATIENCE: Duration = Duration::from_secs(2);
 /// How long a text is given again, so that scrapes cost no more than a few a second do.
 const REUSED_FOR: Duration = Duration::from_millis(250);
-/// How long what the page shows is given again: the loop makes it once a second, however many look at it.
-pub(super) const PAGE_INTERVAL: Duration = Duration::from_secs(1);
 /// Resources in requests to the API server. A path of another form cannot add a series.
 const RESOURCES: [&str; 18] = [
     "customresourcedefinitions",
@@ -89,10 +84,6 @@ struct Inner {
     counters: Mutex<Counters>,
     /// The last text, and when it was made.
     text: tokio::sync::Mutex<Option<(Instant, String)>>,
-    /// Whether the loop keeps a timeline for the page.
-    keeps_timeline: AtomicBool,
-    /// What the page showed last, and when.
-    roll_outs: tokio::sync::Mutex<Option<(Instant, Arc<Live>)>>,
 }
 
 struct Counters {
@@ -110,7 +101,7 @@ struct Counters {
 }
 
 struct LeaderLink {
-    requests: mpsc::Sender<ReporterRequest>,
+    requests: mpsc::Sender<Scrape>,
     listed: watch::Receiver<BTreeSet<refit_rollout::Kind>>,
 }
 
@@ -131,8 +122,6 @@ impl Metrics {
             progress,
             counters: Mutex::new(counters),
             text: tokio::sync::Mutex::default(),
-            keeps_timeline: AtomicBool::new(false),
-            roll_outs: tokio::sync::Mutex::default(),
         }))
     }
 
@@ -241,50 +230,22 @@ impl Metrics {
 
     async fn samples(&self) -> Samples {
         let mut samples = self.own_samples();
-        samples.extend(self.ask(ReporterRequest::Samples).await.unwrap_or_default());
+        samples.extend(self.ask().await.unwrap_or_default());
         samples
     }
 
     /// Asks the loop. `None` if this process does not lead, or its loop computes; the metrics of the process show that.
-    async fn ask<T>(&self, request: impl FnOnce(oneshot::Sender<T>) -> ReporterRequest) -> Option<T> {
+    async fn ask(&self) -> Option<Samples> {
         if !self.is_leader() {
             return None;
         }
         let engine = self.counters().leader.as_ref()?.requests.clone();
         let (reply, answer) = oneshot::channel();
         let asked = async {
-            engine.send(request(reply)).await.ok()?;
+            engine.send(Scrape(reply)).await.ok()?;
             answer.await.ok()
         };
         tokio::time::timeout(LOOP_PATIENCE, asked).await.ok().flatten()
-    }
-
-    /// Has the loop keep a timeline for the page.
-    pub(super) fn keep_timeline(&self) {
-        self.0.keeps_timeline.store(true, Ordering::Relaxed);
-    }
-
-    fn keeps_timeline(&self) -> bool {
-        self.0.keeps_timeline.load(Ordering::Relaxed)
-    }
-
-    /// What the page shows. The error says why there is nothing to show.
-    pub(super) async fn roll_outs(&self) -> Result<Arc<Live>, &'static str> {
-        if !self.is_leader() {
-            return Err(
-                "this replica does not lead, and only the leader knows the roll-outs; the Lease names it",
-            );
-        }
-        let mut last = self.0.roll_outs.lock().await;
-        if let Some((at, live)) = &*last
-            && at.elapsed() < PAGE_INTERVAL
-        {
-            return Ok(Arc::clone(live));
-        }
-        let live = self.ask(ReporterRequest::RollOuts).await;
-        let live = Arc::new(live.ok_or("the controller is busy, or has just begun to lead")?);
-        *last = Some((Instant::now(), Arc::clone(&live)));
-        Ok(live)
     }
 
     /// What every process knows.

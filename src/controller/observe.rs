@@ -238,7 +238,7 @@ impl Observer {
         observe: impl Fn(&K) -> Observation,
         gone: impl Fn(Name, Uid) -> Observation,
     ) where
-        K: Watched,
+        K: Watched + Resource<DynamicType = ()>,
         Name: for<'a> From<&'a str>,
         Uid: for<'a> From<&'a str>,
     {
@@ -276,7 +276,7 @@ impl Observer {
     }
 
     /// Skips an object that cannot be read.
-    async fn skip<K: Watched>(&self, kind: Kind, unreadable: Unreadable) {
+    async fn skip<K: Watched + Resource<DynamicType = ()>>(&self, kind: Kind, unreadable: Unreadable) {
         self.metrics.unreadable(resource(kind));
         self.reports.report(K::kind(&()).as_ref(), &unreadable);
         let Unreadable { name, uid, why, .. } = unreadable;

@@ -1,11 +1,10 @@
-//! The HTTP server: `/livez`, `/readyz`, `/metrics` and, if asked for, `/dashboard` on one port.
+//! The HTTP server: `/livez`, `/readyz` and `/metrics` on one port.
 //!
 //! Any client that reaches the port can use it, so everything is bounded: connections, the size of a request's head,
 //! and the time of each. When too many connections are open, the oldest one is closed: a probe of the kubelet then
 //! still gets its answer, however many idle connections another pod keeps.
 
 mod auth;
-mod dashboard;
 #[cfg(test)]
 mod tests;
 mod tls;
@@ -20,7 +19,7 @@ use std::time::Duration;
 use std::{fmt, io};
 
 use bytes::Bytes;
-use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, LOCATION, WWW_AUTHENTICATE};
+use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full};
@@ -35,7 +34,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
 
 use super::metrics::{self, Metrics};
-use auth::{Access, Authorizer, Verdict};
+use auth::{Authorizer, Verdict};
 use tls::Tls;
 pub use tls::TlsError;
 
@@ -120,8 +119,6 @@ pub struct Serving {
     pub tls: Option<(PathBuf, PathBuf)>,
     /// Whether `/metrics` asks the API server who may read it.
     pub secure: bool,
-    /// Whether the page is served.
-    pub dashboard: bool,
 }
 
 /// Why the server cannot start.
@@ -141,7 +138,6 @@ pub struct Listener {
     socket: TcpListener,
     tls: Option<Tls>,
     secure: bool,
-    dashboard: bool,
 }
 
 impl Listener {
@@ -170,14 +166,12 @@ impl Listener {
             Err(error) => return Err(ServerError::Bind { address, error }),
         };
         if let Ok(address) = socket.local_addr() {
-            let dashboard = serving.dashboard;
-            tracing::info!(%address, tls = tls.is_some(), dashboard, "serving /livez, /readyz and /metrics");
+            tracing::info!(%address, tls = tls.is_some(), "serving /livez, /readyz and /metrics");
         }
         Ok(Some(Self {
             socket,
             tls,
             secure: serving.secure,
-            dashboard: serving.dashboard,
         }))
     }
 
@@ -189,27 +183,18 @@ impl Listener {
         self.socket.local_addr()
     }
 
-    /// Serves until it is dropped. `client` asks who may read metrics, and who may list the Plans of `namespace`;
-    /// `live_limit` is how long the loop may compute.
-    pub(super) async fn serve(
-        self,
-        metrics: Metrics,
-        client: Client,
-        namespace: String,
-        live_limit: Duration,
-    ) {
+    /// Serves until it is dropped. `client` asks who may read metrics; `live_limit` is how long the loop may compute.
+    pub(super) async fn serve(self, metrics: Metrics, client: Client, live_limit: Duration) {
         let service = Arc::new(Service {
             metrics,
             authorizer: Authorizer::new(client),
             secure: self.secure,
-            dashboard: self.dashboard,
-            namespace,
             live_limit,
         });
         let mut connections = JoinSet::new();
         let mut oldest_first: VecDeque<AbortHandle> = VecDeque::new();
         loop {
-            let (stream, peer) = match self.socket.accept().await {
+            let (stream, _) = match self.socket.accept().await {
                 Ok(accepted) => accepted,
                 Err(error) => {
                     tracing::debug!(%error, "cannot accept a connection");
@@ -224,13 +209,7 @@ impl Listener {
             {
                 oldest.abort();
             }
-            let viewer = Viewer {
-                // A socket for both families shows 127.0.0.1 as `::ffff:127.0.0.1`, which is no loopback address in
-                // IPv6.
-                is_local: peer.ip().to_canonical().is_loopback(),
-                is_encrypted: self.tls.is_some(),
-            };
-            let connection = connect(stream, viewer, self.tls.clone(), Arc::clone(&service));
+            let connection = connect(stream, self.tls.clone(), Arc::clone(&service));
             let limited = async {
                 let _ = timeout(CONNECTION_TIMEOUT, connection).await;
             };
@@ -239,26 +218,26 @@ impl Listener {
     }
 }
 
-async fn connect(stream: TcpStream, viewer: Viewer, tls: Option<Tls>, service: Arc<Service>) {
+async fn connect(stream: TcpStream, tls: Option<Tls>, service: Arc<Service>) {
     // Answers are small, and nothing follows them.
     let _ = stream.set_nodelay(true);
     match tls {
-        None => serve_connection(stream, viewer, service).await,
+        None => serve_connection(stream, service).await,
         Some(tls) => match timeout(HANDSHAKE_TIMEOUT, tls.accept(stream)).await {
-            Ok(Ok(stream)) => serve_connection(stream, viewer, service).await,
+            Ok(Ok(stream)) => serve_connection(stream, service).await,
             Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
             Err(_) => {}
         },
     }
 }
 
-async fn serve_connection<S>(stream: S, viewer: Viewer, service: Arc<Service>)
+async fn serve_connection<S>(stream: S, service: Arc<Service>)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let answer = service_fn(move |request: Request<Incoming>| {
         let service = Arc::clone(&service);
-        async move { Ok::<_, Infallible>(service.answer(&request, viewer).await) }
+        async move { Ok::<_, Infallible>(service.answer(&request).await) }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -270,27 +249,16 @@ where
     }
 }
 
-/// Where a request comes from.
-#[derive(Clone, Copy)]
-struct Viewer {
-    /// From a loopback address, as through `kubectl port-forward`.
-    is_local: bool,
-    is_encrypted: bool,
-}
-
 struct Service {
     metrics: Metrics,
     authorizer: Authorizer,
-    /// Whether metrics need a token, and the page on loopback.
+    /// Whether metrics need a token.
     secure: bool,
-    dashboard: bool,
-    /// The namespace of the Plans.
-    namespace: String,
     live_limit: Duration,
 }
 
 impl Service {
-    async fn answer<B>(&self, request: &Request<B>, viewer: Viewer) -> Response<Body> {
+    async fn answer<B>(&self, request: &Request<B>) -> Response<Body> {
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
             let mut response = reply(StatusCode::METHOD_NOT_ALLOWED, "only GET is allowed");
             response
@@ -303,31 +271,13 @@ impl Service {
             "/livez" | "/healthz" => probe(self.metrics.check_live(self.live_limit)),
             "/readyz" => probe(self.metrics.check_ready()),
             "/metrics" => self.scrape(request).await,
-            // The file has no data. It asks for a token if it needs one.
-            "/dashboard" if self.dashboard => dashboard::file(),
-            "/dashboard/events" if self.dashboard => match self.admit_viewer(request.headers(), viewer).await
-            {
-                Ok(()) => dashboard::events(self.metrics.clone()).await,
-                Err(refusal) => refusal,
-            },
-            "/" if self.dashboard => {
-                let mut response = reply(StatusCode::FOUND, "the page is /dashboard");
-                response
-                    .headers_mut()
-                    .insert(LOCATION, HeaderValue::from_static("dashboard"));
-                response
-            }
-            "/dashboard" => reply(
-                StatusCode::NOT_FOUND,
-                "the page is off; the controller serves it with --dashboard",
-            ),
             _ => reply(StatusCode::NOT_FOUND, "there are /livez, /readyz and /metrics"),
         }
     }
 
     async fn scrape<B>(&self, request: &Request<B>) -> Response<Body> {
         if self.secure
-            && let Err(refusal) = self.admit(request.headers(), Access::Metrics).await
+            && let Err(refusal) = self.admit(request.headers()).await
         {
             return refusal;
         }
@@ -343,32 +293,8 @@ impl Service {
         }
     }
 
-    /// A user who may forward a port to this pod may do more than read Plans, so the page is open there. All others
-    /// must prove that they may list Plans.
-    async fn admit_viewer(&self, headers: &HeaderMap, viewer: Viewer) -> Result<(), Response<Body>> {
-        if viewer.is_local && !self.secure {
-            if dashboard::is_local_host(headers) {
-                return Ok(());
-            }
-            return Err(reply(
-                StatusCode::MISDIRECTED_REQUEST,
-                "open the page as http://localhost: another name for this machine may be that of a web site",
-            ));
-        }
-        if !viewer.is_encrypted {
-            return Err(reply(
-                StatusCode::SERVICE_UNAVAILABLE,
-                "a token must not be sent in the clear: use kubectl port-forward, or give the controller a certificate with --metrics-cert-file and --metrics-key-file",
-            ));
-        }
-        let access = Access::Plans {
-            namespace: self.namespace.clone(),
-        };
-        self.admit(headers, access).await
-    }
-
-    async fn admit(&self, headers: &HeaderMap, access: Access) -> Result<(), Response<Body>> {
-        let refusal = match self.authorizer.ask(headers, &access).await {
+    async fn admit(&self, headers: &HeaderMap) -> Result<(), Response<Body>> {
+        let refusal = match self.authorizer.ask(headers).await {
             Verdict::Allowed => return Ok(()),
             Verdict::Unauthenticated => {
                 let mut response = reply(
@@ -381,11 +307,11 @@ impl Service {
             }
             Verdict::Forbidden => reply(
                 StatusCode::FORBIDDEN,
-                &format!("this account may not {access}: it needs {}", access.rule()),
+                "this account may not get /metrics: it needs a ClusterRole with nonResourceURLs [/metrics] and verbs [get]",
             ),
             Verdict::Unknown(why) => reply(
                 StatusCode::SERVICE_UNAVAILABLE,
-                &format!("the API server cannot be asked who may {access}: {why}"),
+                &format!("the API server cannot be asked who may get /metrics: {why}"),
             ),
         };
         Err(refusal)

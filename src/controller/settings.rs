@@ -87,6 +87,8 @@ pub struct Settings {
 pub enum Notice {
     /// An invalid variable, whose default is used.
     Error(String),
+    /// A variable without effect that had one in an earlier version.
+    Warning(String),
     /// A flag or a variable without effect.
     Info(String),
 }
@@ -122,8 +124,6 @@ pub enum SettingsError {
         "--metrics-secure needs --metrics-cert-file and --metrics-key-file, because tokens must not be sent in the clear"
     )]
     SecureWithoutTls,
-    #[error("--dashboard needs an address: --metrics-bind-address is 0")]
-    DashboardWithoutAddress,
 }
 
 fn enabled(env: &Environment<'_>, flag: Vec<FrontEndName>) -> Result<Vec<FrontEndName>, SettingsError> {
@@ -177,11 +177,17 @@ impl Settings {
                 "CATTLE_DEV_MODE has no effect; --lease-duration and --renew-deadline set the leader election".to_owned(),
             ));
         }
+        // A Deployment that still sets it starts all the same.
+        if env.text("REFIT_DASHBOARD").is_some() {
+            env.add_notice(Notice::Warning(
+                "REFIT_DASHBOARD has no effect: the controller no longer serves the page; use `refit dashboard`"
+                    .to_owned(),
+            ));
+        }
         let image = env.text("REFIT_IMAGE");
         let certificate = [flags.metrics_cert_file, flags.metrics_key_file];
         let secure = boolean(&env, flags.metrics_secure, "REFIT_METRICS_SECURE", false)?;
-        let dashboard = boolean(&env, flags.dashboard, "REFIT_DASHBOARD", false)?;
-        let serving = serving(&env, flags.metrics_bind_address, certificate, [secure, dashboard])?;
+        let serving = serving(&env, flags.metrics_bind_address, certificate, secure)?;
         let settings = Self {
             identity: identity(&env, flags.identity, hostname),
             node_name: node_name.unwrap_or_else(|| hostname.to_owned()),
@@ -334,7 +340,7 @@ fn serving(
     env: &Environment<'_>,
     address: Option<MetricsAddress>,
     certificate: [Option<PathBuf>; 2],
-    [secure, dashboard]: [bool; 2],
+    secure: bool,
 ) -> Result<Option<Serving>, SettingsError> {
     const ADDRESS: &str = "REFIT_METRICS_BIND_ADDRESS";
     let address = match (address, env.text(ADDRESS)) {
@@ -362,15 +368,11 @@ fn serving(
     };
     let is_required = address.is_some();
     let MetricsAddress(address) = address.unwrap_or(MetricsAddress(Some(BindAddress::DEFAULT)));
-    if dashboard && address.is_none() {
-        return Err(SettingsError::DashboardWithoutAddress);
-    }
     Ok(address.map(|address| Serving {
         address,
         is_required,
         tls,
         secure,
-        dashboard,
     }))
 }
 

@@ -1,13 +1,12 @@
 //! What a watch needs to know of an object.
 
-use kube::Resource;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
 use crate::read::Unreadable;
 
 /// An object of a kind that is watched.
-pub trait Watched: Resource<DynamicType = ()> + DeserializeOwned + Send + 'static {
+pub trait Watched: DeserializeOwned + Send + 'static {
     /// What was ignored of an object that was read, as a sentence.
     fn ignored_time(&self) -> Option<String> {
         None
@@ -18,3 +17,6 @@ pub trait Watched: Resource<DynamicType = ()> + DeserializeOwned + Send + 'stati
         None
     }
 }
+
+/// An object as text, for those who keep more of it than facts.
+impl Watched for Box<RawValue> {}

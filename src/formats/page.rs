@@ -1,7 +1,7 @@
 //! How roll-outs look in a browser: their data, and the file that shows it.
 //!
 //! One file of HTML with its style and its script, which refers to nothing else: it can be attached to a pull request, and
-//! opened without a network. The controller serves the same file, which then reads its data from the controller. Pure.
+//! opened without a network. `refit dashboard` serves the same file, which then reads its data from there. Pure.
 
 use std::sync::LazyLock;
 
@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
-use refit_api::{CardState, ExpectedEnd, NodePhase, OpenEnum, Reason, RollOut};
+use refit_api::{ExpectedEnd, NodePhase, OpenEnum, PlanState, Reason, RollOut};
 
 const TEMPLATE: &str = include_str!("page/page.html");
 const STYLE: &str = include_str!("page/page.css");
@@ -23,7 +23,7 @@ const SCRIPT: &str = include_str!("page/page.js");
 pub enum Source {
     /// A rehearsal, in virtual time.
     Rehearsal,
-    /// A controller.
+    /// A real cluster.
     Cluster,
 }
 
@@ -38,6 +38,9 @@ pub struct Document {
     pub start: Timestamp,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Verdict>,
+    /// Why a live page may be old, if it may.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stale: Option<String>,
     /// What was assumed, or what is not known; a sentence each.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
@@ -59,6 +62,7 @@ impl Document {
             now,
             start,
             verdict: None,
+            stale: None,
             notes: Vec::new(),
             plans: Vec::new(),
             rows: Vec::new(),
@@ -75,12 +79,12 @@ pub struct Verdict {
 }
 
 /// A Plan, apart from its nodes.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PlanCard {
     pub name: String,
     pub version: Option<String>,
-    pub state: CardState,
+    pub state: PlanState,
     pub selected: i64,
     pub done: i64,
     pub applying: i64,
@@ -96,17 +100,6 @@ pub struct PlanCard {
     /// Waits, grouped by what was waited for, the longest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub waits: Vec<WaitCard>,
-}
-
-impl PlanCard {
-    pub fn state_of(complete: bool, applying: i64, failed: i64) -> CardState {
-        match (complete, applying, failed) {
-            (true, ..) => CardState::Complete,
-            (_, _, failed) if failed > 0 => CardState::Failed,
-            (_, applying, _) if applying > 0 => CardState::Applying,
-            _ => CardState::Waiting,
-        }
-    }
 }
 
 /// What holds a Plan, and what releases it.
@@ -144,7 +137,7 @@ pub struct WaitCard {
 }
 
 /// A Plan on a node.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Row {
     pub plan: String,
@@ -159,6 +152,21 @@ pub struct Row {
     /// Grows with each change, so that a viewer gets what it has not seen.
     #[serde(skip)]
     pub revision: u64,
+}
+
+impl Row {
+    /// One that waits, without spans.
+    pub fn new(plan: &str, node: &str) -> Self {
+        Self {
+            plan: plan.to_owned(),
+            node: node.to_owned(),
+            state: RowState::Waiting,
+            reason: None,
+            message: None,
+            spans: Vec::new(),
+            revision: 0,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -237,7 +245,7 @@ pub fn live() -> &'static str {
 }
 
 /// The Content-Security-Policy of the page. Style and script are allowed by their digests, so no text of a cluster can
-/// become one of them; `connect-src` is for the controller's page.
+/// become one of them; `connect-src` is for the live page.
 pub fn content_security_policy() -> &'static str {
     static POLICY: LazyLock<String> = LazyLock::new(|| {
         let digest = |text: &str| STANDARD.encode(Sha256::digest(text));

@@ -1,9 +1,11 @@
 //! Records a roll-out from changes of objects: which Plan works on which node since when, in which phase, what it waits
-//! for, and how it ends. It only observes.
+//! for, and how it ends. It only observes. A rehearsal has one for its cluster, and `refit dashboard` for a real one.
 
 mod events;
+mod live;
 mod read;
 mod repetitions;
+mod rows;
 #[cfg(test)]
 mod tests;
 
@@ -66,6 +68,8 @@ pub struct Recorder {
     progress: Timestamp,
     events: Vec<RolloutEvent>,
     steps: Vec<VersionStep>,
+    /// Whether it follows a real cluster ([`Self::live`]).
+    is_live: bool,
 }
 
 impl Recorder {
@@ -77,6 +81,7 @@ impl Recorder {
             progress: now,
             events: Vec::new(),
             steps: Vec::new(),
+            is_live: false,
         }
     }
 
@@ -121,9 +126,11 @@ impl Recorder {
 
     pub fn observe(&mut self, kind: Kind, change: &Change, now: Timestamp) -> Option<Effect> {
         match kind {
+            Kind::Plan if change.gone && self.is_live => self.forget(change.new.meta("name")),
             Kind::Plan if !change.gone => self.observe_plan(&change.new.value, now),
             Kind::Node if !change.gone => self.observe_node(change, now),
-            Kind::Job if !change.gone => self.observe_job(change, now),
+            // A Job outlives its roll-out: on a cluster that was not followed from its start, it proves no run.
+            Kind::Job if !change.gone && !self.is_live => self.observe_job(change, now),
             Kind::Pod => return self.observe_pod(change, now),
             _ => {}
         }
@@ -131,6 +138,9 @@ impl Recorder {
     }
 
     fn emit(&mut self, at: Timestamp, plan: &str, node: Option<&str>, what: EventKind) {
+        if self.is_live {
+            return; // Nobody takes them.
+        }
         self.events.push(RolloutEvent {
             at,
             plan: plan.to_owned(),
@@ -142,6 +152,9 @@ impl Recorder {
     fn observe_plan(&mut self, plan: &Value, now: Timestamp) {
         let name = text(&plan["metadata"], "name").to_owned();
         let status = &plan["status"];
+        if self.is_live {
+            self.forget_other_roll_out(&name, status);
+        }
         let seen = self.plans.entry(name.clone()).or_default();
         seen.label = plan_label_key(&name);
         seen.depends = dependency(&plan["spec"]["prepare"]);
@@ -176,7 +189,8 @@ impl Recorder {
                 continue;
             }
             here.insert(node);
-            self.observe_active(&name, node, &phase, (&reason, message), now);
+            let began = self.began(entry, now);
+            self.observe_active(&name, node, &phase, (&reason, message), began);
             if phase == NodePhase::Failed {
                 continue;
             }
@@ -200,7 +214,11 @@ impl Recorder {
                 waited.insert(self.record_wait(&name, Some(node), &reason, &reason, message, now));
             }
         }
-        self.drop_unstarted(&name, &here);
+        if self.is_live {
+            self.close_released(&name, status, &here, now);
+        } else {
+            self.drop_unstarted(&name, &here);
+        }
         self.close_waits(now, |key, wait| {
             let is_noted_elsewhere = match wait.reason.known() {
                 Some(Reason::DrainWaiting) => true,
@@ -230,7 +248,15 @@ impl Recorder {
         why: (&OpenEnum<Reason>, &str),
         now: Timestamp,
     ) {
+        let is_live = self.is_live;
         let turn = self.node_run(plan, node, now);
+        if is_live && turn.state == RunState::Done {
+            // The two watches of a real cluster may deliver the label before the last status.
+            if !turn.lost_label {
+                return;
+            }
+            (turn.state, turn.until, turn.lost_label) = (RunState::Working, None, false);
+        }
         let (reason, message) = why;
         if turn.state != RunState::Done {
             turn.reason = Some(reason.clone()).filter(|reason| !reason.is_empty());
@@ -239,12 +265,15 @@ impl Recorder {
         if turn
             .phases
             .last()
-            .is_some_and(|phase_span| phase_span.phase == *phase)
+            .is_some_and(|last| last.phase == *phase && (last.until.is_none() || !is_live))
         {
             return;
         }
         if let Some(last) = turn.phases.last_mut() {
-            last.until = Some(now);
+            last.until.get_or_insert(now);
+        }
+        if is_live {
+            live::make_room(&mut turn.phases);
         }
         turn.phases.push(PhaseSpan {
             phase: phase.clone(),
@@ -311,6 +340,9 @@ impl Recorder {
 
     fn observe_node(&mut self, change: &Change, now: Timestamp) {
         let node = change.new.meta("name");
+        if self.is_live {
+            self.note_lost_label(change);
+        }
         let drain = |object: &Object| {
             let text = object.value["metadata"]["annotations"][ANNOTATION_DRAIN].as_str()?;
             NodeDrain::parse(text)
@@ -335,7 +367,9 @@ impl Recorder {
                 let label = |object: &Object| object.label(&seen.label).map(str::to_owned);
                 let before = change.old.as_deref().and_then(label);
                 let after = label(&change.new);
-                seen.hash.is_some() && after == seen.hash && before != after
+                // Of a real cluster the first version shows nothing that has just happened.
+                let is_first = change.old.is_none() && self.is_live;
+                seen.hash.is_some() && after == seen.hash && before != after && !is_first
             })
             .map(|(plan, _)| plan.clone())
             .collect();
@@ -542,6 +576,9 @@ impl Recorder {
                 wait.until = Some(now);
                 self.emit(now, &wait.plan, wait.node.as_deref(), EventKind::Resumed);
                 self.closed.push(wait);
+                if self.is_live {
+                    live::make_room(&mut self.closed);
+                }
             }
         }
     }

@@ -16,6 +16,7 @@ pub use compare::Comparison;
 pub use control_plane::ControlPlaneReport;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
+pub use page::wait_cards;
 use serde::Serialize;
 pub use text::offset;
 pub use times::TimeFormat;
@@ -218,13 +219,7 @@ pub fn report(outcome: &Outcome, seed: u64, assumed: Vec<String>, times: TimeFor
         .collect();
     // A stable sort: runs with equal starts keep the order of the Plans.
     turns.sort_by_key(|turn| turn.start);
-    let mut waits: Vec<WaitReport> = outcome
-        .record
-        .waits()
-        .into_iter()
-        .map(|wait| wait_report(wait, outcome.seen))
-        .collect();
-    waits.sort_by_key(|wait| (wait.end.is_some(), Reverse(wait.seconds)));
+    let (waits, wait_groups) = wait_groups(outcome.record.waits().into_iter(), outcome.seen);
     let never = outcome.budgets.iter().filter(|budget| budget.never_allows());
     Report {
         verdict: judge(outcome, &times),
@@ -241,7 +236,7 @@ pub fn report(outcome: &Outcome, seed: u64, assumed: Vec<String>, times: TimeFor
             .map(|plan| plan_report(plan, outcome))
             .collect(),
         turns,
-        wait_groups: waits::groups(&waits),
+        wait_groups,
         waits,
         control_plane: control_plane::report(outcome),
         version_changes: version_changes(outcome),
@@ -305,6 +300,14 @@ fn version_changes(outcome: &Outcome) -> Vec<VersionChange> {
         }
     }
     changes
+}
+
+/// The waits, the longest first, and their groups.
+fn wait_groups(waits: impl Iterator<Item = Wait>, seen: Timestamp) -> (Vec<WaitReport>, Vec<WaitGroup>) {
+    let mut waits: Vec<WaitReport> = waits.map(|wait| wait_report(wait, seen)).collect();
+    waits.sort_by_key(|wait| (wait.end.is_some(), Reverse(wait.seconds)));
+    let groups = waits::groups(&waits);
+    (waits, groups)
 }
 
 fn wait_report(wait: Wait, seen: Timestamp) -> WaitReport {

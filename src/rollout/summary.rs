@@ -101,11 +101,6 @@ impl ClusterState {
         self.plans.get(plan).map(|plan| plan.facts.status())
     }
 
-    /// The version of each Node's kubelet.
-    pub fn kubelets(&self) -> impl Iterator<Item = &str> {
-        self.world.nodes.iter().map(|(_, node)| &*node.kubelet)
-    }
-
     /// The conditions of a Plan in its stored status.
     pub fn conditions(&self, plan: &str) -> &[PlanCondition] {
         self.plans

@@ -419,6 +419,14 @@ impl<'a> PlanOverview<'a> {
 }
 
 impl Obstacle {
+    /// The message, with the node that is held.
+    pub fn says(&self) -> String {
+        match &self.node {
+            Some(node) => format!("Node {node}: {}", self.message),
+            None => self.message.clone(),
+        }
+    }
+
     pub fn to_json(&self) -> Value {
         json!({
             "reason": self.reason, "message": self.message, "node": self.node, "remedy": self.remedy,

@@ -1,5 +1,6 @@
-//! Reads a cluster once. What may not be read, or does not exist, is a gap: everything else is shown all the same.
+//! Reads a cluster. What may not be read, or does not exist, is a gap: everything else is shown all the same.
 
+mod follow;
 mod lists;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,6 +9,7 @@ use jiff::Timestamp;
 use kube::Client;
 use serde_json::value::RawValue;
 
+pub use follow::ObjectKind;
 pub(super) use lists::list;
 use lists::{Reader, plan_object};
 use refit_api::{DrainNote, OpenEnum, Reason};
@@ -30,6 +32,9 @@ pub struct Scope {
 #[derive(Debug, Default)]
 pub struct Snapshot {
     pub now: Timestamp,
+    /// The namespace whose Plans were read; `None` means all.
+    pub namespace: Option<String>,
+    /// By namespace and name.
     pub plans: Vec<PlanObject>,
     /// `None` if Nodes may not be read.
     pub nodes: Option<BTreeMap<String, NodeObject>>,
@@ -94,6 +99,7 @@ pub struct Terminating {
 /// An Event about a Plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventLine {
+    pub uid: String,
     pub namespace: String,
     pub plan: String,
     pub at: Timestamp,
@@ -121,14 +127,10 @@ impl Snapshot {
     /// # Errors
     /// Fails if Plans cannot be read, because nothing can be shown then.
     pub async fn read(client: &Client, scope: &Scope, now: Timestamp) -> Result<Self, kube::Error> {
+        let mut snapshot = Self::read_plans(client, scope, now).await?;
         let mut reader = Reader {
             client,
-            gaps: Vec::new(),
-        };
-        let mut snapshot = Self {
-            now,
-            plans: reader.plans(scope).await?,
-            ..Self::default()
+            gaps: std::mem::take(&mut snapshot.gaps),
         };
         snapshot.nodes = reader.nodes().await;
         snapshot.maintenances = reader.maintenances().await;
@@ -148,6 +150,25 @@ impl Snapshot {
         snapshot.read_terminating(&mut reader).await;
         snapshot.gaps = reader.gaps;
         Ok(snapshot)
+    }
+
+    /// Reads the Plans, and nothing else.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub async fn read_plans(client: &Client, scope: &Scope, now: Timestamp) -> Result<Self, kube::Error> {
+        let mut reader = Reader {
+            client,
+            gaps: Vec::new(),
+        };
+        let (plans, namespace) = reader.plans(scope).await?;
+        Ok(Self {
+            now,
+            namespace,
+            plans,
+            gaps: reader.gaps,
+            ..Self::default()
+        })
     }
 
     /// The budgets that drains wait for.
@@ -180,6 +201,16 @@ impl Snapshot {
             let found = reader.terminating(&node, self.now).await;
             self.terminating.extend(found);
         }
+    }
+
+    /// Reads the pods again that keep drains from finishing. Their own changes are not followed: a node has hundreds.
+    pub async fn reread_terminating(&mut self, client: &Client) {
+        let mut reader = Reader {
+            client,
+            gaps: Vec::new(),
+        };
+        self.terminating.clear();
+        self.read_terminating(&mut reader).await;
     }
 
     /// A Plan alone.

@@ -111,11 +111,7 @@ fn plan(view: &PlanOverview<'_>, wide: bool, out: &mut String) {
         );
     }
     if let Some(obstacle) = &view.obstacle {
-        let node = obstacle
-            .node
-            .as_deref()
-            .map_or_else(String::new, |node| format!("Node {node}: "));
-        let _ = writeln!(out, "  held by: {} ({node}{})", obstacle.reason, obstacle.message);
+        let _ = writeln!(out, "  held by: {} ({})", obstacle.reason, obstacle.says());
         if !obstacle.remedy.is_empty() {
             let _ = writeln!(out, "  remedy: {}", obstacle.remedy);
         }

@@ -4,10 +4,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use jiff::Timestamp;
-use refit_api::NodePhase;
+use refit_api::{NodePhase, PlanState};
 use refit_formats::page::{Document, PlanCard, Row, RowState, Source, Span};
 use serde_json::{Value, json};
 
+use super::Dashboard;
 use crate::harness::Harness;
 use crate::workdir::Workdir;
 
@@ -151,18 +152,13 @@ fn axe_finds_no_violation_in_either_theme() {
 
 #[tokio::test]
 #[ignore = "Chromium: just browser"]
-async fn the_page_of_a_controller_shows_a_roll_out_in_a_browser() {
+async fn the_page_of_a_cluster_shows_a_roll_out_in_a_browser() {
     let harness = Harness::new(["a", "b", "c"]).await;
-    let controller = harness
-        .ctx
-        .controller()
-        .with_metrics()
-        .env("REFIT_DASHBOARD", "true")
-        .start();
-    let address = controller.metrics_address().await;
-    controller.leading().await;
+    let _controller = harness.ctx.start_and_warm_up().await;
+    let dashboard = Dashboard::start(&harness, &harness.ctx.test_env.kubeconfig()).await;
     harness.plan("p", json!({})).await;
     harness.complete("p").await;
+    let address = dashboard.address;
     let dom = tokio::task::spawn_blocking(move || Browser::new().dump(&format!("http://{address}/")));
     let dom = dom.await.unwrap();
     for text in ["3 of 3 done", "state-Complete", "Live, ", "class=\"upgrade\""] {
@@ -171,7 +167,7 @@ async fn the_page_of_a_controller_shows_a_roll_out_in_a_browser() {
     assert_eq!(dom.matches("<svg viewBox=\"0 0 1000 18\"").count(), 3, "{dom}");
 }
 
-/// Five Plans over a thousand nodes, as a rehearsal or a controller gives them.
+/// Five Plans over a thousand nodes, as a rehearsal or a cluster gives them.
 fn five_plans() -> Document {
     let now = Timestamp::from_second(1_800_000_000).unwrap();
     let mut document = Document::new(Source::Rehearsal, "Five Plans", now, now);
@@ -184,8 +180,17 @@ fn five_plans() -> Document {
     for plan in 0..5 {
         document.plans.push(PlanCard {
             name: format!("plan-{plan}"),
+            version: None,
+            state: PlanState::Waiting,
             selected: 1_000,
-            ..PlanCard::default()
+            done: 0,
+            applying: 0,
+            waiting: 0,
+            failed: 0,
+            held: None,
+            expected_end: None,
+            history: Vec::new(),
+            waits: Vec::new(),
         });
         for node in 0..1_000 {
             let from = |index: i64| 1_800_000_000 + plan * 10_000 + node * 10 + index;
@@ -197,13 +202,9 @@ fn five_plans() -> Document {
                 message: None,
             });
             document.rows.push(Row {
-                plan: format!("plan-{plan}"),
-                node: format!("node-{node}"),
                 state: RowState::Done,
-                reason: None,
-                message: None,
                 spans: spans.collect(),
-                revision: 0,
+                ..Row::new(&format!("plan-{plan}"), &format!("node-{node}"))
             });
         }
     }

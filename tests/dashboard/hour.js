@@ -1,4 +1,4 @@
-// Stands in for the controller's events: 5 Plans over 1,000 nodes, then ten rows that change every three seconds of an hour. Writes
+// Stands in for the events of a cluster: 5 Plans over 1,000 nodes, then ten rows that change every three seconds of an hour. Writes
 // what it has measured into the document.
 (() => {
   const PLANS = 5;
@@ -16,7 +16,7 @@
     spans: PHASES.map((phase, index) => ({ phase, from: start + index, reason: `r${second}`, ...(index < PHASES.length - 1 ? { to: start + index + 1 } : {}) })),
   });
   const plans = (second) => Array.from({ length: PLANS }, (_, number) => ({
-    name: `plan-${number}`, version: 'v1.34.1+k3s1', state: 'Applying', selected: NODES, done: Math.floor(second / 4), applying: 10, waiting: 5, failed: 0,
+    name: `plan-${number}`, version: 'v1.34.1+k3s1', state: 'Running', selected: NODES, done: Math.floor(second / 4), applying: 10, waiting: 5, failed: 0,
     held: { reason: 'NoSlot', message: `second ${second}`, remedy: 'wait' }, waits: [{ reason: 'NoSlot', message: `second ${second}`, seconds: second, nodes: 5, isOver: false }],
   }));
   const encoder = new TextEncoder();

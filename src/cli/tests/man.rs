@@ -6,8 +6,9 @@ use std::path::Path;
 use super::super::*;
 
 /// Commands that refer to each other under SEE ALSO.
-const RELATED: [&[&str]; 9] = [
-    &["status", "explain", "report"],
+const RELATED: [&[&str]; 10] = [
+    &["status", "explain", "report", "dashboard"],
+    &["dashboard", "rehearse"],
     &[
         "status", "suspend", "resume", "approve", "retry", "skip", "abort", "rerun",
     ],

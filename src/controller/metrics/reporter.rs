@@ -1,4 +1,4 @@
-//! The loop's end: follows its decisions, and answers scrapes and viewers of the page.
+//! The loop's end: follows its decisions, and answers scrapes.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,7 +10,6 @@ use tokio::time::Instant;
 use super::sample::Sample;
 use super::tracker::Tracker;
 use super::{Metrics, Samples, list, plans};
-use crate::timeline::{Live, Timeline};
 use refit_api::ChannelRef;
 use refit_facts::PlanName;
 use refit_rollout::{ClusterState, Report};
@@ -27,33 +26,24 @@ pub struct LoopFigures {
     pub events_dropped: u64,
 }
 
-/// What the server asks the loop.
-pub(super) enum ReporterRequest {
-    Samples(oneshot::Sender<Samples>),
-    RollOuts(oneshot::Sender<Live>),
-}
-
 /// Follows the decisions of a loop.
 pub struct Reporter {
     metrics: Option<Metrics>,
-    requests: mpsc::Receiver<ReporterRequest>,
+    requests: mpsc::Receiver<Scrape>,
     tracker: Tracker,
-    /// Kept if the page is served, since the first decision.
-    timeline: Option<Timeline>,
     /// Of the last decision.
     reports: BTreeMap<PlanName, Report>,
 }
 
 /// A request that waits for the loop.
-pub struct Scrape(ReporterRequest);
+pub struct Scrape(pub(super) oneshot::Sender<Samples>);
 
 impl Reporter {
-    pub(super) fn new(metrics: Metrics, requests: mpsc::Receiver<ReporterRequest>) -> Self {
+    pub(super) fn new(metrics: Metrics, requests: mpsc::Receiver<Scrape>) -> Self {
         Self {
             metrics: Some(metrics),
             requests,
             tracker: Tracker::default(),
-            timeline: None,
             reports: BTreeMap::new(),
         }
     }
@@ -64,14 +54,13 @@ impl Reporter {
             metrics: None,
             requests: mpsc::channel(1).1,
             tracker: Tracker::default(),
-            timeline: None,
             reports: BTreeMap::new(),
         }
     }
 
     /// The next scrape; `None` if none will come. Cancel-safe.
     pub async fn next_request(&mut self) -> Option<Scrape> {
-        self.requests.recv().await.map(Scrape)
+        self.requests.recv().await
     }
 
     pub fn record_decision(
@@ -84,10 +73,6 @@ impl Reporter {
         let Some(metrics) = &self.metrics else { return };
         metrics.record_decision(took);
         self.tracker.follow(cluster, &reports, Instant::now(), now);
-        if metrics.keeps_timeline() {
-            let timeline = self.timeline.get_or_insert_with(|| Timeline::new(now));
-            timeline.follow(cluster, &reports, now);
-        }
         self.reports = reports;
     }
 
@@ -99,15 +84,7 @@ impl Reporter {
 
     pub fn answer(&mut self, scrape: Scrape, cluster: &ClusterState, figures: LoopFigures, now: Timestamp) {
         // The client may have given up.
-        match scrape.0 {
-            ReporterRequest::Samples(reply) => {
-                let _ = reply.send(self.samples(cluster, figures, now));
-            }
-            ReporterRequest::RollOuts(reply) => {
-                let timeline = self.timeline.get_or_insert_with(|| Timeline::new(now));
-                let _ = reply.send(timeline.live(cluster, &self.reports, now));
-            }
-        }
+        let _ = scrape.0.send(self.samples(cluster, figures, now));
     }
 
     fn samples(&mut self, cluster: &ClusterState, figures: LoopFigures, now: Timestamp) -> Samples {

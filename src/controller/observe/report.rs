@@ -5,6 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use kube::Resource;
 use tokio::time::Instant;
 
 use crate::events::Source;
@@ -98,7 +99,7 @@ impl Reports {
         self.write(kind, [namespace, name, uid, resource_version], &message, true);
     }
 
-    pub(super) fn report_ignored<K: Watched>(&self, object: &K) {
+    pub(super) fn report_ignored<K: Watched + Resource<DynamicType = ()>>(&self, object: &K) {
         let Some(ignored) = object.ignored_time() else {
             return;
         };

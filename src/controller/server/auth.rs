@@ -1,7 +1,6 @@
-//! Who may read what: clients with a token of the cluster (`TokenReview`) that may get `/metrics`, or list Plans
+//! Who may read metrics: clients with a token of the cluster (`TokenReview`) that may get `/metrics`
 //! (`SubjectAccessReview`), as with controller-runtime and kube-rbac-proxy.
 
-use std::fmt;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -9,7 +8,7 @@ use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec};
 use k8s_openapi::api::authorization::v1::{
-    NonResourceAttributes, ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
+    NonResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
 };
 use kube::Client;
 use kube::api::{Api, PostParams};
@@ -17,7 +16,6 @@ use sha2::{Digest as _, Sha256};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use refit_api::names;
 use refit_cluster::kube::brief;
 
 /// How long a verdict holds. A token that was revoked reads metrics so much longer.
@@ -41,60 +39,6 @@ pub(super) enum Verdict {
     Unknown(String),
 }
 
-/// What a token is needed for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Access {
-    Metrics,
-    /// The page shows what the Plans of the namespace show.
-    Plans {
-        namespace: String,
-    },
-}
-
-impl Access {
-    /// What an account needs.
-    pub(super) fn rule(&self) -> &'static str {
-        match self {
-            Self::Metrics => "a ClusterRole with nonResourceURLs [/metrics] and verbs [get]",
-            Self::Plans { .. } => {
-                "a Role with apiGroups [upgrade.cattle.io], resources [plans] and verbs [list]"
-            }
-        }
-    }
-
-    fn attributes(&self) -> SubjectAccessReviewSpec {
-        let mut spec = SubjectAccessReviewSpec::default();
-        match self {
-            Self::Metrics => {
-                spec.non_resource_attributes = Some(NonResourceAttributes {
-                    path: Some("/metrics".to_owned()),
-                    verb: Some("get".to_owned()),
-                });
-            }
-            Self::Plans { namespace } => {
-                spec.resource_attributes = Some(ResourceAttributes {
-                    group: Some(names::GROUP.to_owned()),
-                    resource: Some("plans".to_owned()),
-                    verb: Some("list".to_owned()),
-                    namespace: Some(namespace.clone()),
-                    ..ResourceAttributes::default()
-                });
-            }
-        }
-        spec
-    }
-}
-
-impl fmt::Display for Access {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Metrics => f.write_str("get /metrics"),
-            Self::Plans { namespace } => write!(f, "list Plans in namespace {namespace}"),
-        }
-    }
-}
-
-/// A token, and what it was asked for.
 type TokenDigest = [u8; 32];
 
 pub(super) struct Authorizer {
@@ -112,19 +56,18 @@ impl Authorizer {
         }
     }
 
-    pub(super) async fn ask(&self, headers: &HeaderMap, access: &Access) -> Verdict {
+    pub(super) async fn ask(&self, headers: &HeaderMap) -> Verdict {
         let Some(token) = bearer(headers) else {
             return Verdict::Unauthenticated;
         };
-        // With the access, because an account that may get /metrics need not be allowed to list Plans.
-        let digest: TokenDigest = Sha256::digest(format!("{access}\n{token}")).into();
+        let digest: TokenDigest = Sha256::digest(token).into();
         if let Some(verdict) = self.remembered(&digest) {
             return verdict;
         }
         let Ok(_permit) = self.reviews.try_acquire() else {
             return Verdict::Unknown("too many tokens are being reviewed".to_owned());
         };
-        match self.review(token, access).await {
+        match self.review(token).await {
             Ok(verdict) => {
                 self.remember(digest, verdict.clone());
                 verdict
@@ -148,7 +91,7 @@ impl Authorizer {
         known.push((digest, Instant::now(), verdict));
     }
 
-    async fn review(&self, token: &str, access: &Access) -> Result<Verdict, kube::Error> {
+    async fn review(&self, token: &str) -> Result<Verdict, kube::Error> {
         // Without `audiences`, only tokens for the API server itself are valid.
         let review = TokenReview {
             spec: TokenReviewSpec {
@@ -171,7 +114,11 @@ impl Authorizer {
                 uid: user.uid,
                 groups: user.groups,
                 extra: user.extra,
-                ..access.attributes()
+                non_resource_attributes: Some(NonResourceAttributes {
+                    path: Some("/metrics".to_owned()),
+                    verb: Some("get".to_owned()),
+                }),
+                ..SubjectAccessReviewSpec::default()
             },
             ..SubjectAccessReview::default()
         };

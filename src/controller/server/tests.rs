@@ -26,7 +26,6 @@ fn serving(address: &str) -> Serving {
         is_required: true,
         tls: None,
         secure: false,
-        dashboard: false,
     }
 }
 
@@ -51,12 +50,7 @@ async fn serve_with(serving: &Serving, client: Client) -> Served {
     let progress = Progress::default();
     let metrics = Metrics::new(Arc::default(), progress.clone());
     let mut task = JoinSet::new();
-    task.spawn(listener.serve(
-        metrics.clone(),
-        client,
-        "fleet".to_owned(),
-        Duration::from_millis(100),
-    ));
+    task.spawn(listener.serve(metrics.clone(), client, Duration::from_millis(100)));
     Served {
         address,
         metrics,
@@ -409,99 +403,4 @@ async fn metrics_are_for_accounts_that_may_get_them_and_probes_are_for_everyone(
     assert_eq!(status(&ask("/metrics", &bearer("bad")).await), 401);
     down.store(1, Ordering::Relaxed);
     assert_eq!(status(&ask("/metrics", &bearer("new")).await), 503);
-}
-
-/// With the page.
-fn with_dashboard(serving: Serving) -> Serving {
-    Serving {
-        dashboard: true,
-        ..serving
-    }
-}
-
-#[tokio::test]
-async fn the_page_is_off_unless_asked_for_and_has_a_strict_policy() {
-    let off = serve().await;
-    let answer = get(off.address, "/dashboard").await;
-    assert!(
-        status(&answer) == 404 && answer.contains("--dashboard"),
-        "{answer}"
-    );
-    assert_eq!(status(&get(off.address, "/dashboard/events").await), 404);
-
-    let served = serve_with(&with_dashboard(serving("127.0.0.1:0")), no_api_server()).await;
-    let page = get(served.address, "/dashboard").await;
-    assert_eq!(status(&page), 200, "{page}");
-    assert!(
-        page.contains("content-security-policy: default-src 'none'; script-src 'sha256-"),
-        "{page}"
-    );
-    assert!(page.contains("frame-ancestors 'none'"), "{page}");
-    assert!(
-        page.contains("<script type=\"application/json\" id=\"data\">null</script>"),
-        "{page}"
-    );
-    let root = get(served.address, "/").await;
-    assert!(
-        status(&root) == 302 && root.contains("location: dashboard"),
-        "{root}"
-    );
-}
-
-#[tokio::test]
-async fn on_loopback_the_page_is_open_to_those_who_call_it_by_a_name_of_this_machine() {
-    let served = serve_with(&with_dashboard(serving("127.0.0.1:0")), no_api_server()).await;
-    let ask = async |host: &str| {
-        let request = format!("GET /dashboard/events HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
-        send(served.address, request.as_bytes()).await
-    };
-    let foreign = ask("evil.example").await;
-    assert_eq!(status(&foreign), 421, "{foreign}");
-    let follower = ask("localhost:8080").await;
-    assert!(
-        status(&follower) == 503 && follower.contains("does not lead"),
-        "{follower}"
-    );
-    served.metrics.set_leadership(Leadership::always());
-    let (_listed, seen) = watch::channel(BTreeSet::new());
-    let _reporter = served.metrics.reporter(seen);
-    let busy = ask("127.0.0.1").await;
-    assert!(status(&busy) == 503 && busy.contains("is busy"), "{busy}");
-}
-
-#[tokio::test]
-async fn with_tokens_the_page_shows_its_data_to_accounts_that_may_list_plans() {
-    let dir = tempfile::tempdir().unwrap();
-    let certificate = write_certificate(dir.path());
-    let (client, reviews, _down) = reviewing();
-    let secure = Serving {
-        secure: true,
-        ..with_dashboard(with_tls(dir.path()))
-    };
-    let served = serve_with(&secure, client).await;
-    let ask = async |path: &str, header: &str| {
-        let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{header}\r\n");
-        get_with_tls(served.address, &certificate, &request)
-            .await
-            .unwrap()
-    };
-    assert_eq!(status(&ask("/dashboard", "").await), 200, "the file has no data");
-    assert_eq!(status(&ask("/dashboard/events", "").await), 401);
-    let other = ask("/dashboard/events", "Authorization: Bearer other\r\n").await;
-    assert!(
-        status(&other) == 403 && other.contains("list Plans in namespace fleet"),
-        "{other}"
-    );
-    let good = ask("/dashboard/events", "Authorization: Bearer good\r\n").await;
-    assert!(status(&good) == 503 && good.contains("does not lead"), "{good}");
-    let asked = reviews.lock().unwrap()[1]["spec"]["resourceAttributes"].clone();
-    let expected =
-        json!({ "group": "upgrade.cattle.io", "resource": "plans", "verb": "list", "namespace": "fleet" });
-    assert_eq!(asked, expected);
-    // A verdict about Plans says nothing about metrics.
-    assert_eq!(
-        status(&ask("/metrics", "Authorization: Bearer good\r\n").await),
-        200
-    );
-    assert_eq!(reviews.lock().unwrap().len(), 6);
 }

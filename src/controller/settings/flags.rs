@@ -123,11 +123,6 @@ pub struct Flags {
     /// REFIT_ENABLE] [default: none]
     #[arg(long, value_name = "OBJECTS", value_delimiter = ',', help_heading = OWN)]
     pub enable: Vec<FrontEndName>,
-
-    /// Serve a page about the roll-outs at /dashboard of this address. It is open to kubectl port-forward; other clients,
-    /// and all clients with --metrics-secure, need a token that may list Plans [env: REFIT_DASHBOARD] [default: false]
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = parse_bool, help_heading = OWN)]
-    pub dashboard: Option<bool>,
 }
 
 /// Other objects than Plans that the controller handles.

@@ -92,7 +92,6 @@ fn the_defaults_are_system_upgrade_controllers() {
                 is_required: false,
                 tls: None,
                 secure: false,
-                dashboard: false,
             }),
             enable: Vec::new(),
             debug: false,
@@ -198,7 +197,6 @@ fn a_flag_goes_before_its_variable() {
         metrics_key_file: Some("/key".into()),
         metrics_secure: Some(true),
         enable: vec![FrontEndName::Maintenance],
-        dashboard: None,
     };
     let environment = [
         NAME,
@@ -247,7 +245,6 @@ fn a_flag_goes_before_its_variable() {
             is_required: true,
             tls: Some(("/cert".into(), "/key".into())),
             secure: true,
-            dashboard: false,
         })
     );
     let notice = "--service-account is deprecated and has no effect";
@@ -532,9 +529,14 @@ fn metrics_are_served_at_an_address_that_is_one_and_with_a_whole_certificate() {
     assert!(half.contains("belong together"), "{half}");
     let clear = error(&[("REFIT_METRICS_SECURE", "true")]);
     assert!(clear.contains("--metrics-cert-file"), "{clear}");
-    assert!(!at(":1").dashboard && serving(&[("REFIT_DASHBOARD", "true")]).unwrap().dashboard);
-    let nowhere = error(&[("REFIT_DASHBOARD", "true"), (ADDRESS, "0")]);
-    assert!(nowhere.contains("--dashboard needs an address"), "{nowhere}");
+}
+
+#[test]
+fn a_deployment_that_still_asks_for_the_page_starts_with_a_warning() {
+    let (_, notices) = resolve(&[("REFIT_DASHBOARD", "true")]).unwrap();
+    let is_hint =
+        |notice: &Notice| matches!(notice, Notice::Warning(text) if text.contains("use `refit dashboard`"));
+    assert!(notices.len() == 1 && is_hint(&notices[0]), "{notices:?}");
 }
 
 #[test]

@@ -82,6 +82,7 @@
     for (const field of ['source', 'title', 'verdict', 'notes', 'plans', 'versions', 'changes', 'start', 'now']) {
       if (message[field] !== undefined) state[field] = message[field];
     }
+    state.stale = message.stale;
     // Messages that come together are drawn together.
     drawing ||= setTimeout(() => { drawing = 0; render(); }, 50);
   }
@@ -261,33 +262,25 @@
   }
 
   function remember(key, value) {
-    try { sessionStorage.setItem(key, value); } catch { /* It is asked again. */ }
+    try { sessionStorage.setItem(key, value); } catch { /* The theme is that of the system again. */ }
   }
 
-  let token = remembered('token') || '';
   let delay = 500;
 
   function tell(message) {
     if (by('summary').textContent !== message) by('summary').textContent = message;
   }
 
-  // Server-sent events, read with fetch because an EventSource cannot send a token.
+  // Server-sent events, read with fetch because an EventSource does not say why it has none.
   async function follow() {
-    const headers = token ? { Authorization: `Bearer ${token}` } : {};
-    const response = await fetch('dashboard/events', { headers, cache: 'no-store' });
-    if (response.status === 401 || response.status === 403) {
-      by('login').hidden = false;
-      tell((await response.text()).trim());
-      return false;
-    }
+    const response = await fetch('events', { cache: 'no-store' });
     if (!response.ok) throw new Error((await response.text()).trim() || `status ${response.status}`);
-    by('login').hidden = true;
     delay = 500;
     const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
     let pending = '';
     for (;;) {
       const { value, done } = await reader.read();
-      if (done) return true;
+      if (done) return;
       pending += value;
       const frames = pending.split('\n\n');
       pending = frames.pop();
@@ -295,7 +288,7 @@
         const data = frame.split('\n').filter((line) => line.startsWith('data: ')).map((line) => line.slice(6)).join('\n');
         if (!data) continue;
         take(JSON.parse(data));
-        tell(`Live, ${clock(seconds(state.now))}`);
+        tell(state.stale || `Live, ${clock(seconds(state.now))}`);
       }
     }
   }
@@ -303,7 +296,7 @@
   async function live() {
     for (;;) {
       try {
-        if (!await follow()) return;
+        await follow();
       } catch (error) {
         tell(`Not connected (${error.message || error}); trying again`);
       }
@@ -324,13 +317,6 @@
   by('more').addEventListener('click', () => { state.shown += BATCH; renderRows(); });
   // A printed page has all rows.
   addEventListener('beforeprint', () => { state.shown = Infinity; renderRows(); });
-  by('login').addEventListener('submit', (event) => {
-    event.preventDefault();
-    token = by('token').value.trim();
-    by('token').value = '';
-    remember('token', token);
-    live();
-  });
   legend();
   const data = JSON.parse(by('data').textContent);
   if (data) { take(data); render(); } else live();

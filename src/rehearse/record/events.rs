@@ -37,6 +37,8 @@ pub struct NodeRun {
     /// Number of failed pods of its Job.
     pub failures: i64,
     pub(super) has_job: bool,
+    /// Whether the label of a done node was removed since.
+    pub(super) lost_label: bool,
 }
 
 impl NodeRun {
@@ -51,6 +53,7 @@ impl NodeRun {
             phases: Vec::new(),
             failures: 0,
             has_job: false,
+            lost_label: false,
         }
     }
 }

@@ -197,3 +197,139 @@ fn a_drain_reports_its_budget_and_an_upgrade_its_version() {
         }]
     );
 }
+
+/// A recorder of a real cluster.
+fn live() -> RecorderFixture {
+    RecorderFixture {
+        recorder: Recorder::live(at(0)),
+        ..RecorderFixture::new()
+    }
+}
+
+/// Phase, start and end of each span of the node, and its state.
+fn spans(fixture: &RecorderFixture, node: &str) -> Vec<(String, Timestamp, Option<Timestamp>)> {
+    let runs = fixture.recorder.node_runs("p");
+    let run = runs.filter(|(name, _)| *name == node).map(|(_, run)| run);
+    let phases = run.flat_map(|run| &run.phases);
+    phases
+        .map(|phase| (phase.phase.to_string(), phase.since, phase.until))
+        .collect()
+}
+
+fn labelled(node: &str, hash: Option<&str>) -> Value {
+    let labels = match hash {
+        Some(hash) => json!({ "plan.upgrade.cattle.io/p": hash }),
+        None => json!({}),
+    };
+    json!({ "metadata": { "name": node, "labels": labels } })
+}
+
+#[test]
+fn on_a_real_cluster_a_phase_begins_when_status_says() {
+    let mut fixture = live();
+    let since = |second: i64, phase: &str| {
+        let entry = json!({ "name": "one", "phase": phase, "since": at(second).to_string() });
+        json!({ "latestHash": "h", "active": [entry] })
+    };
+    fixture.plan(100, &since(-300, "Upgrading"));
+    fixture.plan(200, &since(150, "Settling"));
+    // A clock that differs.
+    fixture.plan(300, &since(500, "Verifying"));
+    let expected = [
+        ("Upgrading".to_owned(), at(-300), Some(at(150))),
+        ("Settling".to_owned(), at(150), Some(at(300))),
+        ("Verifying".to_owned(), at(300), None),
+    ];
+    assert_eq!(spans(&fixture, "one"), expected);
+}
+
+#[test]
+fn on_a_real_cluster_a_node_that_loses_its_slot_keeps_its_timeline() {
+    let mut fixture = live();
+    fixture.plan(1, &active(&[("one", "Upgrading", ""), ("two", "Draining", "")]));
+    fixture.plan(5, &active(&[("two", "Draining", "")]));
+    assert_eq!(
+        spans(&fixture, "one"),
+        [("Upgrading".to_owned(), at(1), Some(at(5)))]
+    );
+    fixture.plan(7, &active(&[("one", "Upgrading", "")]));
+    assert_eq!(spans(&fixture, "one").len(), 2, "it has started again");
+    let mut full = active(&[]);
+    full["activeOmitted"] = json!(1);
+    fixture.plan(9, &full);
+    assert_eq!(spans(&fixture, "one")[1].2, None, "the list is full");
+}
+
+#[test]
+fn on_a_real_cluster_only_a_label_that_is_written_while_it_is_watched_makes_a_run() {
+    let mut fixture = live();
+    fixture.plan(1, &active(&[("one", "Upgrading", "")]));
+    fixture.observe(2, Kind::Node, None, labelled("old", Some("h")));
+    assert_eq!(fixture.recorder.node_runs("p").count(), 1);
+    fixture.observe(
+        3,
+        Kind::Node,
+        Some(labelled("one", None)),
+        labelled("one", Some("h")),
+    );
+    // The last status before the label comes later, from another watch.
+    fixture.plan(4, &active(&[("one", "Settling", "")]));
+    assert_eq!(
+        spans(&fixture, "one"),
+        [("Upgrading".to_owned(), at(1), Some(at(3)))]
+    );
+    fixture.observe(
+        5,
+        Kind::Node,
+        Some(labelled("one", Some("h"))),
+        labelled("one", None),
+    );
+    let state = |fixture: &RecorderFixture| fixture.recorder.node_runs("p").next().unwrap().1.state;
+    assert_eq!(
+        state(&fixture),
+        RunState::Done,
+        "a request of a reboot that is void"
+    );
+    fixture.plan(6, &active(&[("one", "Pending", "")]));
+    assert_eq!(spans(&fixture, "one").len(), 2, "refit rerun");
+    assert_eq!(state(&fixture), RunState::Working);
+}
+
+#[test]
+fn on_a_real_cluster_the_timeline_is_that_of_the_current_roll_out() {
+    let mut fixture = live();
+    let held = ("two", "Draining", "PodWaiting");
+    fixture.plan(1, &active(&[("one", "Upgrading", ""), held]));
+    assert_eq!(fixture.recorder.waits().len(), 1);
+    fixture.plan(
+        5,
+        &json!({ "latestHash": "next", "active": [{ "name": "one", "phase": "Pending" }] }),
+    );
+    assert_eq!(spans(&fixture, "one"), [("Pending".to_owned(), at(5), None)]);
+    assert_eq!(fixture.recorder.waits(), []);
+    let plan = json!({ "metadata": { "name": "p" } });
+    let object = Arc::new(Object::new(plan, 9));
+    let deleted = Change {
+        version: 9,
+        old: None,
+        new: object,
+        gone: true,
+    };
+    fixture.recorder.observe(Kind::Plan, &deleted, at(6));
+    assert_eq!(fixture.recorder.node_runs("p").count(), 0);
+}
+
+#[test]
+fn what_is_kept_of_a_real_cluster_has_a_limit() {
+    let mut fixture = live();
+    for second in 0..2_000 {
+        let phase = if second % 2 == 0 { "Draining" } else { "Failed" };
+        let reason = if second % 2 == 0 { "PodWaiting" } else { "" };
+        fixture.plan(second, &active(&[("one", phase, reason)]));
+    }
+    let kept = spans(&fixture, "one").len();
+    assert!((500..=1_000).contains(&kept), "{kept}");
+    let waits = fixture.recorder.waits().len();
+    assert!((500..=1_000).contains(&waits), "{waits}");
+    assert_eq!(fixture.recorder.take_events(), []);
+}

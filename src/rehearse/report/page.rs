@@ -1,14 +1,11 @@
 //! The timeline of a rehearsal as a page for a browser.
 
-use jiff::Timestamp;
-
-use super::{PlanReport, Report, WaitGroup};
-use crate::record::{NodeRun, RunState, Wait};
+use super::{PlanReport, Report, WaitGroup, wait_groups};
+use crate::record::Recorder;
 use crate::run::{Outcome, PlanOutcome};
-use refit_api::{NodePhase, Reason};
-use refit_formats::page::{
-    Change, Document, Held, PlanCard, Row, RowState, Source, Span, Verdict, WaitCard, count_versions,
-};
+use jiff::Timestamp;
+use refit_api::{NodePhase, PlanState};
+use refit_formats::page::{Change, Document, Held, PlanCard, Source, Verdict, WaitCard, count_versions};
 
 impl Report {
     /// The page's data. `changes` are those of a comparison, if this is the newer one of two rehearsals.
@@ -30,7 +27,11 @@ impl Report {
                 .zip(&outcome.plans)
                 .map(|(plan, end)| self.card(plan, end))
                 .collect(),
-            rows: rows(outcome),
+            rows: outcome
+                .plans
+                .iter()
+                .flat_map(|plan| outcome.record.rows(plan.name(), outcome.end).into_values())
+                .collect(),
             versions: count_versions(outcome.kubelets.values().map(String::as_str)),
             changes,
             ..Document::new(
@@ -61,7 +62,7 @@ impl Report {
         PlanCard {
             name: plan.name.clone(),
             version: plan.version.clone(),
-            state: PlanCard::state_of(plan.complete, 0, plan.failed),
+            state: state(plan),
             selected: plan.selected,
             done: plan.done,
             applying: (plan.selected - plan.done - plan.failed - plan.waiting).max(0),
@@ -77,6 +78,20 @@ impl Report {
     }
 }
 
+fn state(plan: &PlanReport) -> PlanState {
+    match plan.failed {
+        _ if plan.complete => PlanState::Complete,
+        0 => PlanState::Waiting,
+        _ => PlanState::Failed,
+    }
+}
+
+/// What the nodes of a Plan wait for, or have waited for: those that last first, and of them the longest.
+pub fn wait_cards(record: &Recorder, plan: &str, now: Timestamp) -> Vec<WaitCard> {
+    let (_, groups) = wait_groups(record.waits().into_iter().filter(|wait| wait.plan == plan), now);
+    groups.iter().map(wait_card).collect()
+}
+
 fn wait_card(group: &WaitGroup) -> WaitCard {
     WaitCard {
         reason: group.reason.clone(),
@@ -84,81 +99,5 @@ fn wait_card(group: &WaitGroup) -> WaitCard {
         seconds: group.seconds,
         nodes: (!group.nodes.is_empty()).then_some(group.nodes.len()),
         is_over: group.end.is_some(),
-    }
-}
-
-fn rows(outcome: &Outcome) -> Vec<Row> {
-    let waits = outcome.record.waits();
-    let mut rows = Vec::new();
-    for plan in &outcome.plans {
-        let mut of_plan: std::collections::BTreeMap<&str, Row> = std::collections::BTreeMap::new();
-        let empty = |node: &str| Row {
-            plan: plan.name().to_owned(),
-            node: node.to_owned(),
-            state: RowState::Waiting,
-            reason: None,
-            message: None,
-            spans: Vec::new(),
-            revision: 0,
-        };
-        for (node, run) in outcome.record.node_runs(plan.name()) {
-            let row = of_plan.entry(node.as_str()).or_insert_with(|| empty(node));
-            add_run(row, run, outcome.end);
-        }
-        for wait in waits.iter().filter(|wait| wait.plan == plan.name()) {
-            let Some(node) = wait.node.as_deref() else {
-                continue;
-            };
-            let row = of_plan.entry(node).or_insert_with(|| empty(node));
-            row.spans.push(wait_span(wait));
-        }
-        rows.extend(of_plan.into_values().map(|mut row| {
-            // A stable sort: a wait that begins with a phase is drawn after it, so over it.
-            row.spans.sort_by_key(|span| span.from);
-            row
-        }));
-    }
-    rows
-}
-
-fn add_run(row: &mut Row, run: &NodeRun, end: Timestamp) {
-    row.state = match run.state {
-        RunState::Working => RowState::Applying,
-        RunState::Done => RowState::Done,
-        RunState::Failed => RowState::Failed,
-    };
-    row.reason.clone_from(&run.reason);
-    row.message.clone_from(&run.message);
-    row.spans.extend(run.phases.iter().map(|phase| Span {
-        phase: phase.phase.clone(),
-        from: phase.since.as_second(),
-        to: phase.until.or(run.until).map(Timestamp::as_second),
-        reason: None,
-        message: None,
-    }));
-    if row.spans.is_empty() {
-        // Its phases were too short to be reported.
-        row.spans.push(Span {
-            phase: NodePhase::Upgrading.into(),
-            from: run.since.as_second(),
-            to: Some(run.until.unwrap_or(end).as_second()),
-            reason: None,
-            message: None,
-        });
-    }
-    if run.state == RunState::Failed
-        && let Some(last) = row.spans.last_mut()
-    {
-        last.reason = run.reason.clone().or(Some(Reason::JobFailed.into()));
-    }
-}
-
-fn wait_span(wait: &Wait) -> Span {
-    Span {
-        phase: NodePhase::Waiting.into(),
-        from: wait.since.as_second(),
-        to: wait.until.map(Timestamp::as_second),
-        reason: Some(wait.reason.clone()),
-        message: Some(wait.message.clone()),
     }
 }

@@ -9,8 +9,9 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::{Budget, EventLine, JobObject, NodeObject, PlanObject, PodObject, Scope, Terminating};
-use refit_api::names;
+use super::{
+    Budget, EventLine, JobObject, NodeObject, ObjectKind, PlanObject, PodObject, Scope, Terminating,
+};
 use refit_api::selector::Selector;
 use refit_api::text::{MAX_MESSAGE, shorten};
 use refit_cluster::kube::brief;
@@ -20,7 +21,7 @@ use refit_facts::objects::maintenance::{
     KubevirtMaintenance, Maintenance, MaintenanceGroup, MedikMaintenance,
 };
 use refit_facts::objects::{Intern, RawPlan, SlimJob, SlimNode, SlimPod, maintenance};
-use refit_facts::read::read;
+use refit_facts::read::{Unreadable, read};
 use refit_formats::convert::op_plan::ANNOTATION_OWNER;
 
 /// Items per page of a list: the default of `kubectl get --chunk-size`.
@@ -72,11 +73,29 @@ impl Reader<'_> {
         }
     }
 
-    pub(super) async fn plans(&mut self, scope: &Scope) -> Result<Vec<PlanObject>, kube::Error> {
-        let path = |namespace: Option<&str>| match namespace {
-            Some(namespace) => format!("/apis/{}/v1/namespaces/{namespace}/plans", names::GROUP),
-            None => format!("/apis/{}/v1/plans", names::GROUP),
-        };
+    async fn list_of(
+        &mut self,
+        kind: ObjectKind,
+        namespace: &str,
+        pages: usize,
+    ) -> Option<Vec<Box<RawValue>>> {
+        let namespace = Some(namespace).filter(|namespace| !namespace.is_empty());
+        let selectors = [("labelSelector", kind.labels()), ("fieldSelector", kind.fields())];
+        let query = selectors
+            .into_iter()
+            .find_map(|(name, selector)| Some(format!("{name}={}", encoded(selector?))));
+        let (what, path) = (kind.describe(namespace), kind.path(namespace));
+        self.list_or_gap(&what, &path, &query.unwrap_or_default(), pages)
+            .await
+    }
+
+    /// The Plans, and the namespace in which they were listed, if it is one.
+    pub(super) async fn plans(
+        &mut self,
+        scope: &Scope,
+    ) -> Result<(Vec<PlanObject>, Option<String>), kube::Error> {
+        let mut read_namespace = scope.namespace.clone();
+        let path = |namespace| ObjectKind::Plan.path(namespace);
         let listed = self.list(&path(scope.namespace.as_deref()), "", usize::MAX).await;
         let items = match listed {
             Err(kube::Error::Api(status)) if status.code == 403 && scope.namespace.is_none() => {
@@ -86,51 +105,25 @@ impl Reader<'_> {
                     "Plans of other namespaces than {namespace} cannot be read: {}",
                     status.message
                 ));
+                read_namespace = Some(namespace.clone());
                 items
             }
             other => other?,
         };
         let mut plans: Vec<_> = items.iter().filter_map(|raw| plan_object(raw)).collect();
         plans.sort_by(|a, b| (&a.namespace, &a.facts.name).cmp(&(&b.namespace, &b.facts.name)));
-        Ok(plans)
+        Ok((plans, read_namespace))
     }
 
     pub(super) async fn nodes(&mut self) -> Option<BTreeMap<String, NodeObject>> {
-        let items = self.list_or_gap("Nodes", "/api/v1/nodes", "", usize::MAX).await?;
+        let items = self.list_of(ObjectKind::Node, "", usize::MAX).await?;
         let intern = Intern::default();
         let mut nodes = BTreeMap::new();
         for raw in items {
-            let node: SlimNode = match read(&raw) {
-                Ok(node) => node,
-                Err(unreadable) => {
-                    self.gaps.push(format!(
-                        "Node {} cannot be read: {}",
-                        unreadable.name, unreadable.why
-                    ));
-                    continue;
-                }
-            };
-            let facts = node.facts(&intern);
-            let value: Value = serde_json::from_str(raw.get()).unwrap_or_default();
-            let conditions = value.pointer("/status/conditions").and_then(Value::as_array);
-            let ready = conditions
-                .into_iter()
-                .flatten()
-                .find(|one| one["type"] == "Ready");
-            let ready = ready.map(|one| {
-                let field = |name| short(&text(one, name));
-                (field("/reason"), field("/message"), field("/lastTransitionTime"))
-            });
-            let node = NodeObject {
-                labels: facts
-                    .labels
-                    .iter()
-                    .map(|(key, value)| (key.to_owned(), value.to_owned()))
-                    .collect(),
-                ready,
-                facts,
-            };
-            nodes.insert(node.facts.name.to_string(), node);
+            match node_object(&raw, &intern) {
+                Ok(node) => _ = nodes.insert(node.facts.name.to_string(), node),
+                Err(unreadable) => self.gaps.push(unreadable_gap(ObjectKind::Node, &unreadable)),
+            }
         }
         Some(nodes)
     }
@@ -159,57 +152,26 @@ impl Reader<'_> {
     }
 
     pub(super) async fn jobs(&mut self, namespace: &str) -> Option<Vec<JobObject>> {
-        let path = format!("/apis/batch/v1/namespaces/{namespace}/jobs");
-        let what = format!("Jobs in namespace {namespace}");
-        let query = format!("labelSelector={}", encoded(names::LABEL_PLAN));
-        let items = self.list_or_gap(&what, &path, &query, usize::MAX).await?;
+        let items = self.list_of(ObjectKind::Job, namespace, usize::MAX).await?;
         let intern = Intern::default();
-        let jobs = items.iter().filter_map(|raw| {
-            let job: SlimJob = read(raw).ok()?;
-            let started = serde_json::from_str::<Value>(raw.get()).ok()?;
-            Some(JobObject {
-                namespace: namespace.to_owned(),
-                facts: job.facts(&intern, 0),
-                started: text(&started, "/status/startTime").parse().ok(),
-            })
-        });
-        Some(jobs.collect())
+        Some(
+            items
+                .iter()
+                .filter_map(|raw| job_object(raw, &intern).ok())
+                .collect(),
+        )
     }
 
     pub(super) async fn pods(&mut self, namespace: &str) -> Vec<PodObject> {
-        let path = format!("/api/v1/namespaces/{namespace}/pods");
-        let what = format!("pods in namespace {namespace}");
-        let query = format!("labelSelector={}", encoded(names::LABEL_PLAN));
-        let items = self.list_or_gap(&what, &path, &query, usize::MAX).await;
+        let items = self.list_of(ObjectKind::Pod, namespace, usize::MAX).await;
         let intern = Intern::default();
-        let pods = items.iter().flatten().filter_map(|raw| {
-            let pod: SlimPod = read(raw).ok()?;
-            Some(PodObject {
-                namespace: namespace.to_owned(),
-                created: text(&metadata(raw), "/creationTimestamp").parse().ok(),
-                facts: pod.facts(&intern),
-            })
-        });
-        pods.collect()
+        let pods = items.iter().flatten();
+        pods.filter_map(|raw| pod_object(raw, &intern).ok()).collect()
     }
 
     pub(super) async fn events(&mut self, namespace: &str) -> Option<Vec<EventLine>> {
-        let path = format!("/api/v1/namespaces/{namespace}/events");
-        let what = format!("Events in namespace {namespace}");
-        let query = format!("fieldSelector={}", encoded("involvedObject.kind=Plan"));
-        let items = self.list_or_gap(&what, &path, &query, EVENT_PAGES).await?;
-        let event = |raw: &RawValue| {
-            let value: Value = serde_json::from_str(raw.get()).ok()?;
-            Some(EventLine {
-                namespace: namespace.to_owned(),
-                plan: text(&value, "/involvedObject/name"),
-                at: time_of_event(&value)?,
-                reason: short(&text(&value, "/reason")).as_str().into(),
-                message: short(&text(&value, "/message")),
-                warning: text(&value, "/type") == "Warning",
-            })
-        };
-        Some(items.iter().filter_map(|raw| event(raw)).collect())
+        let items = self.list_of(ObjectKind::Event, namespace, EVENT_PAGES).await?;
+        Some(items.iter().filter_map(|raw| event_line(raw)).collect())
     }
 
     /// The pods of a node that should have ended.
@@ -305,6 +267,72 @@ pub(crate) async fn list(
         }
     }
     Ok(items)
+}
+
+pub(super) fn node_object(raw: &RawValue, intern: &Intern) -> Result<NodeObject, Unreadable> {
+    let facts = read::<SlimNode>(raw)?.facts(intern);
+    let value: Value = serde_json::from_str(raw.get()).unwrap_or_default();
+    let conditions = value.pointer("/status/conditions").and_then(Value::as_array);
+    let ready = conditions
+        .into_iter()
+        .flatten()
+        .find(|one| one["type"] == "Ready");
+    let ready = ready.map(|one| {
+        let field = |name| short(&text(one, name));
+        (field("/reason"), field("/message"), field("/lastTransitionTime"))
+    });
+    Ok(NodeObject {
+        labels: facts
+            .labels
+            .iter()
+            .map(|(key, value)| (key.to_owned(), value.to_owned()))
+            .collect(),
+        ready,
+        facts,
+    })
+}
+
+pub(super) fn job_object(raw: &RawValue, intern: &Intern) -> Result<JobObject, Unreadable> {
+    let job: SlimJob = read(raw)?;
+    let value: Value = serde_json::from_str(raw.get()).unwrap_or_default();
+    Ok(JobObject {
+        namespace: text(&value, "/metadata/namespace"),
+        facts: job.facts(intern, 0),
+        started: text(&value, "/status/startTime").parse().ok(),
+    })
+}
+
+pub(super) fn pod_object(raw: &RawValue, intern: &Intern) -> Result<PodObject, Unreadable> {
+    let pod: SlimPod = read(raw)?;
+    let metadata = metadata(raw);
+    Ok(PodObject {
+        namespace: text(&metadata, "/namespace"),
+        created: text(&metadata, "/creationTimestamp").parse().ok(),
+        facts: pod.facts(intern),
+    })
+}
+
+/// One without a time is left out.
+pub(super) fn event_line(raw: &RawValue) -> Option<EventLine> {
+    let value: Value = serde_json::from_str(raw.get()).ok()?;
+    Some(EventLine {
+        uid: text(&value, "/metadata/uid"),
+        namespace: text(&value, "/metadata/namespace"),
+        plan: text(&value, "/involvedObject/name"),
+        at: time_of_event(&value)?,
+        reason: short(&text(&value, "/reason")).as_str().into(),
+        message: short(&text(&value, "/message")),
+        warning: text(&value, "/type") == "Warning",
+    })
+}
+
+pub(super) fn unreadable_gap(kind: ObjectKind, unreadable: &Unreadable) -> String {
+    format!(
+        "{} {} cannot be read: {}",
+        kind.name(),
+        unreadable.name,
+        unreadable.why
+    )
 }
 
 pub(super) fn plan_object(raw: &RawValue) -> Option<PlanObject> {

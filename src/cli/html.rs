@@ -1,4 +1,4 @@
-//! The page that `--html` writes.
+//! The page that `--html` writes, of a rehearsal or of a cluster.
 
 use std::fs;
 use std::io::Write as _;
@@ -11,12 +11,8 @@ use super::output;
 use refit_formats::page;
 use refit_formats::page::Document;
 
-/// Checks the file before a rehearsal that may take minutes.
+/// Checks the file before the work, which may take minutes.
 pub(super) fn check(path: &Path) -> anyhow::Result<()> {
-    anyhow::ensure!(
-        path != Path::new("-"),
-        "--html needs the name of a file; standard output has the result"
-    );
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
         anyhow::bail!(
@@ -29,6 +25,11 @@ pub(super) fn check(path: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// The page as text.
+pub(super) fn text(document: &Document) -> anyhow::Result<String> {
+    page::file(document).context("the page has no text form; this is a bug")
+}
+
 /// Writes the page, and prints why it cannot: the result is printed all the same.
 pub(super) fn write_or_report(path: &Path, document: &Document) -> bool {
     let written = write(path, document);
@@ -39,9 +40,9 @@ pub(super) fn write_or_report(path: &Path, document: &Document) -> bool {
 }
 
 /// Writes the page. A file that is there is replaced as a whole, or left as it is.
-fn write(path: &Path, document: &Document) -> anyhow::Result<()> {
+pub(super) fn write(path: &Path, document: &Document) -> anyhow::Result<()> {
     let failed = || format!("the page cannot be written to {}", path.display());
-    let text = page::file(document).context("the page has no text form; this is a bug")?;
+    let text = text(document)?;
     if fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
         // A device or a pipe, such as /dev/stdout, has no content to keep.
         fs::write(path, text).with_context(failed)?;
