@@ -317,7 +317,7 @@ impl Engine {
     fn decide_and_report(&mut self) -> Decision {
         let began = Instant::now();
         let mut decision = self.decide();
-        let reports = std::mem::take(&mut decision.reports);
+        let pictures = std::mem::take(&mut decision.pictures);
         if let Some(known) = &self.grants {
             let grants = std::mem::take(&mut decision.grants);
             self.cluster.note_grants(&grants);
@@ -328,7 +328,7 @@ impl Engine {
             });
         }
         let (took, now) = (began.elapsed(), self.actor.clock.now());
-        self.reporter.record_decision(&self.cluster, reports, took, now);
+        self.reporter.record_decision(&self.cluster, pictures, took, now);
         if let Some(outlook) = &mut self.outlook {
             outlook.record_decision();
         }

@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 
 use super::blocker::Blocker;
-use super::decision::Report;
 use super::differs;
 use super::node::fail::failure_text;
 use super::node::state::NodeState;
 use super::obstacle::{behind, is_refusal, obstacle, selects_nothing, unreadable};
+use super::picture::PlanPicture;
 use super::plan::PlanState;
 use super::resolve::Resolution;
 use super::state::ClusterState;
@@ -63,7 +63,7 @@ pub(super) fn conditions(
     cluster: &ClusterState,
     plan: &PlanState,
     nodes: &BTreeMap<NodeName, NodeState>,
-    report: &Report,
+    picture: &PlanPicture,
     now: Timestamp,
 ) -> (Vec<PlanCondition>, Option<Obstacle>) {
     let stored = plan.facts.status();
@@ -82,8 +82,8 @@ pub(super) fn conditions(
     let kept = known(ConditionType::Complete).filter(|_| pending && same_spec);
     let (complete, obstacle) = kept.map_or_else(
         || {
-            let obstacle = obstacle(cluster, plan, nodes, report);
-            let complete = complete(cluster, plan, nodes, report, obstacle.as_ref());
+            let obstacle = obstacle(cluster, plan, nodes, picture);
+            let complete = complete(cluster, plan, nodes, picture, obstacle.as_ref());
             (write(complete), obstacle)
         },
         |kept| (kept, stored.obstacle.clone()),
@@ -152,7 +152,7 @@ fn complete(
     cluster: &ClusterState,
     plan: &PlanState,
     nodes: &BTreeMap<NodeName, NodeState>,
-    report: &Report,
+    picture: &PlanPicture,
     obstacle: Option<&Obstacle>,
 ) -> ConditionUpdate {
     let update = |reason, text: String| ConditionUpdate::new(ConditionType::Complete, reason, text);
@@ -175,13 +175,13 @@ fn complete(
         };
         return update(Reason::SyncJob, text);
     }
-    if report.waiting == 0 && plan.selector_error.is_none() {
-        return update(Reason::Complete, left_out(plan, report));
+    if picture.waiting == 0 && plan.selector_error.is_none() {
+        return update(Reason::Complete, left_out(plan, picture));
     }
     let Some(it) = obstacle else {
         return update(Reason::Resolved, String::new());
     };
-    if let Some(Blocker::WindowClosed { opens, .. }) = &report.blocker {
+    if let Some(Blocker::WindowClosed { opens, .. }) = &picture.blocker {
         let never = if opens.is_none() {
             ", and will never be"
         } else {
@@ -202,16 +202,18 @@ const MAX_NAMED: usize = 10;
 
 /// What is to be said of a complete Plan: that it selects no node, or which nodes do not have its version, because users keep
 /// it off them, or as their kubelets say.
-fn left_out(plan: &PlanState, report: &Report) -> String {
+fn left_out(plan: &PlanState, picture: &PlanPicture) -> String {
     let skipped = plan.targets.skipped();
-    let is_left_out = !skipped.is_empty() || !report.differs.is_empty();
+    let is_left_out = !skipped.is_empty() || !picture.differs.is_empty();
     let has_selector = plan.spec().node_selector.is_some();
     if let Some(why) = selects_nothing(plan).filter(|_| !has_selector || !is_left_out) {
         return why.to_owned();
     }
     let skipped = (!skipped.is_empty()).then(|| skipped_text(skipped));
     let version = plan.resolved.as_ref().map_or("", |resolved| &*resolved.version);
-    let texts = skipped.into_iter().chain(differs::text(version, &report.differs));
+    let texts = skipped
+        .into_iter()
+        .chain(differs::text(version, &picture.differs));
     texts.collect::<Vec<_>>().join("; ")
 }
 

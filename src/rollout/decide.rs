@@ -6,12 +6,13 @@ use jiff::Timestamp;
 
 use super::answered;
 use super::blocker::Blocker;
-use super::decision::{Decision, Report, Slot};
+use super::decision::Decision;
 use super::grants;
 use super::node::NodeReconciler;
 use super::node::state::NodeStates;
 use super::node::state::{NodeDecision, NodeState};
 use super::permissions;
+use super::picture::{PlanPicture, Slot};
 use super::plan::PlanState;
 use super::poll::{self, Poll};
 use super::start;
@@ -154,7 +155,7 @@ pub fn decide(cluster: &ClusterState, now: Timestamp) -> Decision {
         }
         report(cluster, plan, &nodes, &waits, now, &mut decision);
         waits.slots = slots(&nodes);
-        decision.reports.insert(name, waits);
+        decision.pictures.insert(name, waits);
     }
     decision
 }
@@ -294,12 +295,12 @@ fn decide_while_blocked(cluster: &ClusterState, block: WriteBlock<'_>, decision:
             decision.steps.extend(event_once(cluster, plan, &blocker));
         }
         let waiting = plan.targets.eligible();
-        decision.reports.insert(
+        decision.pictures.insert(
             name.clone(),
-            Report {
+            PlanPicture {
                 blocker: (waiting > 0).then(|| blocker.clone()),
                 waiting,
-                ..Report::default()
+                ..PlanPicture::default()
             },
         );
     }

@@ -10,9 +10,9 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 
 use super::blocker::Blocker;
-use super::decision::Differs;
 use super::event::Event;
 use super::node::state::NodeState;
+use super::picture::Differs;
 use super::plan::PlanState;
 use super::state::ClusterState;
 use super::step::{NodeChange, Step, patch};

@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 
 use super::blocker::Blocker;
-use super::decision::Report;
 use super::failure::with_decision;
 use super::node::state::NodeState;
+use super::picture::PlanPicture;
 use super::plan::PlanState;
 use super::resolve::Resolution;
 use super::state::ClusterState;
@@ -20,11 +20,11 @@ pub(super) fn obstacle(
     cluster: &ClusterState,
     plan: &PlanState,
     nodes: &BTreeMap<NodeName, NodeState>,
-    report: &Report,
+    picture: &PlanPicture,
 ) -> Option<Obstacle> {
     let mut obstacle = of_plan(cluster, plan)
-        .or_else(|| of_slots(nodes, report))
-        .or_else(|| of_waiting(plan, nodes, report))?;
+        .or_else(|| of_slots(nodes, picture))
+        .or_else(|| of_waiting(plan, nodes, picture))?;
     obstacle.message = shorten(&obstacle.message, MAX_CONDITION_MESSAGE).into_owned();
     obstacle.about.truncate(ObjectRef::MAX);
     Some(obstacle)
@@ -56,10 +56,10 @@ pub(super) fn unreadable(cluster: &ClusterState, plan: &PlanState) -> Option<Str
 }
 
 /// The node that failed last, or else one that has a slot and needs a person.
-fn of_slots(nodes: &BTreeMap<NodeName, NodeState>, report: &Report) -> Option<Obstacle> {
+fn of_slots(nodes: &BTreeMap<NodeName, NodeState>, picture: &PlanPicture) -> Option<Obstacle> {
     let failed = nodes.iter().filter(|(_, state)| state.failed);
     if let Some((name, state)) = failed.max_by_key(|(_, state)| state.since) {
-        let stopped = match &report.blocker {
+        let stopped = match &picture.blocker {
             Some(blocker @ Blocker::FailureBudget { .. }) => Some(blocker.to_string()),
             _ => state.decision.clone(),
         };
@@ -100,24 +100,28 @@ fn of_slot(name: &NodeName, state: &NodeState) -> Obstacle {
 }
 
 /// Why the nodes without a slot wait, if there are any.
-fn of_waiting(plan: &PlanState, nodes: &BTreeMap<NodeName, NodeState>, report: &Report) -> Option<Obstacle> {
+fn of_waiting(
+    plan: &PlanState,
+    nodes: &BTreeMap<NodeName, NodeState>,
+    picture: &PlanPicture,
+) -> Option<Obstacle> {
     if let Some(why) = plan.selector_error.as_ref().filter(|_| nodes.is_empty()) {
         let text = format!("Failed to select Nodes: {why}");
         return Some(said(Reason::SelectNodesFailed, text));
     }
-    if report.waiting == 0 {
+    if picture.waiting == 0 {
         return of_complete(plan).filter(|_| nodes.is_empty());
     }
     // While nodes are in progress, it is expected that others wait for them.
     let is_expected = |blocker: &Blocker| {
         !nodes.is_empty() && matches!(blocker, Blocker::NoSlot { .. } | Blocker::WaveInProgress { .. })
     };
-    let of_all = report.blocker.as_ref();
+    let of_all = picture.blocker.as_ref();
     let of_all = of_all.filter(|blocker| !matches!(blocker, Blocker::NodeNotReady) && !is_expected(blocker));
     if let Some(blocker) = of_all {
         return Some(blocked(blocker, None));
     }
-    let mut own = report.nodes.iter().filter(|(_, blocker)| !is_expected(blocker));
+    let mut own = picture.nodes.iter().filter(|(_, blocker)| !is_expected(blocker));
     let not_ready = || {
         let mut names = plan.targets.not_ready().filter(|name| !nodes.contains_key(*name));
         names.next().map(|name| (name, &Blocker::NodeNotReady))

@@ -44,15 +44,15 @@ impl<'a> Limit<'a> for PodBlockers {
         let current = known.map(holds).filter(|until| *until > turn.now);
         if let Some(until) = current {
             if blocked.is_some() {
-                turn.report.requeue(until);
+                turn.picture.requeue(until);
             }
             return blocked.unwrap_or(Verdict::Go);
         }
         // The pods of other nodes may be others when those have their turn.
         let most = usize::try_from(turn.free).unwrap_or_default().min(MAX_ASKS);
-        let asks = turn.report.asks_pods.len() < most;
+        let asks = turn.picture.asks_pods.len() < most;
         if asks {
-            turn.report.asks_pods.push(turn.node.name.clone());
+            turn.picture.asks_pods.push(turn.node.name.clone());
         }
         match blocked {
             Some(blocked) => blocked,

@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 
 use super::blocker::Blocker;
-use super::decision::Report;
 use super::node::state::NodeState;
+use super::picture::PlanPicture;
 use super::plan::PlanState;
 use refit_api::RepeatStatus;
 use refit_api::text::seconds;
@@ -41,7 +41,7 @@ impl PlanState {
 pub(super) fn status(
     plan: &PlanState,
     nodes: &BTreeMap<NodeName, NodeState>,
-    report: &Report,
+    picture: &PlanPicture,
     may_begin: bool,
     now: Timestamp,
 ) -> Option<RepeatStatus> {
@@ -55,7 +55,7 @@ pub(super) fn status(
         });
     };
     let next = plan.next_repetition(now);
-    let due = next.filter(|_| may_begin && plan.repetition_is_due(now) && is_over(nodes, report));
+    let due = next.filter(|_| may_begin && plan.repetition_is_due(now) && is_over(nodes, picture));
     let (since, next) = match due {
         Some(due) => (Some(seconds(due)), repeat.next(Some(due), now)),
         None => (since, next),
@@ -69,8 +69,9 @@ pub(super) fn status(
 
 /// Whether the roll-out is over: no node holds a slot, and all that can start have started. Nodes that wait for something
 /// of their own, such as one that is not Ready, run once when they can, at the latest repetition.
-fn is_over(nodes: &BTreeMap<NodeName, NodeState>, report: &Report) -> bool {
-    nodes.values().all(NodeState::is_given_up) && matches!(report.blocker, None | Some(Blocker::NodeNotReady))
+fn is_over(nodes: &BTreeMap<NodeName, NodeState>, picture: &PlanPicture) -> bool {
+    nodes.values().all(NodeState::is_given_up)
+        && matches!(picture.blocker, None | Some(Blocker::NodeNotReady))
 }
 
 /// When the next decision is due for it.

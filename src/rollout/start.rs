@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 
 use super::blocker::Blocker;
-use super::decision::Report;
 use super::node::state::NodeState;
+use super::picture::PlanPicture;
 use super::plan::PlanState;
 use super::reach::Reach;
 use super::resolve::Resolution;
@@ -139,21 +139,21 @@ pub(super) fn start<'a>(
     nodes: &mut BTreeMap<NodeName, NodeState>,
     locks: &mut DisruptionLocks<'a>,
     now: Timestamp,
-) -> Report {
-    let mut report = Report::default();
-    admit_retries(cluster, plan, nodes, locks, now, &mut report);
-    report.waiting = waiting(plan, nodes);
-    report.wave = wave::progress(plan, nodes, now);
-    if report.waiting == 0 {
-        return report;
+) -> PlanPicture {
+    let mut picture = PlanPicture::default();
+    admit_retries(cluster, plan, nodes, locks, now, &mut picture);
+    picture.waiting = waiting(plan, nodes);
+    picture.wave = wave::progress(plan, nodes, now);
+    if picture.waiting == 0 {
+        return picture;
     }
     // Its answers count for the soak, whatever else keeps nodes from starting.
-    report.asks_checks = report.wave.as_ref().is_some_and(WaveProgress::is_soaking);
-    report.blocker = gate.or_else(|| wave_gate(plan, report.wave.as_ref()));
-    if report.blocker.is_some() {
-        return report;
+    picture.asks_checks = picture.wave.as_ref().is_some_and(WaveProgress::is_soaking);
+    picture.blocker = gate.or_else(|| wave_gate(plan, picture.wave.as_ref()));
+    if picture.blocker.is_some() {
+        return picture;
     }
-    let wave = report.wave.clone();
+    let wave = picture.wave.clone();
     let reach = wave.as_ref().map_or(Reach::ALL, WaveProgress::reach);
     let mut left = wave.as_ref().map_or(i64::MAX, WaveProgress::room);
     // Failed nodes count as well, unless `spec.failure` frees their slots: each of them keeps its slot until someone has
@@ -161,10 +161,10 @@ pub(super) fn start<'a>(
     let mut free = free_slots(plan, nodes);
     let has_candidate = || plan.targets.ready_in(reach).any(|name| !nodes.contains_key(name));
     if free > 0 && left > 0 && has_candidate() {
-        report.asks_checks = true;
-        report.blocker = plan.checks.blocker(now);
-        if report.blocker.is_some() {
-            return report;
+        picture.asks_checks = true;
+        picture.blocker = plan.checks.blocker(now);
+        if picture.blocker.is_some() {
+            return picture;
         }
     }
     let group = CurrentGroup::of(plan, reach, nodes);
@@ -194,12 +194,12 @@ pub(super) fn start<'a>(
             locks,
             free,
             now,
-            report: &mut report,
+            picture: &mut picture,
         };
         match limits.admit(&mut turn) {
             Verdict::Go => {}
             Verdict::Skip(blocker) => {
-                report.nodes.insert(name.clone(), blocker);
+                picture.nodes.insert(name.clone(), blocker);
                 continue;
             }
             Verdict::Stop(blocker) => {
@@ -215,27 +215,27 @@ pub(super) fn start<'a>(
         // Plans that are decided later in the same pass must see this start, although nothing is written yet.
         locks.lock(plan, name);
         limits.take(name);
-        report.waiting -= 1;
+        picture.waiting -= 1;
         free -= 1;
         left -= 1;
     }
     if free <= 0 && plan.spec().prepulls() {
-        report.prepulls = prepulls(cluster, plan, nodes, queue, now);
+        picture.prepulls = prepulls(cluster, plan, nodes, queue, now);
     }
     let limit = plan.limit();
-    report.blocker = if free <= 0 {
-        (report.waiting > 0).then_some(Blocker::NoSlot { limit })
+    picture.blocker = if free <= 0 {
+        (picture.waiting > 0).then_some(Blocker::NoSlot { limit })
     } else if held.is_some() {
         held
     } else if let Some(blocker) = wave.as_ref().and_then(WaveProgress::blocker) {
-        (report.waiting > 0).then(|| blocker.clone())
+        (picture.waiting > 0).then(|| blocker.clone())
     } else {
         // All nodes that can start have started. The others have a blocker above, or are not Ready.
         let mut not_ready = plan.targets.not_ready();
         let waits = not_ready.any(|name| !nodes.contains_key(name));
         waits.then_some(Blocker::NodeNotReady)
     };
-    report
+    picture
 }
 
 /// Why the wave lets no node start now.
@@ -322,7 +322,7 @@ fn admit_retries<'a>(
     nodes: &mut BTreeMap<NodeName, NodeState>,
     locks: &mut DisruptionLocks<'a>,
     now: Timestamp,
-    report: &mut Report,
+    picture: &mut PlanPicture,
 ) {
     let waiting = nodes.iter().filter(|(_, state)| state.retry.is_some());
     let waiting: Vec<_> = waiting.map(|(name, _)| name.clone()).collect();
@@ -342,7 +342,7 @@ fn admit_retries<'a>(
             locks,
             free,
             now,
-            report,
+            picture,
         };
         let held = match Limits::of_retry(plan, group, availability).admit(&mut turn) {
             Verdict::Go => None,

@@ -16,11 +16,12 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::blocker::Blocker;
 use super::conditions::conditions;
-use super::decision::{Decision, Report};
+use super::decision::Decision;
 use super::failure::with_decision;
 use super::node::state::NodeState;
 use super::obstacle::unreadable;
 use super::permissions;
+use super::picture::PlanPicture;
 use super::plan::PlanState;
 use super::resolve::{self, Resolution};
 use super::state::ClusterState;
@@ -53,7 +54,7 @@ pub(super) fn report(
     cluster: &ClusterState,
     plan: &PlanState,
     nodes: &BTreeMap<NodeName, NodeState>,
-    report: &Report,
+    picture: &PlanPicture,
     now: Timestamp,
     decision: &mut Decision,
 ) {
@@ -70,7 +71,7 @@ pub(super) fn report(
         return;
     }
     let stored = plan.facts.status();
-    let mut status = status(cluster, plan, nodes, report, now);
+    let mut status = status(cluster, plan, nodes, picture, now);
     status.expected_end.clone_from(&stored.expected_end);
     limits::truncate_to_budget(&mut status, |entry| limits::is_recorded(cluster, plan, entry));
     if status == *stored {
@@ -85,7 +86,7 @@ pub(super) fn report(
     }
     // Time alone changes it, and time alone does not cause a write.
     let current = status.history.as_ref().and_then(|history| history.first());
-    status.expected_end = history::expected_end(cluster, plan, nodes, report, current, now);
+    status.expected_end = history::expected_end(cluster, plan, nodes, picture, current, now);
     let is_progress = significant_fields(&status) == significant_fields(stored);
     if let Some(due) = due(PROGRESS_INTERVAL).filter(|due| is_progress && *due > now) {
         decision.requeue(due);
@@ -143,7 +144,7 @@ fn status(
     cluster: &ClusterState,
     plan: &PlanState,
     nodes: &BTreeMap<NodeName, NodeState>,
-    report: &Report,
+    picture: &PlanPicture,
     now: Timestamp,
 ) -> PlanStatus {
     let stored = plan.facts.status();
@@ -156,17 +157,17 @@ fn status(
         selected: plan.targets.selected(),
         done: plan.targets.done(),
         applying: count(nodes.len() - failed),
-        waiting: count(report.waiting),
+        waiting: count(picture.waiting),
         failed: count(failed),
         disabled: plan.targets.disabled(),
         skipped: Some(count(plan.targets.skipped().len())).filter(|skipped| *skipped > 0),
     };
-    let next_window = report
+    let next_window = picture
         .blocker
         .as_ref()
         .and_then(Blocker::next_window)
         .map(seconds);
-    let (conditions, obstacle) = conditions(cluster, plan, nodes, report, now);
+    let (conditions, obstacle) = conditions(cluster, plan, nodes, picture, now);
     let mut status = PlanStatus {
         conditions,
         obstacle,
@@ -180,14 +181,14 @@ fn status(
         observed_generation: Some(plan.facts.generation()),
         nodes: Some(counts),
         progress: Some(format!("{}/{}", counts.done, counts.selected)),
-        active: Some(active(cluster, plan, nodes, report)),
+        active: Some(active(cluster, plan, nodes, picture)),
         active_omitted: None,
-        version_differs: differs::status(plan, &report.differs),
-        wave: wave(plan, report),
+        version_differs: differs::status(plan, &picture.differs),
+        wave: wave(plan, picture),
         checks: plan.checks.status(stored),
         channel: channel(cluster, plan, now),
         pinned: resolved.and_then(|r| plan.digests.status(&r.hash)),
-        repeat: report.repeat.clone(),
+        repeat: picture.repeat.clone(),
         next_window,
         longest_run: longest_run(cluster, plan, nodes),
         expected_end: None,
@@ -221,11 +222,11 @@ fn longest_run(
 }
 
 /// The wave. While the Plan has no version, the stored one stays, so that its soak need not begin again.
-fn wave(plan: &PlanState, report: &Report) -> Option<WaveStatus> {
+fn wave(plan: &PlanState, picture: &PlanPicture) -> Option<WaveStatus> {
     if plan.selection.waves.is_empty() {
         return None;
     }
-    let wave = report.wave.as_ref().map(WaveProgress::status);
+    let wave = picture.wave.as_ref().map(WaveProgress::status);
     wave.or_else(|| plan.facts.status().wave.clone())
 }
 
@@ -233,7 +234,7 @@ fn active(
     cluster: &ClusterState,
     plan: &PlanState,
     nodes: &BTreeMap<NodeName, NodeState>,
-    report: &Report,
+    picture: &PlanPicture,
 ) -> Vec<NodeProgress> {
     let entry = |(name, s): (&NodeName, &NodeState)| NodeProgress {
         name: name.to_string(),
@@ -256,7 +257,7 @@ fn active(
     let waiting = waiting.chain(plan.targets.not_ready().map(|name| (name, false)));
     let waiting = waiting.filter(|(name, _)| !nodes.contains_key(*name)).take(room);
     out.extend(waiting.map(|(name, is_ready)| {
-        let blocker = report.why(name, is_ready);
+        let blocker = picture.why(name, is_ready);
         NodeProgress {
             name: name.to_string(),
             phase: NodePhase::Waiting.into(),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::decision::Report;
+use super::picture::PlanPicture;
 use super::resolve;
 use super::start::schedule::Openings;
 use super::state::ClusterState;
@@ -68,7 +68,12 @@ pub struct ChannelSummary<'a> {
 
 impl ClusterState {
     /// What metrics say of a Plan, given what the last decision said of it.
-    pub fn summary<'a>(&'a self, plan: &str, report: &Report, now: Timestamp) -> Option<PlanSummary<'a>> {
+    pub fn summary<'a>(
+        &'a self,
+        plan: &str,
+        picture: &PlanPicture,
+        now: Timestamp,
+    ) -> Option<PlanSummary<'a>> {
         let plan = self.plans.get(plan)?;
         let resolved = plan.resolved.as_ref();
         let known = |channel: &'a ChannelRef| {
@@ -92,7 +97,7 @@ impl ClusterState {
             window: (!openings.are_unlimited()).then(|| WindowSummary::of(&openings, now)),
             channel: plan.channel.as_ref().and_then(known),
             expected_end: expected_end(plan.facts.status()),
-            waiting: report.waiting_by_reason(plan.targets.not_ready()),
+            waiting: picture.waiting_by_reason(plan.targets.not_ready()),
         })
     }
 

@@ -10,7 +10,7 @@ use super::{OTHER, Samples, list};
 use refit_api::text::shorten;
 use refit_api::{ConditionType, NodePhase, OpenEnum, Reason};
 use refit_facts::PlanName;
-use refit_rollout::{ClusterState, PlanSummary, Report};
+use refit_rollout::{ClusterState, PlanPicture, PlanSummary};
 
 /// Plans that have metrics of their own: anyone who may create Plans may create thousands.
 pub(super) const MAX_PLANS: usize = 200;
@@ -26,7 +26,7 @@ const DISABLED: &str = "Disabled";
 
 pub(super) fn samples(
     cluster: &ClusterState,
-    reports: &BTreeMap<PlanName, Report>,
+    pictures: &BTreeMap<PlanName, PlanPicture>,
     tracker: &Tracker,
     now: Timestamp,
 ) -> Samples {
@@ -34,12 +34,12 @@ pub(super) fn samples(
     for (plan, _, note) in cluster.drains() {
         *refused.entry(plan).or_default() += note.waiting.len() + note.more;
     }
-    let of_plan = |(name, report): (&PlanName, &Report)| {
-        let summary = cluster.summary(name, report, now)?;
+    let of_plan = |(name, picture): (&PlanName, &PlanPicture)| {
+        let summary = cluster.summary(name, picture, now)?;
         let refused = refused.get(name).copied().unwrap_or_default();
-        Some(plan_samples(name, &summary, report, tracker, refused))
+        Some(plan_samples(name, &summary, picture, tracker, refused))
     };
-    reports
+    pictures
         .iter()
         .take(MAX_PLANS)
         .filter_map(of_plan)
@@ -50,7 +50,7 @@ pub(super) fn samples(
 fn plan_samples(
     name: &PlanName,
     summary: &PlanSummary<'_>,
-    report: &Report,
+    picture: &PlanPicture,
     tracker: &Tracker,
     refused: usize,
 ) -> Samples {
@@ -61,8 +61,8 @@ fn plan_samples(
         let version = shorten(version, MAX_VERSION);
         samples.push(number(&list::PLAN_INFO, 1.0).with(version));
     }
-    let mut phases: BTreeMap<NodePhase, usize> = BTreeMap::from([(NodePhase::Waiting, report.waiting)]);
-    for slot in report.slots.values() {
+    let mut phases: BTreeMap<NodePhase, usize> = BTreeMap::from([(NodePhase::Waiting, picture.waiting)]);
+    for slot in picture.slots.values() {
         *phases.entry(slot.phase).or_default() += 1;
     }
     let count = |number: i64| usize::try_from(number).unwrap_or_default();
@@ -74,7 +74,7 @@ fn plan_samples(
         .extend(nodes.map(|(phase, count)| Sample::count(&list::PLAN_NODES, count).with(&plan).with(phase)));
     if summary.claims_kubelets {
         for reason in [Reason::VersionDiffers, Reason::Drifted] {
-            let certain = report
+            let certain = picture
                 .differs
                 .values()
                 .filter(|it| it.is_certain && it.reason == reason);
@@ -143,21 +143,25 @@ fn plan_samples(
         );
     }
     let room = MAX_SERIES.saturating_sub(samples.len()).max(MIN_REASONS);
-    samples.extend(stalled(summary, report, room).into_iter().map(|(reason, count)| {
-        Sample::count(&list::PLAN_STALLED_NODES, count)
-            .with(&plan)
-            .with(reason)
-    }));
+    samples.extend(
+        stalled(summary, picture, room)
+            .into_iter()
+            .map(|(reason, count)| {
+                Sample::count(&list::PLAN_STALLED_NODES, count)
+                    .with(&plan)
+                    .with(reason)
+            }),
+    );
     samples
 }
 
 /// The number of nodes that do not progress by reason, at most `room` of them.
-fn stalled(summary: &PlanSummary<'_>, report: &Report, room: usize) -> Vec<(&'static str, usize)> {
+fn stalled(summary: &PlanSummary<'_>, picture: &PlanPicture, room: usize) -> Vec<(&'static str, usize)> {
     let mut counts: BTreeMap<&'static str, usize> = BTreeMap::new();
     for (reason, count) in &summary.waiting {
         *counts.entry(reason.name()).or_default() += count;
     }
-    for slot in report.slots.values() {
+    for slot in picture.slots.values() {
         if slot.reason.is_some() || slot.phase == NodePhase::Failed {
             *counts.entry(reason_label(slot.reason.as_ref())).or_default() += 1;
         }

@@ -12,7 +12,7 @@ use super::tracker::Tracker;
 use super::{Metrics, Samples, list, plans};
 use refit_api::ChannelRef;
 use refit_facts::PlanName;
-use refit_rollout::{ClusterState, Report};
+use refit_rollout::{ClusterState, PlanPicture};
 
 /// Figures of the loop itself.
 #[derive(Clone, Copy, Debug, Default)]
@@ -32,7 +32,7 @@ pub struct Reporter {
     requests: mpsc::Receiver<Scrape>,
     tracker: Tracker,
     /// Of the last decision.
-    reports: BTreeMap<PlanName, Report>,
+    pictures: BTreeMap<PlanName, PlanPicture>,
 }
 
 /// A request that waits for the loop.
@@ -44,7 +44,7 @@ impl Reporter {
             metrics: Some(metrics),
             requests,
             tracker: Tracker::default(),
-            reports: BTreeMap::new(),
+            pictures: BTreeMap::new(),
         }
     }
 
@@ -54,7 +54,7 @@ impl Reporter {
             metrics: None,
             requests: mpsc::channel(1).1,
             tracker: Tracker::default(),
-            reports: BTreeMap::new(),
+            pictures: BTreeMap::new(),
         }
     }
 
@@ -66,14 +66,14 @@ impl Reporter {
     pub fn record_decision(
         &mut self,
         cluster: &ClusterState,
-        reports: BTreeMap<PlanName, Report>,
+        pictures: BTreeMap<PlanName, PlanPicture>,
         took: Duration,
         now: Timestamp,
     ) {
         let Some(metrics) = &self.metrics else { return };
         metrics.record_decision(took);
-        self.tracker.follow(cluster, &reports, Instant::now(), now);
-        self.reports = reports;
+        self.tracker.follow(cluster, &pictures, Instant::now(), now);
+        self.pictures = pictures;
     }
 
     pub fn record_poll(&mut self, channel: &ChannelRef, at: Timestamp, is_success: bool) {
@@ -93,7 +93,7 @@ impl Reporter {
         samples.push(Sample::count(&list::CLUSTER_NODES, cluster.node_count()));
         self.tracker.advance(Instant::now());
         samples.extend(self.tracker.samples());
-        samples.extend(plans::samples(cluster, &self.reports, &self.tracker, now));
+        samples.extend(plans::samples(cluster, &self.pictures, &self.tracker, now));
         samples
     }
 }

@@ -14,7 +14,7 @@ use refit_api::{
 use refit_facts::{NodeFacts, PlanName};
 use refit_fixtures::generated::{assert_committed, committed};
 use refit_fixtures::{labels, morning, node, plan_with};
-use refit_rollout::{ClusterState, GlobalLimits, Observation, Report, Slot, decide};
+use refit_rollout::{ClusterState, GlobalLimits, Observation, PlanPicture, Slot, decide};
 
 fn metrics() -> Vec<&'static Metric> {
     GROUPS
@@ -126,11 +126,14 @@ fn slot(phase: NodePhase, reason: Option<Reason>) -> Slot {
 }
 
 /// A cluster, and what a decision says of its Plans.
-fn decided(nodes: Vec<NodeFacts>, plans: Vec<refit_api::Plan>) -> (ClusterState, BTreeMap<PlanName, Report>) {
+fn decided(
+    nodes: Vec<NodeFacts>,
+    plans: Vec<refit_api::Plan>,
+) -> (ClusterState, BTreeMap<PlanName, PlanPicture>) {
     let mut cluster = cluster(nodes, plans);
     cluster.refresh(morning());
-    let reports = decide(&cluster, morning()).reports;
-    (cluster, reports)
+    let pictures = decide(&cluster, morning()).pictures;
+    (cluster, pictures)
 }
 
 /// The value of the only series that contains all these words.
@@ -183,11 +186,11 @@ fn fifty_plans_on_five_thousand_nodes_have_at_most_two_thousand_series() {
             plan
         })
         .collect();
-    let (cluster, mut reports) = decided(nodes, plans);
-    assert_eq!(reports.len(), 50);
+    let (cluster, mut pictures) = decided(nodes, plans);
+    assert_eq!(pictures.len(), 50);
     let mut tracker = Tracker::default();
-    tracker.follow(&cluster, &reports, Instant::now(), morning());
-    for (number, report) in reports.values_mut().enumerate() {
+    tracker.follow(&cluster, &pictures, Instant::now(), morning());
+    for (number, report) in pictures.values_mut().enumerate() {
         let phases = NodePhase::ALL.iter().cycle();
         let reasons = Reason::ALL.iter().cycle().skip(number);
         let names = (0..100).map(|one| format!("node-{:04}", number * 100 + one));
@@ -196,9 +199,9 @@ fn fifty_plans_on_five_thousand_nodes_have_at_most_two_thousand_series() {
             .map(|(name, (phase, reason))| (name.as_str().into(), slot(*phase, Some(*reason))))
             .collect();
     }
-    tracker.follow(&cluster, &reports, Instant::now(), morning());
-    let of_plans = plans::samples(&cluster, &reports, &tracker, morning());
-    for name in reports.keys() {
+    tracker.follow(&cluster, &pictures, Instant::now(), morning());
+    let of_plans = plans::samples(&cluster, &pictures, &tracker, morning());
+    for name in pictures.keys() {
         let series = of_plans
             .iter()
             .filter(|sample| sample.labels[0] == **name)
@@ -228,61 +231,63 @@ fn plans_beyond_the_first_two_hundred_have_no_series_of_their_own() {
     let plans = (0..300)
         .map(|number| plan_with(&format!("plan-{number:03}"), |_| {}))
         .collect();
-    let (cluster, reports) = decided(vec![node("a", "1")], plans);
+    let (cluster, pictures) = decided(vec![node("a", "1")], plans);
     let tracker = Tracker::default();
-    let samples = plans::samples(&cluster, &reports, &tracker, morning());
+    let samples = plans::samples(&cluster, &pictures, &tracker, morning());
     let named: BTreeSet<_> = samples.iter().map(|sample| &sample.labels[0]).collect();
     assert_eq!(named.len(), plans::MAX_PLANS);
 }
 
 #[tokio::test(start_paused = true)]
 async fn steps_failures_and_nodes_that_are_done_are_measured_from_one_decision_to_the_next() {
-    let (mut cluster, mut reports) = decided(
+    let (mut cluster, mut pictures) = decided(
         vec![node("a", "1"), node("b", "2"), node("c", "3")],
         vec![plan_with("p", |spec| spec.concurrency = Some(3))],
     );
     let mut tracker = Tracker::default();
     let plan: PlanName = "p".into();
     let now = std::cell::Cell::new(morning());
-    let step =
-        async |tracker: &mut Tracker, cluster: &ClusterState, reports: &BTreeMap<_, Report>, seconds: u64| {
-            tokio::time::advance(Duration::from_secs(seconds)).await;
-            now.set(now.get() + SignedDuration::from_secs(i64::try_from(seconds).unwrap()));
-            tracker.follow(cluster, reports, Instant::now(), now.get());
-        };
-    let set = |reports: &mut BTreeMap<PlanName, Report>, slots: &[(&str, Slot)]| {
+    let step = async |tracker: &mut Tracker,
+                      cluster: &ClusterState,
+                      pictures: &BTreeMap<_, PlanPicture>,
+                      seconds: u64| {
+        tokio::time::advance(Duration::from_secs(seconds)).await;
+        now.set(now.get() + SignedDuration::from_secs(i64::try_from(seconds).unwrap()));
+        tracker.follow(cluster, pictures, Instant::now(), now.get());
+    };
+    let set = |pictures: &mut BTreeMap<PlanName, PlanPicture>, slots: &[(&str, Slot)]| {
         let slots = slots.iter().map(|(node, slot)| ((*node).into(), slot.clone()));
-        reports.get_mut(&plan).unwrap().slots = slots.collect();
+        pictures.get_mut(&plan).unwrap().slots = slots.collect();
     };
     // `c` had its slot before this process led.
-    set(&mut reports, &[("c", slot(NodePhase::Upgrading, None))]);
-    step(&mut tracker, &cluster, &reports, 0).await;
+    set(&mut pictures, &[("c", slot(NodePhase::Upgrading, None))]);
+    step(&mut tracker, &cluster, &pictures, 0).await;
     let pending = || slot(NodePhase::Pending, None);
     set(
-        &mut reports,
+        &mut pictures,
         &[
             ("a", pending()),
             ("b", pending()),
             ("c", slot(NodePhase::Settling, None)),
         ],
     );
-    step(&mut tracker, &cluster, &reports, 5).await;
+    step(&mut tracker, &cluster, &pictures, 5).await;
     set(
-        &mut reports,
+        &mut pictures,
         &[
             ("a", slot(NodePhase::Draining, Some(Reason::DrainWaiting))),
             ("b", slot(NodePhase::Upgrading, None)),
         ],
     );
-    step(&mut tracker, &cluster, &reports, 10).await;
+    step(&mut tracker, &cluster, &pictures, 10).await;
     set(
-        &mut reports,
+        &mut pictures,
         &[
             ("a", slot(NodePhase::Upgrading, None)),
             ("b", slot(NodePhase::Failed, Some(Reason::BackoffLimitExceeded))),
         ],
     );
-    step(&mut tracker, &cluster, &reports, 20).await;
+    step(&mut tracker, &cluster, &pictures, 20).await;
     // `a` is done.
     let hash = cluster.target("p").unwrap().1.to_owned();
     let label = format!("{}p", refit_api::names::LABEL_PLAN_PREFIX);
@@ -297,16 +302,16 @@ async fn steps_failures_and_nodes_that_are_done_are_measured_from_one_decision_t
         ..slot(NodePhase::Failed, None)
     };
     set(
-        &mut reports,
+        &mut pictures,
         &[
             ("b", slot(NodePhase::Failed, Some(Reason::BackoffLimitExceeded))),
             ("c", foreign),
         ],
     );
-    step(&mut tracker, &cluster, &reports, 40).await;
+    step(&mut tracker, &cluster, &pictures, 40).await;
 
     let mut samples = tracker.samples();
-    samples.extend(plans::samples(&cluster, &reports, &tracker, now.get()));
+    samples.extend(plans::samples(&cluster, &pictures, &tracker, now.get()));
     let text = text(samples);
     let sum = |step: &str| value(&text, &["refit_node_step_duration_seconds_sum", step]);
     let count = |step: &str| value(&text, &["refit_node_step_duration_seconds_count", step]);
@@ -341,8 +346,13 @@ fn waiting_nodes_are_counted_by_the_reason_that_status_has_for_them() {
     };
     let nodes = || vec![node("a", "1"), node("b", "2"), not_ready.clone()];
     let of = |change: fn(&mut refit_api::PlanSpec)| {
-        let (cluster, reports) = decided(nodes(), vec![plan_with("p", change)]);
-        text(plans::samples(&cluster, &reports, &Tracker::default(), morning()))
+        let (cluster, pictures) = decided(nodes(), vec![plan_with("p", change)]);
+        text(plans::samples(
+            &cluster,
+            &pictures,
+            &Tracker::default(),
+            morning(),
+        ))
     };
     let suspended = of(|spec| spec.suspend = Some(true));
     assert!((value(&suspended, &["refit_plan_stalled_nodes", "Suspended"]) - 3.0).abs() < 1e-9);
@@ -363,8 +373,13 @@ fn a_window_that_never_opens_has_no_length_and_one_that_never_closes_has_none_to
             ..TimeWindowSpec::default()
         };
         let plan = plan_with("p", move |spec| spec.window = Some(window));
-        let (cluster, reports) = decided(vec![node("a", "1")], vec![plan]);
-        text(plans::samples(&cluster, &reports, &Tracker::default(), morning()))
+        let (cluster, pictures) = decided(vec![node("a", "1")], vec![plan]);
+        text(plans::samples(
+            &cluster,
+            &pictures,
+            &Tracker::default(),
+            morning(),
+        ))
     };
     let week = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"];
     let length = |text: &str| value(text, &["refit_plan_window_length_seconds"]);
@@ -382,8 +397,13 @@ fn a_window_that_never_opens_has_no_length_and_one_that_never_closes_has_none_to
 #[test]
 fn several_windows_and_blackouts_are_one_opening() {
     let of = |spec: &dyn Fn(&mut PlanSpec)| {
-        let (cluster, reports) = decided(vec![node("a", "1")], vec![plan_with("p", spec)]);
-        let text = text(plans::samples(&cluster, &reports, &Tracker::default(), morning()));
+        let (cluster, pictures) = decided(vec![node("a", "1")], vec![plan_with("p", spec)]);
+        let text = text(plans::samples(
+            &cluster,
+            &pictures,
+            &Tracker::default(),
+            morning(),
+        ));
         let length = text.contains("refit_plan_window_length_seconds{");
         (
             value(&text, &["refit_plan_window_open"]) > 0.5,
@@ -419,8 +439,8 @@ fn a_frozen_plan_has_no_slots() {
     let mut cluster = cluster(vec![node("a", "1")], vec![plan_with("p", |_| {})]);
     let slots = |cluster: &mut ClusterState| {
         cluster.refresh(morning());
-        let reports = decide(cluster, morning()).reports;
-        let text = text(plans::samples(cluster, &reports, &Tracker::default(), morning()));
+        let pictures = decide(cluster, morning()).pictures;
+        let text = text(plans::samples(cluster, &pictures, &Tracker::default(), morning()));
         value(&text, &["refit_plan_slots"])
     };
     assert!(slots(&mut cluster) > 0.5);
@@ -446,9 +466,9 @@ fn a_roll_out_lasts_from_one_complete_condition_to_the_next() {
         decided(vec![node("a", "1")], vec![plan])
     };
     let mut tracker = Tracker::default();
-    let mut follow = |(cluster, reports): (ClusterState, BTreeMap<PlanName, Report>)| {
-        tracker.follow(&cluster, &reports, Instant::now(), morning());
-        text(plans::samples(&cluster, &reports, &tracker, morning()))
+    let mut follow = |(cluster, pictures): (ClusterState, BTreeMap<PlanName, PlanPicture>)| {
+        tracker.follow(&cluster, &pictures, Instant::now(), morning());
+        text(plans::samples(&cluster, &pictures, &tracker, morning()))
     };
     let under_way = follow(with("False", "2026-01-01T08:00:00Z"));
     let start = value(&under_way, &["refit_plan_rollout_start_timestamp_seconds"]);

@@ -15,7 +15,7 @@ use super::{OTHER, Samples, list};
 use refit_api::reason::ReportedIn;
 use refit_api::{ChannelRef, ConditionType, NodePhase, OpenEnum, PlanCondition, Reason};
 use refit_facts::{NodeName, PlanName, PodUid};
-use refit_rollout::{ClusterState, Report, Slot};
+use refit_rollout::{ClusterState, PlanPicture, Slot};
 
 /// A node on which a Plan is done.
 pub(super) const DONE: &str = "Done";
@@ -221,14 +221,14 @@ impl Tracker {
     pub(super) fn follow(
         &mut self,
         cluster: &ClusterState,
-        reports: &BTreeMap<PlanName, Report>,
+        pictures: &BTreeMap<PlanName, PlanPicture>,
         instant: Instant,
         now: Timestamp,
     ) {
         let is_first = self.advanced.is_none();
         self.advance(instant);
-        self.plans.retain(|name, _| reports.contains_key(name));
-        for (name, report) in reports {
+        self.plans.retain(|name, _| pictures.contains_key(name));
+        for (name, report) in pictures {
             let track = self
                 .plans
                 .entry(name.clone())
@@ -242,10 +242,10 @@ impl Tracker {
                 .try_into()
                 .unwrap_or(u32::MAX);
         }
-        for (name, report) in reports {
+        for (name, report) in pictures {
             self.follow_slots(cluster, name, &report.slots, is_first, instant, now);
         }
-        self.follow_cordons(cluster, reports, is_first, now);
+        self.follow_cordons(cluster, pictures, is_first, now);
         self.follow_evictions(cluster);
     }
 
@@ -333,7 +333,7 @@ impl Tracker {
     fn follow_cordons(
         &mut self,
         cluster: &ClusterState,
-        reports: &BTreeMap<PlanName, Report>,
+        pictures: &BTreeMap<PlanName, PlanPicture>,
         is_first: bool,
         now: Timestamp,
     ) {
@@ -356,7 +356,7 @@ impl Tracker {
             };
             track.cordoned_now += 1;
             // The node of an earlier leader has been cordoned since it started, or later.
-            let slot = reports.get(&plan).and_then(|report| report.slots.get(node));
+            let slot = pictures.get(&plan).and_then(|report| report.slots.get(node));
             let since = slot
                 .and_then(|slot| slot.since)
                 .filter(|since| is_first && *since < now);

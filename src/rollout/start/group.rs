@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use super::limit::{Limit, Turn, Verdict};
 use crate::blocker::Blocker;
-use crate::decision::Report;
 use crate::node::state::NodeState;
 use crate::order::Group;
+use crate::picture::PlanPicture;
 use crate::plan::PlanState;
 use crate::reach::Reach;
 use refit_facts::NodeName;
@@ -47,7 +47,7 @@ impl<'a> CurrentGroup<'a> {
     }
 
     /// Why nodes of other groups wait: a node that is left, preferably one that needs a person.
-    fn blocker(&self, nodes: &BTreeMap<NodeName, NodeState>, report: &Report) -> Option<Blocker> {
+    fn blocker(&self, nodes: &BTreeMap<NodeName, NodeState>, picture: &PlanPicture) -> Option<Blocker> {
         let targets = &self.plan.targets;
         let is_left = |name: &&NodeName| match &self.outside {
             Some(outside) => *name == outside,
@@ -60,7 +60,7 @@ impl<'a> CurrentGroup<'a> {
         let stuck = failed
             .map(|name| (name, Some("it failed".to_owned())))
             .chain(
-                report
+                picture
                     .nodes
                     .iter()
                     .map(|(name, why)| (name, Some(why.to_string()))),
@@ -91,6 +91,6 @@ impl<'a> Limit<'a> for CurrentGroup<'a> {
             return Verdict::Go;
         }
         // The nodes of a group come together, so none of its nodes is left to start.
-        Verdict::stop_if(self.blocker(turn.nodes, turn.report))
+        Verdict::stop_if(self.blocker(turn.nodes, turn.picture))
     }
 }

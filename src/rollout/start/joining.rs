@@ -40,7 +40,7 @@ impl<'a> Limit<'a> for Joined {
     fn admit(&mut self, turn: &mut Turn<'_, 'a>) -> Verdict {
         let found = joining(turn.cluster, &self.0, turn.node, turn.now);
         if let Some(Joining::Until(until)) = found {
-            turn.report.requeue(until);
+            turn.picture.requeue(until);
         }
         Verdict::skip_if(found.map(Blocker::NodeJoining))
     }

@@ -6,8 +6,8 @@ use jiff::Timestamp;
 
 use super::locks::DisruptionLocks;
 use crate::blocker::Blocker;
-use crate::decision::Report;
 use crate::node::state::NodeState;
+use crate::picture::PlanPicture;
 use crate::plan::PlanState;
 use crate::state::ClusterState;
 use refit_facts::{NodeFacts, NodeName};
@@ -45,7 +45,7 @@ pub(crate) struct Turn<'t, 'a> {
     pub(crate) free: i64,
     pub(crate) now: Timestamp,
     /// Why other nodes wait.
-    pub(crate) report: &'t mut Report,
+    pub(crate) picture: &'t mut PlanPicture,
 }
 
 pub(crate) trait Limit<'a> {

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::blocker::Blocker;
-use crate::decision::Report;
 use crate::node::state::NodeState;
+use crate::picture::PlanPicture;
 use crate::plan::PlanState;
 use crate::start::schedule::Openings;
 use crate::state::ClusterState;
@@ -147,20 +147,20 @@ pub(super) fn expected_end(
     cluster: &ClusterState,
     plan: &PlanState,
     nodes: &BTreeMap<NodeName, NodeState>,
-    report: &Report,
+    picture: &PlanPicture,
     current: Option<&RollOut>,
     now: Timestamp,
 ) -> Option<ExpectedEnd> {
     let current = current.filter(|known| known.to.is_none())?;
     let is_passing =
         |blocker: &Blocker| blocker.is_capacity() || matches!(blocker, Blocker::CheckPending { .. });
-    let only_slots = report.blocker.as_ref().is_none_or(is_passing);
-    if !only_slots || !report.nodes.is_empty() {
+    let only_slots = picture.blocker.as_ref().is_none_or(is_passing);
+    if !only_slots || !picture.nodes.is_empty() {
         return None;
     }
     let failed = i64::try_from(nodes.values().filter(|state| state.failed).count()).ok()?;
     let slots = plan.limit() - failed;
-    let waiting = i64::try_from(report.waiting).ok()?;
+    let waiting = i64::try_from(picture.waiting).ok()?;
     let running = i64::from(nodes.values().any(|state| !state.failed));
     if slots <= 0 || waiting + running == 0 {
         return None;

@@ -102,11 +102,11 @@ fn a_slot_that_another_plan_gets_in_the_same_decision_admits_no_node_past_max_un
     });
     let decision = decided(&mut cluster([node("a", "n1"), lost], [plan("a"), limited]));
     let slots = |plan: &str| {
-        let report = decision.reports.get(plan).unwrap();
+        let report = decision.pictures.get(plan).unwrap();
         report.slots.keys().map(ToString::to_string).collect::<Vec<_>>()
     };
     assert_eq!((slots("a"), slots("b")), (vec!["a".to_owned()], Vec::new()));
-    let blocker = decision.reports.get("b").unwrap().blocker.as_ref().unwrap();
+    let blocker = decision.pictures.get("b").unwrap().blocker.as_ref().unwrap();
     assert_eq!(blocker.reason(), Reason::MaxUnavailable);
 }
 

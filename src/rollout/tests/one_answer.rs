@@ -40,7 +40,7 @@ fn status_and_metrics_count_the_same_reasons_of_waiting_nodes() {
             }
         }
         let decision = decide(&cluster, morning());
-        let summary = cluster.summary("p", &decision.reports["p"], morning()).unwrap();
+        let summary = cluster.summary("p", &decision.pictures["p"], morning()).unwrap();
         assert_eq!(summary.waiting, in_status, "{case:05b}");
         met.extend(in_status);
     }

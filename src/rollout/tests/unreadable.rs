@@ -232,7 +232,7 @@ fn as_many_nodes_start_at_a_time_as_fit_into_the_status_and_the_rest_says_so() {
             entry.job = Some("j".repeat(63));
         }
         assert!(bytes(&with_jobs) < STORABLE, "{}", bytes(&with_jobs));
-        let blocker = &decision.reports["p"].blocker;
+        let blocker = &decision.pictures["p"].blocker;
         assert_eq!(
             blocker.as_ref().map(super::super::blocker::Blocker::reason),
             (!fits).then_some(Reason::StatusFull)

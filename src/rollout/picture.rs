@@ -1,0 +1,103 @@
+//! The picture of a roll-out: which nodes are in progress, how many wait, and why. Status, metrics, and all who read the
+//! status show it, and work out nothing of it anew.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+
+use super::blocker::Blocker;
+use super::wave::progress::WaveProgress;
+use refit_api::{NodePhase, OpenEnum, Reason, RepeatStatus};
+use refit_facts::{NodeName, Text};
+
+/// A Plan as the decision sees it.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct PlanPicture {
+    /// Default blocker for waiting nodes that `nodes` does not list. Absent if no node waits.
+    pub blocker: Option<Blocker>,
+    /// Blockers of single nodes.
+    pub nodes: BTreeMap<NodeName, Blocker>,
+    /// Number of waiting nodes.
+    pub waiting: usize,
+    /// The nodes that have a slot.
+    pub slots: BTreeMap<NodeName, Slot>,
+    /// The wave, if the Plan has waves and a version.
+    pub wave: Option<WaveProgress>,
+    /// Whether answers to the checks are needed.
+    pub asks_checks: bool,
+    /// Nodes whose pods must be listed.
+    pub asks_pods: Vec<NodeName>,
+    /// Done nodes whose kubelet has another version.
+    pub differs: BTreeMap<NodeName, Differs>,
+    /// Nodes that start next, with `prepull`.
+    pub prepulls: Vec<NodeName>,
+    /// The current repetition and the next one.
+    pub repeat: Option<RepeatStatus>,
+    /// When nodes that wait for a time of their own are looked at again.
+    pub requeue_at: Option<Timestamp>,
+}
+
+static NOT_READY: Blocker = Blocker::NodeNotReady;
+
+impl PlanPicture {
+    /// What lets no node start, Ready or not.
+    fn shut(&self) -> Option<&Blocker> {
+        self.blocker.as_ref().filter(|blocker| !blocker.is_capacity())
+    }
+
+    /// Why a node without a slot waits.
+    pub(super) fn why(&self, node: &str, is_ready: bool) -> Option<&Blocker> {
+        let own = self.nodes.get(node).or(self.shut());
+        own.or((!is_ready).then_some(&NOT_READY))
+            .or(self.blocker.as_ref())
+    }
+
+    /// Number of waiting nodes by reason, as [`Self::why`] has it for each of them. Given are those that are not Ready.
+    pub(super) fn waiting_by_reason<'a>(
+        &self,
+        not_ready: impl Iterator<Item = &'a NodeName>,
+    ) -> BTreeMap<Reason, usize> {
+        let mut counts = BTreeMap::new();
+        let mut add = |blocker: Option<&Blocker>, count: usize| {
+            if let Some(blocker) = blocker.filter(|_| count > 0) {
+                *counts.entry(blocker.reason()).or_default() += count;
+            }
+        };
+        self.nodes.values().for_each(|blocker| add(Some(blocker), 1));
+        let mut rest = self.waiting.saturating_sub(self.nodes.len());
+        if self.shut().is_none() {
+            let has_own = |name: &&NodeName| self.nodes.contains_key(*name) || self.slots.contains_key(*name);
+            let not_ready = not_ready.filter(|name| !has_own(name)).count().min(rest);
+            add(Some(&NOT_READY), not_ready);
+            rest -= not_ready;
+        }
+        add(self.blocker.as_ref(), rest);
+        counts
+    }
+
+    pub(super) fn requeue(&mut self, at: Timestamp) {
+        self.requeue_at = Some(self.requeue_at.map_or(at, |known| known.min(at)));
+    }
+}
+
+/// A node that has a slot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Slot {
+    pub phase: NodePhase,
+    /// Why it does not progress, or has failed.
+    pub reason: Option<OpenEnum<Reason>>,
+    /// As in `status.active[].since`.
+    pub since: Option<Timestamp>,
+}
+
+/// A done node whose kubelet has another version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Differs {
+    pub kubelet: Text,
+    /// `VersionDiffers` or `Drifted`.
+    pub reason: Reason,
+    /// Whether it has lasted long enough to be reported.
+    pub is_certain: bool,
+    pub(super) uid: String,
+    pub(super) since: Timestamp,
+}
