@@ -12,9 +12,9 @@ use super::target::{ClusterFlags, Format, check_nodes, find, unknown, with_clien
 use refit_cluster::kube::{Answer, brief};
 use refit_facts::objects::maintenance::{KIND, Maintenance};
 use refit_facts::objects::node_op::{AnyOp, OpKind};
-use refit_view::maintenance::{explain_any_node, explain_maintenance};
 use refit_view::node_op::{explain_op_without_plan, explain_plan_of_op, plans_of, read_ops};
 use refit_view::{Explanation, PlanOverview, Snapshot, explain_node, explain_plan};
+use refit_view::{explain_any_node, explain_maintenance};
 
 pub(super) const EXAMPLES: &str = "Examples:
   refit explain server

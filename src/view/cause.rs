@@ -1,7 +1,9 @@
 //! Which objects a reason is about: the end of a chain. A reason that is not listed has the default of its kind.
 
-use super::explain::{Explanation, chain_of_dependency, chain_of_named_node, unavailability};
+use super::explain::plan::{chain_of_dependency, chain_of_named_node};
+use super::explanation::Explanation;
 use super::plan::PlanOverview;
+use super::unavailable::unavailability;
 use refit_api::reason::Kind;
 use refit_api::{ObjectRef, Reason, limits};
 

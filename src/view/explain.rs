@@ -3,114 +3,21 @@
 
 mod history;
 mod job;
-mod node;
-mod plan;
-
-use std::fmt::Write as _;
-
-use serde_json::{Value, json};
+mod maintenance;
+pub(super) mod node;
+pub(super) mod plan;
 
 use super::differs::differs;
+use super::explanation::{Explanation, MAX_NAMED};
 use super::plan::{PlanOverview, condition};
-use super::read::NodeObject;
 use super::remedy::remedy;
+use super::selected::not_selected;
 use super::time;
 use history::history;
-use node::no_slot;
-pub(super) use node::{chain_of_node, unavailability, unavailable};
+pub use maintenance::{explain_any_node, explain_maintenance};
+use node::{chain_of_node, no_slot};
 use plan::chain_of_obstacle;
-pub(super) use plan::{chain_of_dependency, chain_of_named_node};
-use refit_api::selector::Selector;
-use refit_api::selector::explain::requirements;
-use refit_api::{ConditionType, NodeProgress, names};
-
-/// How many Plans and nodes a chain may pass, because two can wait for each other.
-const MAX_DEPTH: usize = 4;
-/// Objects of one kind that a chain names.
-const MAX_NAMED: usize = 5;
-/// Events of a node that its history shows.
-const MAX_EVENTS: usize = 10;
-
-/// A link of the chain: an object, and what it says or waits for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Link {
-    /// Kind and name, such as `PodDisruptionBudget shop/web`.
-    pub object: String,
-    pub says: String,
-}
-
-/// Why something is blocked, or that it is not.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Explanation {
-    pub verdict: String,
-    pub chain: Vec<Link>,
-    /// What would release it.
-    pub remedy: String,
-    pub commands: Vec<String>,
-    /// What happened to the node so far.
-    pub history: Vec<String>,
-    /// Whether something waits.
-    pub held: bool,
-}
-
-impl Explanation {
-    pub(super) fn new(verdict: String) -> Self {
-        Self {
-            verdict,
-            chain: Vec::new(),
-            remedy: String::new(),
-            commands: Vec::new(),
-            history: Vec::new(),
-            held: true,
-        }
-    }
-
-    pub(super) fn link(&mut self, object: impl Into<String>, says: impl Into<String>) {
-        self.chain.push(Link {
-            object: object.into(),
-            says: says.into(),
-        });
-    }
-
-    /// Takes the remedy of a reason, unless a link nearer to the cause has given one.
-    pub(super) fn set_remedy(&mut self, remedy: &str, commands: &[String]) {
-        if self.remedy.is_empty() {
-            remedy.clone_into(&mut self.remedy);
-            self.commands = commands.to_vec();
-        }
-    }
-
-    pub fn to_text(&self) -> String {
-        let mut out = format!("{}\n", self.verdict);
-        for (depth, link) in self.chain.iter().enumerate() {
-            let _ = writeln!(out, "{}└─ {}: {}", "   ".repeat(depth), link.object, link.says);
-        }
-        if !self.remedy.is_empty() {
-            let _ = writeln!(out, "\nRemedy: {}", self.remedy);
-        }
-        for command in &self.commands {
-            let _ = writeln!(out, "  {command}");
-        }
-        if !self.history.is_empty() {
-            let _ = writeln!(out, "\nHistory:");
-        }
-        for line in &self.history {
-            let _ = writeln!(out, "  {line}");
-        }
-        out
-    }
-
-    pub fn to_json(&self) -> Value {
-        let chain = self
-            .chain
-            .iter()
-            .map(|link| json!({ "object": link.object, "says": link.says }));
-        json!({
-            "verdict": self.verdict, "held": self.held, "chain": chain.collect::<Vec<_>>(), "remedy": self.remedy,
-            "commands": self.commands, "history": self.history,
-        })
-    }
-}
+use refit_api::{ConditionType, names};
 
 /// Why a Plan is blocked.
 pub fn explain_plan(view: &PlanOverview<'_>) -> Explanation {
@@ -257,40 +164,4 @@ fn done(view: &PlanOverview<'_>, name: &str, version: &str, explanation: &mut Ex
     explanation.link(format!("Node {name}"), reason.about());
     let (remedy, commands) = remedy(view, &reason.into(), &[], Some(name));
     explanation.set_remedy(&remedy, &commands);
-}
-
-/// Why a Plan does not select a node.
-pub(super) fn not_selected(view: &PlanOverview<'_>, node: &NodeObject) -> Option<String> {
-    let spec = &view.plan.facts.object.spec;
-    let Some(selector) = &spec.node_selector else {
-        return Some("spec.nodeSelector is absent, which selects no node".to_owned());
-    };
-    if let Err(error) = Selector::new(Some(selector)) {
-        return Some(format!("spec.nodeSelector is invalid: {error}"));
-    }
-    // As under system-upgrade-controller, a Plan selects only nodes with this label.
-    if !node.labels.contains_key(names::LABEL_HOSTNAME) {
-        return Some(format!("lacks the label {}", names::LABEL_HOSTNAME));
-    }
-    let mut requirements = requirements(selector).into_iter();
-    if let Some(unmet) = requirements.find(|one| !one.matches(&node.labels)) {
-        return Some(format!("spec.nodeSelector requires {}", unmet.text()));
-    }
-    // Like a node that is done, one that has begun stays selected whatever it says of itself.
-    let plan = &view.plan.facts.name;
-    let has_begun = has_done_label(view, &node.facts.name)
-        || node.facts.records.contains_key(plan)
-        || view.node(&node.facts.name).is_some_and(NodeProgress::has_slot);
-    let info = spec.node_info().ok().filter(|_| !has_begun)?;
-    let (field, is) = info.mismatch(node.facts.info())?;
-    Some(format!(
-        "spec.nodeInfo.{field} does not match {is:?}, which the node has"
-    ))
-}
-
-/// Whether the node's label has the current hash.
-fn has_done_label(view: &PlanOverview<'_>, name: &str) -> bool {
-    let key = format!("{}{}", names::LABEL_PLAN_PREFIX, view.plan.facts.name);
-    let label = view.snapshot.node(name).and_then(|node| node.labels.get(&key));
-    label.is_some() && label == view.plan.facts.status().latest_hash.as_ref()
 }

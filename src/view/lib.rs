@@ -6,16 +6,21 @@
 mod cause;
 mod differs;
 pub mod explain;
+mod explanation;
 pub mod maintenance;
 pub mod node_op;
+mod obstacle;
 pub mod plan;
 pub mod read;
 mod remedy;
 pub mod report;
+mod selected;
 mod stall;
 pub mod table;
 mod time;
+mod unavailable;
 
-pub use explain::{Explanation, explain_node, explain_plan};
+pub use explain::{explain_any_node, explain_maintenance, explain_node, explain_plan};
+pub use explanation::Explanation;
 pub use plan::PlanOverview;
 pub use read::{Scope, Snapshot};

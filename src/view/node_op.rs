@@ -4,7 +4,8 @@ use kube::Client;
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use super::explain::{Explanation, explain_node, explain_plan};
+use super::explain::{explain_node, explain_plan};
+use super::explanation::Explanation;
 use super::plan::PlanOverview;
 use super::read::{PlanObject, Snapshot, list};
 use refit_facts::objects::node_op::{AnyOp, GROUP, NodeOp, NodeOpUpgrade, OpKind, OpPhase, VERSION};

@@ -1,8 +1,8 @@
 //! What would release a Plan or a node, and the commands for it.
 
-use super::explain::unavailable;
 use super::plan::PlanOverview;
 use super::stall;
+use super::unavailable::unavailable;
 use refit_api::reason::Kind;
 use refit_api::{NodeProgress, ObjectRef, OpenEnum, Reason, limits};
 

@@ -1,8 +1,8 @@
 //! What happened to a node so far, by its record, its Jobs and Events.
 
-use super::super::plan::PlanOverview;
-use super::MAX_EVENTS;
 use super::job::outcome;
+use crate::explanation::MAX_EVENTS;
+use crate::plan::PlanOverview;
 use refit_api::annotation;
 
 /// What happened to a node under a Plan, as far as its record, Jobs and Events still say.

@@ -1,9 +1,9 @@
 //! What holds a Job: its pod, and the pods and budgets that a drain waits for.
 
-use super::super::plan::PlanOverview;
-use super::super::read::{JobObject, Snapshot};
-use super::super::{stall, time};
-use super::{Explanation, MAX_NAMED};
+use crate::explanation::{Explanation, MAX_NAMED};
+use crate::plan::PlanOverview;
+use crate::read::{JobObject, Snapshot};
+use crate::{stall, time};
 use refit_api::{DrainWait, NodeProgress};
 use refit_facts::{JobOutcome, PodStage};
 

@@ -1,13 +1,13 @@
 //! What holds a node: the slots of others, another Plan, its kubelet, or its Job.
 
-use super::super::cause::{Cause, chain_of_objects};
-use super::super::plan::{Obstacle, PlanOverview};
-use super::super::read::NodeObject;
-use super::super::{maintenance, remedy, time};
 use super::job::chain_of_job;
 use super::plan::{chain_of_checks, chain_of_obstacle, chain_of_wave, chain_of_window};
-use super::{Explanation, MAX_DEPTH, MAX_NAMED, not_selected};
-use refit_api::{Holder, NodeProgress, ObjectRef, OpenEnum, Reason};
+use crate::cause::{Cause, chain_of_objects};
+use crate::explanation::{Explanation, MAX_DEPTH, MAX_NAMED};
+use crate::plan::{Obstacle, PlanOverview};
+use crate::unavailable::{not_ready, unavailable};
+use crate::{maintenance, remedy, time};
+use refit_api::{NodeProgress, ObjectRef, OpenEnum, Reason};
 
 /// The chain below a node.
 pub(crate) fn chain_of_node(
@@ -136,17 +136,6 @@ fn busy(view: &PlanOverview<'_>, node: &NodeProgress, explanation: &mut Explanat
     }
 }
 
-/// Some of the nodes that are unavailable: the name, why, and the command for it.
-pub(crate) fn unavailable(view: &PlanOverview<'_>) -> Vec<(String, String, String)> {
-    let is_selected = |node: &&NodeObject| not_selected(view, node).is_none();
-    let nodes = view.snapshot.nodes.iter().flatten().map(|(_, node)| node);
-    let why = nodes.filter(is_selected).filter_map(|node| {
-        let (says, command) = unavailability(node)?;
-        Some((node.facts.name.to_string(), says, command))
-    });
-    why.take(MAX_NAMED).collect()
-}
-
 pub(super) fn chain_of_unavailable(view: &PlanOverview<'_>, explanation: &mut Explanation) {
     let nodes = unavailable(view);
     for (name, says, _) in &nodes {
@@ -158,51 +147,5 @@ pub(super) fn chain_of_unavailable(view: &PlanOverview<'_>, explanation: &mut Ex
             "repair or uncordon these nodes, or raise spec.maxUnavailable",
             &commands,
         );
-    }
-}
-
-/// Why a node counts as unavailable, and the command for it.
-pub(crate) fn unavailability(node: &NodeObject) -> Option<(String, String)> {
-    let name = &node.facts.name;
-    if !node.facts.ready {
-        return Some((not_ready(node), format!("kubectl describe node {name}")));
-    }
-    if node.facts.unschedulable {
-        let by = match &node.facts.ledger {
-            Some(ledger) => {
-                let is_in_maintenance = ledger.holders.iter().any(Holder::is_of_front_end);
-                let holder = |holder: &Holder| {
-                    let kind = if holder.is_of_front_end() { "" } else { "Plan " };
-                    format!("{kind}{}", holder.plan)
-                };
-                let holders: Vec<_> = ledger.holders.iter().map(holder).collect();
-                let by = format!("is cordoned by refit for {}", holders.join(", "));
-                if is_in_maintenance {
-                    // refit would cordon it again.
-                    return Some((by, format!("refit explain node/{name}")));
-                }
-                by
-            }
-            None => "is cordoned, and not by refit".to_owned(),
-        };
-        return Some((by, format!("kubectl uncordon {name}")));
-    }
-    node.facts.tainted.then(|| {
-        let says = "has the taint of a node that is not ready or unreachable".to_owned();
-        (says, format!("kubectl describe node {name}"))
-    })
-}
-
-pub(super) fn not_ready(node: &NodeObject) -> String {
-    match &node.ready {
-        Some((reason, message, since)) => {
-            let since = if since.is_empty() {
-                String::new()
-            } else {
-                format!(" since {since}")
-            };
-            format!("is not Ready{since}: {reason}: {message}")
-        }
-        None => "has no condition Ready: its kubelet has never reported".to_owned(),
     }
 }

@@ -1,11 +1,14 @@
 //! What holds a whole Plan: its checks, windows, waves, and the Plans and nodes that it waits for.
 
-use super::super::cause::{Cause, chain_of_objects};
-use super::super::plan::{Obstacle, PlanOverview, check_says, condition};
-use super::super::read::PlanObject;
-use super::super::time;
-use super::node::{chain_of_node, chain_of_unavailable, no_slot, not_ready, unavailability};
-use super::{Explanation, MAX_DEPTH, has_done_label};
+use super::node::{chain_of_node, chain_of_unavailable, no_slot};
+use crate::cause::{Cause, chain_of_objects};
+use crate::explanation::{Explanation, MAX_DEPTH};
+use crate::plan::{Obstacle, PlanOverview, check_says, condition};
+use crate::read::PlanObject;
+use crate::selected::has_done_label;
+use crate::time;
+use crate::unavailable::{not_ready, unavailability};
+
 use refit_api::{CheckPhase, ConditionType, NodeProgress, ObjectRef, Reason, WavePhase, limits};
 
 /// The chain below a Plan that is held as a whole.

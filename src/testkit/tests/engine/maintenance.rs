@@ -9,8 +9,8 @@ use refit_api::{DrainSpec, MarkForm, NodeMark};
 use refit_fixtures::{plan, plan_with};
 use refit_rehearse::Kind;
 use refit_rehearse::json::{Value, json};
-use refit_view::maintenance::{explain_any_node, explain_maintenance};
 use refit_view::{PlanOverview, Snapshot, explain_node, table};
+use refit_view::{explain_any_node, explain_maintenance};
 
 fn scenario(nodes: &[&str]) -> Scenario {
     let mut scenario = Scenario::new(&Setup {

@@ -1,0 +1,211 @@
+//! What holds a Plan: what its stored status says, unless the object itself or an event says more.
+
+use jiff::Timestamp;
+
+use super::plan::{Counts, Obstacle, PlanOverview, condition, derived};
+use super::read::{EventLine, PlanObject, Snapshot};
+use super::{remedy, stall};
+use refit_api::{ConditionType, NodeProgress, OpenEnum, Reason, Severity};
+
+impl<'a> PlanOverview<'a> {
+    pub fn new(snapshot: &'a Snapshot, plan: &'a PlanObject) -> Self {
+        let status = plan.facts.status();
+        // system-upgrade-controller writes conditions, but never `observedGeneration`.
+        let foreign = status.observed_generation.is_none() && !status.conditions.is_empty();
+        let (counts, nodes, counted) = match (&status.nodes, &status.active) {
+            (Some(counts), Some(active)) => {
+                let counts = Counts {
+                    selected: counts.selected,
+                    done: counts.done,
+                    applying: counts.applying,
+                    waiting: counts.waiting,
+                    failed: counts.failed,
+                    disabled: counts.disabled,
+                    skipped: counts.skipped.unwrap_or_default(),
+                };
+                (counts, active.clone(), true)
+            }
+            _ => derived(snapshot, plan),
+        };
+        let mut nodes: Vec<NodeProgress> = nodes;
+        for node in &mut nodes {
+            if node.has_slot()
+                && !node.is_failed()
+                && node.reason.is_none()
+                && let Some((reason, message)) = stall::stall(snapshot, plan, node)
+            {
+                (node.reason, node.message) = (Some(reason.into()), Some(message));
+            }
+        }
+        let mut view = Self {
+            plan,
+            snapshot,
+            counts,
+            counted,
+            foreign,
+            nodes,
+            obstacle: None,
+            complete: condition(plan, ConditionType::Complete).is_some_and(|it| it.status == "True"),
+        };
+        view.obstacle = view.find_obstacle();
+        view
+    }
+
+    fn find_obstacle(&self) -> Option<Obstacle> {
+        let held = |reason: OpenEnum<Reason>, message: &str| {
+            self.with_remedy(refit_api::Obstacle {
+                reason,
+                message: message.to_owned(),
+                ..refit_api::Obstacle::default()
+            })
+        };
+        if let Some(why) = &self.plan.facts.malformed {
+            return Some(held(Reason::Error.into(), why));
+        }
+        if let Some(obstacle) = stall::deletion(self.plan) {
+            return Some(obstacle);
+        }
+        if let Some(event) = self.blocking_event() {
+            return Some(held(event.reason.clone(), &event.message));
+        }
+        // The status is of an earlier spec.
+        if !self.is_current() {
+            return Some(self.unprocessed());
+        }
+        let stored = self.plan.facts.status().obstacle.clone();
+        let found = stored
+            .or_else(|| self.of_slots())
+            .or_else(|| self.of_conditions())?;
+        Some(self.with_remedy(found))
+    }
+
+    /// A node that has failed, or else one that has stalled, which shows only in its pods.
+    fn of_slots(&self) -> Option<refit_api::Obstacle> {
+        let is_warning = |reason: &OpenEnum<Reason>| {
+            let known = reason.known();
+            known.is_none_or(|reason| reason.severity() == Severity::Warning)
+        };
+        let stalled = |node: &&NodeProgress| node.reason.as_ref().is_some_and(is_warning);
+        let slots = || self.nodes.iter().filter(|node| node.has_slot());
+        let node = slots()
+            .find(|node| node.is_failed())
+            .or_else(|| slots().find(stalled))?;
+        Some(refit_api::Obstacle {
+            reason: node.reason.clone().unwrap_or_default(),
+            message: node.message.clone().unwrap_or_default(),
+            node: Some(node.name.clone()),
+            about: node.about.clone(),
+        })
+    }
+
+    /// What system-upgrade-controller says in its conditions.
+    fn of_conditions(&self) -> Option<refit_api::Obstacle> {
+        let denied = [ConditionType::Validated, ConditionType::LatestResolved].into_iter();
+        let denied = denied.filter_map(|type_| condition(self.plan, type_));
+        let mut denied = denied.filter(|it| it.status == "False");
+        let complete = || {
+            let selected = self.counts.selected + self.counts.disabled + self.counts.skipped;
+            let progresses = [Reason::SyncJob, Reason::Resolved, Reason::Complete];
+            condition(self.plan, ConditionType::Complete).filter(|it| {
+                let reason = it.reason.as_ref();
+                let says_nothing = reason.is_none_or(|reason| progresses.iter().any(|known| reason == known));
+                !says_nothing || it.status == "True" && selected == 0 && self.counted
+            })
+        };
+        let it = denied.next().or_else(complete)?;
+        let reason = match (&it.reason, it.status.as_str()) {
+            (_, "True") => Reason::NoNodes.into(),
+            (Some(reason), _) if *reason == Reason::Waiting => Reason::WindowClosed.into(),
+            (reason, _) => reason.clone().unwrap_or_else(|| Reason::Error.into()),
+        };
+        Some(refit_api::Obstacle {
+            reason,
+            message: it.message.clone().unwrap_or_default(),
+            ..refit_api::Obstacle::default()
+        })
+    }
+
+    /// An event that says why the status cannot be written, unless the status is younger.
+    fn blocking_event(&self) -> Option<&'a EventLine> {
+        let blocking = [
+            Reason::SchemaOutdated,
+            Reason::MissingPermission,
+            Reason::StatusRefused,
+        ];
+        let updates = self.plan.facts.status().conditions.iter();
+        let written = updates
+            .filter_map(|it| it.last_update_time.as_deref()?.parse::<Timestamp>().ok())
+            .max();
+        let last = self.events().last()?;
+        let is_last = written.is_none_or(|written| last.at > written) || !self.is_current();
+        (blocking.iter().any(|it| last.reason == *it) && is_last).then_some(last)
+    }
+
+    fn unprocessed(&self) -> Obstacle {
+        let (namespace, status) = (&self.plan.namespace, self.plan.facts.status());
+        let is_processed = |plan: &&PlanObject| plan.facts.status().observed_generation.is_some();
+        // A controller handles the Plans of its own namespace.
+        let elsewhere = self.snapshot.plans.iter().filter(is_processed);
+        let elsewhere = elsewhere
+            .map(|plan| &plan.namespace)
+            .find(|other| *other != namespace);
+        let persists = format!(
+            "if it persists, check that a controller runs in namespace {namespace} and is responsible for it"
+        );
+        let (message, remedy) = match (status.observed_generation, elsewhere) {
+            (Some(seen), _) => (
+                format!(
+                    "the controller has not processed generation {} of the Plan yet; status is of generation {seen}",
+                    self.plan.facts.generation()
+                ),
+                format!("wait some seconds; {persists}"),
+            ),
+            (None, Some(other)) => (
+                format!(
+                    "no controller has processed the Plan; the one of namespace {other} handles only the Plans of that namespace"
+                ),
+                format!(
+                    "create the Plan in namespace {other} instead; or, if it is to be in {namespace}, run a controller there"
+                ),
+            ),
+            (None, None) => (
+                "no controller has processed the Plan".to_owned(),
+                format!("wait some seconds; {persists}"),
+            ),
+        };
+        Obstacle {
+            reason: Reason::Unprocessed.into(),
+            message,
+            about: Vec::new(),
+            node: None,
+            remedy,
+            commands: vec![
+                format!("kubectl get deployments,pods,leases -n {namespace}"),
+                format!("kubectl logs -n {namespace} deployment/system-upgrade-controller"),
+            ],
+            expected: false,
+        }
+    }
+
+    fn with_remedy(&self, obstacle: refit_api::Obstacle) -> Obstacle {
+        let refit_api::Obstacle {
+            reason,
+            message,
+            node,
+            about,
+        } = obstacle;
+        let (remedy, commands) = remedy::remedy(self, &reason, &about, node.as_deref());
+        let expected = reason
+            .known()
+            .is_some_and(|reason| reason.severity() == Severity::Normal);
+        Obstacle {
+            reason,
+            message,
+            about,
+            node,
+            remedy,
+            commands,
+            expected,
+        }
+    }
+}
