@@ -28,20 +28,8 @@ use refit_cluster::kube::Leadership;
 use refit_cluster::kube::client::{Outcome, RequestCounts};
 pub use reporter::{LoopFigures, Reporter, Scrape};
 pub(super) use sample::CONTENT_TYPE;
-use sample::Sample;
+use sample::{OTHER, Sample, Samples};
 
-/// The type of a metric.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    Counter,
-    Gauge,
-    Histogram,
-    /// A gauge that is 1, and whose labels say something.
-    Info,
-}
-
-/// A word that is not in the list of a label.
-const OTHER: &str = "Other";
 /// How long a scrape waits for the loop, which may be computing.
 const LOOP_PATIENCE: Duration = Duration::from_secs(2);
 /// How long a text is given again, so that scrapes cost no more than a few a second do.
@@ -71,8 +59,6 @@ const RESOURCES: [&str; 18] = [
 const CODES: [u16; 18] = [
     200, 201, 202, 204, 304, 400, 401, 403, 404, 405, 409, 410, 422, 429, 500, 502, 503, 504,
 ];
-
-type Samples = Vec<Sample>;
 
 /// The metrics of this process. Cheap to clone.
 #[derive(Clone)]

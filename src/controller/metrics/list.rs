@@ -1,7 +1,15 @@
 //! The list of metrics. `docs/metrics.md` prints it. Names follow the conventions of Prometheus: base units, which the name
 //! ends with, and `_total` for counters.
 
-use super::Kind;
+/// The type of a metric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Counter,
+    Gauge,
+    Histogram,
+    /// A gauge that is 1, and whose labels say something.
+    Info,
+}
 
 #[derive(Debug, PartialEq, Eq)]
 pub struct Metric {

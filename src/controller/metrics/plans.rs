@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
-use super::sample::Sample;
+use super::list;
+use super::sample::{OTHER, Sample, Samples};
 use super::tracker::{DONE, Tracker, reason_label};
-use super::{OTHER, Samples, list};
 use refit_api::text::shorten;
 use refit_api::{ConditionType, NodePhase, OpenEnum, Reason};
 use refit_facts::PlanName;

@@ -7,9 +7,9 @@ use jiff::Timestamp;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
-use super::sample::Sample;
+use super::sample::{Sample, Samples};
 use super::tracker::Tracker;
-use super::{Metrics, Samples, list, plans};
+use super::{Metrics, list, plans};
 use refit_api::ChannelRef;
 use refit_facts::PlanName;
 use refit_rollout::{ClusterState, PlanPicture};

@@ -8,12 +8,16 @@ use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
 
-use super::Kind;
 use super::histogram::Histogram;
-use super::list::{GROUPS, Metric};
+use super::list::{GROUPS, Kind, Metric};
 
 /// `Content-Type` of the text.
 pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// A word that is not in the list of a label.
+pub(super) const OTHER: &str = "Other";
+
+pub(super) type Samples = Vec<Sample>;
 
 /// The value of a series.
 #[derive(Clone, Debug)]
@@ -103,16 +107,16 @@ impl Sample {
 
 pub(super) fn text(samples: Vec<Sample>) -> Result<String, fmt::Error> {
     let mut registry = Registry::default();
-    registry.register_collector(Box::new(Samples(samples)));
+    registry.register_collector(Box::new(Encoded(samples)));
     let mut text = String::new();
     encode(&mut text, &registry)?;
     Ok(text)
 }
 
 #[derive(Debug)]
-struct Samples(Vec<Sample>);
+struct Encoded(Vec<Sample>);
 
-impl Collector for Samples {
+impl Collector for Encoded {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         for metric in GROUPS.iter().flat_map(|(_, metrics)| metrics.iter().copied()) {
             let mut samples = self

@@ -3,7 +3,7 @@ use std::fmt::Write as _;
 
 use jiff::SignedDuration;
 
-use super::list::{GROUPS, Group, Metric};
+use super::list::{GROUPS, Group, Kind, Metric};
 use super::tracker::Tracker;
 use super::*;
 

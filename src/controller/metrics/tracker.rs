@@ -10,8 +10,8 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::histogram::{Histogram, STEP_BOUNDS};
-use super::sample::Sample;
-use super::{OTHER, Samples, list};
+use super::list;
+use super::sample::{OTHER, Sample, Samples};
 use refit_api::reason::ReportedIn;
 use refit_api::{ChannelRef, ConditionType, NodePhase, OpenEnum, PlanCondition, Reason};
 use refit_facts::{NodeName, PlanName, PodUid};
