@@ -19,8 +19,8 @@ use super::wanted::Wanted;
 use refit_api::Reason;
 use refit_facts::Schema;
 use refit_rollout::{
-    ClusterState, Decision, Grants, Key, Kind, Lane, ListCounts, Observation, Step, StepEffect, decide,
-    decide_degraded,
+    ClusterState, Decision, Key, Kind, Lane, ListCounts, Observation, ReservationDecisions, Step, StepEffect,
+    decide, decide_degraded,
 };
 
 /// How long observations are collected before a decision: a change of one object often causes that of another.
@@ -66,7 +66,7 @@ pub struct Engine {
     plans_note: Option<KeptNote>,
     outlook: Option<OutlookServer>,
     /// Receives which nodes other objects than Plans may take.
-    grants: Option<watch::Sender<Grants>>,
+    grants: Option<watch::Sender<ReservationDecisions>>,
 }
 
 /// The note about Plans on the Lease.
@@ -175,7 +175,7 @@ impl Engine {
     }
 
     /// Tells which nodes other objects than Plans may take.
-    pub(super) fn send_grants_to(&mut self, grants: watch::Sender<Grants>) {
+    pub(super) fn send_grants_to(&mut self, grants: watch::Sender<ReservationDecisions>) {
         self.grants = Some(grants);
     }
 

@@ -30,7 +30,7 @@ use refit_cluster::kube::{Leadership, brief};
 use refit_facts::objects::Intern;
 use refit_formats::notify::Context;
 use refit_job::JobSettings;
-use refit_rollout::{ClusterState, Defaults, Grants, Kind, Observation};
+use refit_rollout::{ClusterState, Defaults, Kind, Observation, ReservationDecisions};
 
 /// Why the tasks of a leader ended.
 pub(super) enum Ended {
@@ -205,7 +205,7 @@ impl LeaderTasks {
         if let Some(notifier) = notifier {
             notifier.spawn(&mut watches, config, observer.observations.clone());
         }
-        let (grants_tx, grants) = watch::channel(Grants::new());
+        let (grants_tx, grants) = watch::channel(ReservationDecisions::new());
         let maintenance = FrontEnd::if_enabled(settings, &observer, &outbox, &clock, grants);
         let node_ops = NodeOps::if_enabled(settings, &observer, &outbox, &clock);
         let cluster = ClusterState::new(defaults(settings, &channels, jobs));

@@ -29,7 +29,7 @@ use refit_cluster::clock::Clock;
 use refit_facts::objects::maintenance::{
     KubevirtMaintenance, Maintenance, MaintenanceGroup, MedikMaintenance,
 };
-use refit_rollout::{Grants, Observation, Reservation, Reservations};
+use refit_rollout::{Observation, Reservation, ReservationDecisions, Reservations};
 use worker::{Task, Worker};
 
 /// What the front end needs of the controller.
@@ -41,7 +41,7 @@ pub(super) struct FrontEnd {
     /// Receives the nodes that objects want.
     pub(super) observations: mpsc::Sender<Observation>,
     /// Which nodes they may take.
-    pub(super) grants: watch::Receiver<Grants>,
+    pub(super) grants: watch::Receiver<ReservationDecisions>,
     /// Notified when the resource versions of the server went back.
     pub(super) restored: Arc<Notify>,
 }
@@ -56,7 +56,7 @@ impl FrontEnd {
         observer: &Observer,
         outbox: &Outbox,
         clock: &Clock,
-        grants: watch::Receiver<Grants>,
+        grants: watch::Receiver<ReservationDecisions>,
     ) -> Option<Self> {
         let is_enabled = settings.enable.contains(&FrontEndName::Maintenance);
         is_enabled.then(|| Self {

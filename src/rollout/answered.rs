@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::node::state::NodeState;
-use super::plan::PlanState;
+use super::plan::DerivedPlan;
 use super::state::ClusterState;
 use super::step::{NodeChange, Step, patch};
 use refit_api::names;
@@ -12,7 +12,7 @@ use refit_facts::{NodeFacts, NodeName};
 /// Steps that remove the labels of answered requests.
 pub(super) fn remove_labels<'a>(
     cluster: &'a ClusterState,
-    plan: &'a PlanState,
+    plan: &'a DerivedPlan,
     nodes: &'a BTreeMap<NodeName, NodeState>,
 ) -> impl Iterator<Item = Step> + 'a {
     let name = &plan.facts.name;

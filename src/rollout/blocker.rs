@@ -328,7 +328,7 @@ impl Blocker {
     }
 
     /// Whether nodes that need no Job are marked as done nevertheless, because that disturbs nothing.
-    pub(super) fn permits_marks(&self) -> bool {
+    pub(super) fn permits_adoption(&self) -> bool {
         matches!(
             self,
             Self::WindowClosed { .. }

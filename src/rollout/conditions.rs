@@ -10,7 +10,7 @@ use super::node::fail::failure_text;
 use super::node::state::NodeState;
 use super::obstacle::{behind, is_refusal, obstacle, selects_nothing, unreadable};
 use super::picture::PlanPicture;
-use super::plan::PlanState;
+use super::plan::DerivedPlan;
 use super::resolve::Resolution;
 use super::state::ClusterState;
 use refit_api::text::{MAX_CONDITION_MESSAGE, seconds, shorten};
@@ -61,7 +61,7 @@ impl ConditionUpdate {
 /// The conditions, and what keeps the Plan from continuing.
 pub(super) fn conditions(
     cluster: &ClusterState,
-    plan: &PlanState,
+    plan: &DerivedPlan,
     nodes: &BTreeMap<NodeName, NodeState>,
     picture: &PlanPicture,
     now: Timestamp,
@@ -150,7 +150,7 @@ const NO_REPLACEMENT_POLICY: &str = "the API server drops spec.podReplacementPol
 
 fn complete(
     cluster: &ClusterState,
-    plan: &PlanState,
+    plan: &DerivedPlan,
     nodes: &BTreeMap<NodeName, NodeState>,
     picture: &PlanPicture,
     obstacle: Option<&Obstacle>,
@@ -202,7 +202,7 @@ const MAX_NAMED: usize = 10;
 
 /// What is to be said of a complete Plan: that it selects no node, or which nodes do not have its version, because users keep
 /// it off them, or as their kubelets say.
-fn left_out(plan: &PlanState, picture: &PlanPicture) -> String {
+fn left_out(plan: &DerivedPlan, picture: &PlanPicture) -> String {
     let skipped = plan.targets.skipped();
     let is_left_out = !skipped.is_empty() || !picture.differs.is_empty();
     let has_selector = plan.spec().node_selector.is_some();

@@ -13,7 +13,7 @@ use super::node::state::NodeStates;
 use super::node::state::{NodeDecision, NodeState};
 use super::permissions;
 use super::picture::{PlanPicture, Slot};
-use super::plan::PlanState;
+use super::plan::DerivedPlan;
 use super::poll::{self, Poll};
 use super::start;
 use super::start::locks::DisruptionLocks;
@@ -21,7 +21,7 @@ use super::state::{ClusterState, WriteBlock};
 use super::status::report;
 use super::step::{Key, Query, Step};
 use super::wave::progress::WaveProgress;
-use super::{differs, digests, labelled, notified, pending, pod_blockers, release, repeat};
+use super::{avoid_taint, differs, digests, label_receipts, notified, pod_blockers, release, repeat};
 use refit_api::{NodeProgress, OpenEnum, Reason};
 use refit_facts::{BootId, JobFacts, JobName, NodeName, PodFacts, PodUid};
 
@@ -72,9 +72,9 @@ pub fn decide(cluster: &ClusterState, now: Timestamp) -> Decision {
         .steps
         .extend(release::cleanup(cluster, Some(&node_states)));
 
-    decision.steps.extend(labelled::cleanup(cluster));
+    decision.steps.extend(label_receipts::cleanup(cluster));
 
-    pending::add_taint_steps(cluster, &node_states, &gates, &mut decision);
+    avoid_taint::add_taint_steps(cluster, &node_states, &gates, &mut decision);
 
     // Nodes that have a slot continue before others start.
     let mut locks = DisruptionLocks::new(cluster, &node_states);
@@ -127,7 +127,7 @@ pub fn decide(cluster: &ClusterState, now: Timestamp) -> Decision {
         if let Some(at) = differs_again {
             decision.requeue(at);
         }
-        let may_repeat = gate.as_ref().is_none_or(Blocker::permits_marks);
+        let may_repeat = gate.as_ref().is_none_or(Blocker::permits_adoption);
         let mut waits = start::start(cluster, plan, gate, &mut nodes, &mut locks, now);
         waits.differs = differs;
         let retries = nodes.values_mut().flat_map(|state| state.steps.drain(..));
@@ -161,7 +161,7 @@ pub fn decide(cluster: &ClusterState, now: Timestamp) -> Decision {
 }
 
 /// The step that pulls the image on a node that starts next, unless that was done.
-fn prepull(cluster: &ClusterState, plan: &PlanState, node: &NodeName) -> Option<Step> {
+fn prepull(cluster: &ClusterState, plan: &DerivedPlan, node: &NodeName) -> Option<Step> {
     let (hash, node) = (&plan.resolved.as_ref()?.hash, cluster.world.nodes.get(node)?);
     if node.is_windows() {
         return None; // There is no such Job (`job::prepull_job`).
@@ -181,7 +181,7 @@ fn prepull(cluster: &ClusterState, plan: &PlanState, node: &NodeName) -> Option<
 /// Marks nodes as done that need no Job, a few at a time.
 fn mark_at_version(
     cluster: &ClusterState,
-    plan: &PlanState,
+    plan: &DerivedPlan,
     gate: Option<&Blocker>,
     nodes: &BTreeMap<NodeName, NodeState>,
     now: Timestamp,
@@ -190,7 +190,7 @@ fn mark_at_version(
     let Some(resolved) = plan.resolved.as_ref() else {
         return;
     };
-    if gate.is_some_and(|gate| !gate.permits_marks()) {
+    if gate.is_some_and(|gate| !gate.permits_adoption()) {
         return;
     }
     let reconciler = NodeReconciler {
@@ -227,7 +227,13 @@ const MARKS: usize = 32;
 /// Records the Jobs for which only the annotation `refit.rs/recorded` is missing.
 fn add_mark_steps(cluster: &ClusterState, now: Timestamp, decision: &mut Decision) {
     let readable = |job: &&JobFacts| !cluster.world.nodes.is_unreadable(&job.node);
-    for job in cluster.world.jobs.unmarked().filter(readable).take(MARKS) {
+    for job in cluster
+        .world
+        .jobs
+        .lacking_annotation()
+        .filter(readable)
+        .take(MARKS)
+    {
         let plan = cluster
             .plans
             .get(&job.plan)
@@ -307,7 +313,7 @@ fn decide_while_blocked(cluster: &ClusterState, block: WriteBlock<'_>, decision:
 }
 
 /// Writes an event about why the Plan is not written, once for each edition of the definition.
-fn event_once(cluster: &ClusterState, plan: &PlanState, blocker: &Blocker) -> Option<Step> {
+fn event_once(cluster: &ClusterState, plan: &DerivedPlan, blocker: &Blocker) -> Option<Step> {
     let event = cluster.unwritten_plan_event(&plan.facts, blocker.reason(), blocker.to_string());
     (!cluster.is_sent(&plan.facts, &event)).then(|| Step::WriteEvents {
         plan: plan.facts.name.clone(),
@@ -363,7 +369,7 @@ fn add_queries(cluster: &ClusterState, now: Timestamp, decision: &mut Decision) 
 }
 
 /// Asks the registries of a Plan's images once a node can start.
-fn add_image_queries(plan: &PlanState, now: Timestamp, decision: &mut Decision) {
+fn add_image_queries(plan: &DerivedPlan, now: Timestamp, decision: &mut Decision) {
     // A finished Plan needs no answer, and a registry that counts pulls should not count these.
     let Some(resolved) = plan.resolution.resolved().filter(|_| plan.targets.eligible() > 0) else {
         return;
@@ -386,7 +392,7 @@ fn add_image_queries(plan: &PlanState, now: Timestamp, decision: &mut Decision) 
 
 fn reconcile_nodes(
     cluster: &ClusterState,
-    plan: &PlanState,
+    plan: &DerivedPlan,
     gate: Option<&Blocker>,
     now: Timestamp,
     decision: &mut Decision,
@@ -433,7 +439,7 @@ fn reconcile_nodes(
 /// The nodes that have a slot in the stored status. The status of system-upgrade-controller has only their hostnames.
 fn stored_slots<'a>(
     cluster: &'a ClusterState,
-    plan: &'a PlanState,
+    plan: &'a DerivedPlan,
 ) -> Vec<(&'a NodeName, Option<&'a NodeProgress>)> {
     static FOREIGN: NodeProgress = NodeProgress {
         name: String::new(),

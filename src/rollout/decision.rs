@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use super::blocker::Blocker;
 use super::picture::PlanPicture;
 use super::step::Step;
-use super::world::reservations::Grants;
+use super::world::reservations::ReservationDecisions;
 use refit_facts::PlanName;
 
 /// The steps to take now, why the other nodes wait, and the time of the next decision.
@@ -19,7 +19,7 @@ pub struct Decision {
     /// When to decide again, if nothing happens before.
     pub requeue_at: Option<Timestamp>,
     /// Which nodes other objects than Plans may take.
-    pub grants: Grants,
+    pub grants: ReservationDecisions,
     /// The Plans.
     pub pictures: BTreeMap<PlanName, PlanPicture>,
 }

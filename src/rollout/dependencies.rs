@@ -5,14 +5,14 @@ use std::collections::{BTreeMap, VecDeque};
 use jiff::Timestamp;
 
 use super::blocker::Blocker;
-use super::plan::PlanState;
+use super::plan::DerivedPlan;
 use super::state::ClusterState;
 use refit_api::{ConditionType, PlanCondition};
 use refit_base::version::Version;
 use refit_facts::PlanName;
 
 /// Why a Plan waits for one that it depends on.
-pub(super) fn blocker(cluster: &ClusterState, plan: &PlanState, now: Timestamp) -> Option<Blocker> {
+pub(super) fn blocker(cluster: &ClusterState, plan: &DerivedPlan, now: Timestamp) -> Option<Blocker> {
     plan.spec().depends_on.as_ref()?;
     if let Some(plans) = cycle(cluster, plan) {
         return Some(Blocker::DependencyCycle { plans });
@@ -36,17 +36,17 @@ pub(super) fn blocker(cluster: &ClusterState, plan: &PlanState, now: Timestamp) 
     waits.next()
 }
 
-fn names(plan: &PlanState) -> impl Iterator<Item = &str> {
+fn names(plan: &DerivedPlan) -> impl Iterator<Item = &str> {
     let all = plan.spec().depends_on.iter().flatten();
     all.map(|dependency| dependency.name.as_str())
 }
 
-fn existing<'a>(cluster: &'a ClusterState, name: &str) -> Option<&'a PlanState> {
+fn existing<'a>(cluster: &'a ClusterState, name: &str) -> Option<&'a DerivedPlan> {
     cluster.plans.get(name).filter(|plan| !plan.facts.is_deleting())
 }
 
 /// Why the other Plan does not count as complete.
-fn wait(plan: &PlanState, other: &PlanState, now: Timestamp) -> Option<String> {
+fn wait(plan: &DerivedPlan, other: &DerivedPlan, now: Timestamp) -> Option<String> {
     // The stored status says that all slots are free, the facts that no node has joined and no version has come since.
     let status = other.facts.status();
     let resolved = other.resolution.resolved();
@@ -61,7 +61,7 @@ fn wait(plan: &PlanState, other: &PlanState, now: Timestamp) -> Option<String> {
     };
     let own = &plan.resolution.resolved()?.version;
     let theirs = &theirs.version;
-    let url = |plan: &PlanState| plan.channel.as_ref().map(|channel| channel.url.clone());
+    let url = |plan: &DerivedPlan| plan.channel.as_ref().map(|channel| channel.url.clone());
     if own != theirs && url(plan).is_some() && url(plan) == url(other) {
         return Some(format!(
             "is at {theirs}, and this Plan at {own}, from the same channel"
@@ -82,7 +82,7 @@ fn wait(plan: &PlanState, other: &PlanState, now: Timestamp) -> Option<String> {
 }
 
 /// The members of the shortest cycle that contains the Plan, in the order in which they wait, beginning with it.
-fn cycle(cluster: &ClusterState, plan: &PlanState) -> Option<Vec<PlanName>> {
+fn cycle(cluster: &ClusterState, plan: &DerivedPlan) -> Option<Vec<PlanName>> {
     let own = &*plan.facts.name;
     // Each Plan that was reached, and the one that waits for it.
     let mut waiting: BTreeMap<&str, &str> = BTreeMap::new();

@@ -13,7 +13,7 @@ use super::blocker::Blocker;
 use super::event::Event;
 use super::node::state::NodeState;
 use super::picture::Differs;
-use super::plan::PlanState;
+use super::plan::DerivedPlan;
 use super::state::ClusterState;
 use super::step::{NodeChange, Step, patch};
 use refit_api::text::seconds;
@@ -28,7 +28,7 @@ const RERUNS: usize = 32;
 /// The done nodes whose kubelets differ, and when to look again.
 pub(super) fn of(
     cluster: &ClusterState,
-    plan: &PlanState,
+    plan: &DerivedPlan,
     nodes: &BTreeMap<NodeName, NodeState>,
     now: Timestamp,
 ) -> (BTreeMap<NodeName, Differs>, Option<Timestamp>) {
@@ -76,13 +76,13 @@ pub(super) fn of(
 }
 
 /// The stored entry of the machine at the current hash.
-fn known(plan: &PlanState, uid: &str) -> Option<(Timestamp, Reason)> {
+fn known(plan: &DerivedPlan, uid: &str) -> Option<(Timestamp, Reason)> {
     let entry = memory(plan)?.iter().find(|entry| entry.uid == *uid)?;
     Some((entry.since.parse().ok()?, entry.reason.as_ref()?.known()?))
 }
 
 /// Whether the kubelet had the version when the stored status was written.
-fn had_version(plan: &PlanState, uid: &str) -> bool {
+fn had_version(plan: &DerivedPlan, uid: &str) -> bool {
     let had_slot = || {
         let mut slots = plan.facts.status().active.iter().flatten();
         slots.any(|slot| slot.phase != NodePhase::Waiting && slot.uid.as_deref() == Some(uid))
@@ -93,14 +93,14 @@ fn had_version(plan: &PlanState, uid: &str) -> bool {
 
 /// The stored entries, if they are about the current hash. They are absent from a status of system-upgrade-controller, of an
 /// earlier version of refit, and of a Plan that did not install Kubernetes before.
-fn memory(plan: &PlanState) -> Option<&[VersionDiffers]> {
+fn memory(plan: &DerivedPlan) -> Option<&[VersionDiffers]> {
     let (status, resolved) = (plan.facts.status(), plan.resolved.as_ref()?);
     let is_current = status.latest_hash.as_deref() == Some(&*resolved.hash);
     status.version_differs.as_deref().filter(|_| is_current)
 }
 
 /// `status.versionDiffers`. It is empty rather than absent if no node differs: that, too, is what later decisions need.
-pub(super) fn status(plan: &PlanState, found: &BTreeMap<NodeName, Differs>) -> Option<Vec<VersionDiffers>> {
+pub(super) fn status(plan: &DerivedPlan, found: &BTreeMap<NodeName, Differs>) -> Option<Vec<VersionDiffers>> {
     if !plan.spec().installs_kubernetes() {
         return None;
     }
@@ -143,12 +143,12 @@ pub(super) fn text(version: &str, found: &BTreeMap<NodeName, Differs>) -> Option
 /// the upgrade has not changed differs, and has not drifted, so this does not repeat itself.
 pub(super) fn rerun(
     cluster: &ClusterState,
-    plan: &PlanState,
+    plan: &DerivedPlan,
     gate: Option<&Blocker>,
     found: &BTreeMap<NodeName, Differs>,
 ) -> Vec<Step> {
     let is_wanted = plan.spec().on_drift == Some(OnDrift::Rerun);
-    if !is_wanted || gate.is_some_and(|gate| !gate.permits_marks()) {
+    if !is_wanted || gate.is_some_and(|gate| !gate.permits_adoption()) {
         return Vec::new();
     }
     let (name, uid) = (&plan.facts.name, &plan.facts.uid);

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use jiff::Timestamp;
 
 use super::blocker::Blocker;
-use super::plan::PlanState;
+use super::plan::DerivedPlan;
 use super::state::ClusterState;
 use super::targets::TargetState;
 use refit_api::failure::FailurePolicy;
@@ -15,7 +15,7 @@ use refit_api::{OpenEnum, failure, names};
 use refit_facts::record::{Phase, Record};
 use refit_facts::{JobFacts, JobOutcome, NodeFacts, NodeName};
 
-impl PlanState {
+impl DerivedPlan {
     /// When a failed node is tried again; `None` if that takes a person.
     pub(super) fn retry_due(&self, record: &Record) -> Option<Timestamp> {
         let failure = self.spec().failure.as_ref()?;
@@ -75,14 +75,14 @@ impl PlanState {
 }
 
 /// Why no further node starts with `policy: Stop`.
-pub(super) fn blocker(cluster: &ClusterState, plan: &PlanState) -> Option<Blocker> {
+pub(super) fn blocker(cluster: &ClusterState, plan: &DerivedPlan) -> Option<Blocker> {
     let budget = plan.failure_budget()?;
     let failed = i64::try_from(failed_nodes(cluster, plan).len()).unwrap_or(i64::MAX);
     (failed >= budget).then_some(Blocker::FailureBudget { failed, budget })
 }
 
 /// The nodes that failed for good at the current hash, whether or not that is recorded yet.
-fn failed_nodes<'a>(cluster: &'a ClusterState, plan: &'a PlanState) -> BTreeSet<&'a NodeName> {
+fn failed_nodes<'a>(cluster: &'a ClusterState, plan: &'a DerivedPlan) -> BTreeSet<&'a NodeName> {
     let Some(resolved) = &plan.resolved else {
         return BTreeSet::new();
     };
@@ -141,7 +141,7 @@ pub(super) fn with_decision(message: &str, decision: Option<&str>) -> String {
 /// The event of a failure also says whether it was the one that stops the roll-out.
 pub(super) fn event_text(
     cluster: &ClusterState,
-    plan: &PlanState,
+    plan: &DerivedPlan,
     node: &NodeFacts,
     record: &Record,
     message: &str,

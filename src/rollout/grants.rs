@@ -3,12 +3,12 @@
 use super::reservation::reserved;
 use super::start::locks::DisruptionLocks;
 use super::state::ClusterState;
-use super::world::reservations::{Grant, Grants};
+use super::world::reservations::{ReservationDecision, ReservationDecisions};
 
 /// Which objects may take the nodes that they want. One that is in the ledger has taken its node, and one that was
 /// granted it may be about to.
-pub(super) fn grants(cluster: &ClusterState, locks: &mut DisruptionLocks<'_>) -> Grants {
-    let mut grants = Grants::new();
+pub(super) fn grants(cluster: &ClusterState, locks: &mut DisruptionLocks<'_>) -> ReservationDecisions {
+    let mut grants = ReservationDecisions::new();
     for (node, reservation) in cluster.world.reservations.iter().flatten() {
         let Some(facts) = cluster.world.nodes.get(node) else {
             continue;
@@ -24,7 +24,7 @@ pub(super) fn grants(cluster: &ClusterState, locks: &mut DisruptionLocks<'_>) ->
             locks.take(node);
         }
         let uid = reservation.uid.clone();
-        grants.insert(node.clone(), Grant { uid, answer });
+        grants.insert(node.clone(), ReservationDecision { uid, answer });
     }
     // Only now: a node that waits leaves room for one that can be taken.
     for node in reserved(cluster) {

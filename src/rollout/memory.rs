@@ -2,18 +2,18 @@
 //! delay a step, because a new leader begins without it.
 
 pub(super) mod answers;
-pub(super) mod known_plans;
 pub(super) mod results;
 pub(super) mod timers;
+pub(super) mod trusted_plans;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 
 use answers::Answers;
-use known_plans::KnownPlans;
 use results::Results;
 use timers::Timers;
+use trusted_plans::TrustedPlans;
 
 use super::step::Key;
 use refit_api::Notified;
@@ -40,7 +40,7 @@ pub(super) struct Memory {
     pub(super) answers: Answers,
     pub(super) timers: Timers,
     /// `None` if there is no Lease to store them: then every holder counts.
-    pub(super) known_plans: Option<KnownPlans>,
+    pub(super) trusted_plans: Option<TrustedPlans>,
     /// The objects that may take the nodes that they want, by UID. Their front end may be about to cordon the node, so
     /// this is not taken back while they want it.
     pub(super) granted: BTreeMap<NodeName, Text>,

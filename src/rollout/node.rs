@@ -21,7 +21,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::blocker::Blocker;
 use super::event::Event;
 use super::permissions;
-use super::plan::PlanState;
+use super::plan::DerivedPlan;
 use super::state::ClusterState;
 use super::step::{NodeChange, Step, patch};
 use super::targets::TargetState;
@@ -34,7 +34,7 @@ use state::{NodeDecision, NodeState, Start};
 /// Reconciles the nodes of one Plan.
 pub(super) struct NodeReconciler<'a> {
     pub(super) cluster: &'a ClusterState,
-    pub(super) plan: &'a PlanState,
+    pub(super) plan: &'a DerivedPlan,
     pub(super) now: Timestamp,
     /// Why no node of the Plan may start.
     pub(super) gate: Option<&'a Blocker>,
@@ -69,9 +69,9 @@ impl NodeReconciler<'_> {
                     job,
                     "it is for another Plan or another machine of the same name",
                 ));
-            } else if job.recorded || self.cluster.world.jobs.is_unmarked(job) {
+            } else if job.recorded || self.cluster.world.jobs.lacks_annotation(job) {
                 // Recorded: the Job needs no further step.
-            } else if self.cluster.is_spent(job) || self.is_superseded(job) {
+            } else if self.cluster.is_result_recorded(job) || self.is_superseded(job) {
                 cleanup.push(self.mark_done(node, job));
             } else if job.is_live() {
                 live.push(job);

@@ -7,7 +7,7 @@ use super::blocker::Blocker;
 use super::failure::with_decision;
 use super::node::state::NodeState;
 use super::picture::PlanPicture;
-use super::plan::PlanState;
+use super::plan::DerivedPlan;
 use super::resolve::Resolution;
 use super::state::ClusterState;
 use super::step::Key;
@@ -18,7 +18,7 @@ use refit_facts::NodeName;
 
 pub(super) fn obstacle(
     cluster: &ClusterState,
-    plan: &PlanState,
+    plan: &DerivedPlan,
     nodes: &BTreeMap<NodeName, NodeState>,
     picture: &PlanPicture,
 ) -> Option<Obstacle> {
@@ -31,7 +31,7 @@ pub(super) fn obstacle(
 }
 
 /// Why the Plan as a whole cannot be rolled out.
-fn of_plan(cluster: &ClusterState, plan: &PlanState) -> Option<Obstacle> {
+fn of_plan(cluster: &ClusterState, plan: &DerivedPlan) -> Option<Obstacle> {
     let error = |message: &str| Some(said(Reason::Error, message.to_owned()));
     if let Some(why) = &plan.invalid {
         return error(why);
@@ -45,7 +45,7 @@ fn of_plan(cluster: &ClusterState, plan: &PlanState) -> Option<Obstacle> {
 }
 
 /// Why a Secret that the Plan needs cannot be read.
-pub(super) fn unreadable(cluster: &ClusterState, plan: &PlanState) -> Option<String> {
+pub(super) fn unreadable(cluster: &ClusterState, plan: &DerivedPlan) -> Option<String> {
     if plan.resolution != Resolution::Reading {
         return None;
     }
@@ -101,7 +101,7 @@ fn of_slot(name: &NodeName, state: &NodeState) -> Obstacle {
 
 /// Why the nodes without a slot wait, if there are any.
 fn of_waiting(
-    plan: &PlanState,
+    plan: &DerivedPlan,
     nodes: &BTreeMap<NodeName, NodeState>,
     picture: &PlanPicture,
 ) -> Option<Obstacle> {
@@ -132,7 +132,7 @@ fn of_waiting(
 }
 
 /// What keeps a Plan from more that has no node left.
-fn of_complete(plan: &PlanState) -> Option<Obstacle> {
+fn of_complete(plan: &DerivedPlan) -> Option<Obstacle> {
     if let Some(why) = selects_nothing(plan).filter(|_| plan.targets.skipped().is_empty()) {
         return Some(said(Reason::NoNodes, why.to_owned()));
     }
@@ -142,7 +142,7 @@ fn of_complete(plan: &PlanState) -> Option<Obstacle> {
 }
 
 /// Why a Plan has no node, if it has none.
-pub(super) fn selects_nothing(plan: &PlanState) -> Option<&'static str> {
+pub(super) fn selects_nothing(plan: &DerivedPlan) -> Option<&'static str> {
     if plan.spec().node_selector.is_none() {
         return Some("spec.nodeSelector is absent, which selects no node");
     }

@@ -1,6 +1,6 @@
 //! The permissions of the controller that Plans need.
 
-use super::plan::PlanState;
+use super::plan::DerivedPlan;
 use super::state::ClusterState;
 use refit_facts::Missing;
 
@@ -18,7 +18,7 @@ pub(super) fn are_asked(cluster: &ClusterState) -> bool {
 }
 
 /// The permission that the Plan needs and the controller lacks; `None` while permissions are not checked.
-pub(super) fn missing(cluster: &ClusterState, plan: &PlanState) -> Option<String> {
+pub(super) fn missing(cluster: &ClusterState, plan: &DerivedPlan) -> Option<String> {
     let missing = cluster.world.permissions.as_ref()?;
     let namespace = &cluster.defaults.namespace;
     let for_secrets = plan
@@ -45,7 +45,7 @@ pub(super) fn missing(cluster: &ClusterState, plan: &PlanState) -> Option<String
 }
 
 /// Whether the API server has confirmed all permissions that the Plan needs.
-pub(super) fn are_granted(cluster: &ClusterState, plan: &PlanState) -> bool {
+pub(super) fn are_granted(cluster: &ClusterState, plan: &DerivedPlan) -> bool {
     let asked = |missing: &Missing| {
         (missing.knows_reboots || !plan.spec().has_sentinel())
             && (missing.knows_workloads || !plan.completion.workloads)

@@ -14,8 +14,8 @@ use super::blocker::Blocker;
 use super::checks::{Checks, Progress};
 use super::completion::CompletionPolicy;
 use super::digests::Digests;
-use super::on_request::OnRequest;
 use super::order::Order;
+use super::reboot_needed::RebootNeeded;
 use super::resolve::{self, HashCache, Resolution, Resolved};
 use super::settings::Defaults;
 use super::targets::{Selection, Targets};
@@ -37,7 +37,7 @@ use secrets::PlanSecrets;
 
 /// A Plan with everything derived from it.
 #[derive(Debug)]
-pub(super) struct PlanState {
+pub(super) struct DerivedPlan {
     pub(super) version: u64,
     pub(super) listed: bool,
     pub(super) facts: PlanFacts,
@@ -123,7 +123,7 @@ pub(super) struct SentStatus {
     nodes: BTreeSet<String>,
 }
 
-impl PlanState {
+impl DerivedPlan {
     pub(super) fn new(version: u64, facts: PlanFacts, defaults: &Defaults) -> Self {
         let mut plan_state = Self {
             version,
@@ -165,7 +165,7 @@ impl PlanState {
                 counts_kubelets: false,
                 claims_kubelets: false,
                 tolerates_not_ready: false,
-                on_request: None,
+                reboot_needed: None,
                 order: Order::default(),
                 waves: Vec::new(),
             },
@@ -290,7 +290,7 @@ impl PlanState {
             counts_kubelets: spec.max_minor_skip().is_some(),
             claims_kubelets: spec.installs_kubernetes(),
             tolerates_not_ready: spec.tolerates_not_ready(),
-            on_request: OnRequest::of(spec),
+            reboot_needed: RebootNeeded::of(spec),
             order: Order::of(spec, &defaults.own_node),
             waves: spec.waves().unwrap_or_default(),
         };

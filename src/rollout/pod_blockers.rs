@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::blocker::Blocker;
 use super::memory::answers::PodCheck;
-use super::plan::PlanState;
+use super::plan::DerivedPlan;
 use super::start::limit::{Limit, Turn, Verdict};
 use super::step::{Key, Query, Step};
 use refit_facts::NodeName;
@@ -24,7 +24,7 @@ pub(super) struct PodBlockers;
 
 impl PodBlockers {
     /// `None` if the Plan waits for no pods.
-    pub(super) fn of(plan: &PlanState) -> Option<Self> {
+    pub(super) fn of(plan: &DerivedPlan) -> Option<Self> {
         (!plan.pod_blockers.is_empty()).then_some(Self)
     }
 }
@@ -69,7 +69,7 @@ impl<'a> Limit<'a> for PodBlockers {
 }
 
 /// Lists the pods of a node.
-pub(super) fn query(plan: &PlanState, node: NodeName) -> Step {
+pub(super) fn query(plan: &DerivedPlan, node: NodeName) -> Step {
     Step::Query(Query::ListPods {
         plan: plan.facts.name.clone(),
         node,

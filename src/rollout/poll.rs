@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::plan::PlanState;
+use super::plan::DerivedPlan;
 use super::resolve;
 use super::state::ClusterState;
 use super::step::Key;
@@ -75,7 +75,7 @@ pub(super) fn poll(cluster: &ClusterState, channel: &ChannelRef, now: Timestamp)
 /// `status.channel.asked` of a Plan: when the poll began whose end no status has.
 pub(super) fn asked(
     cluster: &ClusterState,
-    plan: &PlanState,
+    plan: &DerivedPlan,
     channel: &ChannelRef,
     now: Timestamp,
 ) -> Option<Timestamp> {
@@ -97,7 +97,7 @@ pub(super) fn asked(
     }
 }
 
-fn begun(plan: &PlanState, channel: &ChannelRef) -> Option<Timestamp> {
+fn begun(plan: &DerivedPlan, channel: &ChannelRef) -> Option<Timestamp> {
     let stored = resolve::stored_channel(&plan.facts, channel)?;
     stored.asked.as_deref()?.parse().ok()
 }
@@ -105,7 +105,7 @@ fn begun(plan: &PlanState, channel: &ChannelRef) -> Option<Timestamp> {
 fn plans_of_channel<'a>(
     cluster: &'a ClusterState,
     channel: &'a ChannelRef,
-) -> impl Iterator<Item = &'a PlanState> {
+) -> impl Iterator<Item = &'a DerivedPlan> {
     let plans = cluster.plans.values();
     plans.filter(move |plan| plan.channel.as_ref() == Some(channel))
 }
@@ -114,7 +114,7 @@ fn plans_of_channel<'a>(
 fn polling_plans<'a>(
     cluster: &'a ClusterState,
     channel: &'a ChannelRef,
-) -> impl Iterator<Item = &'a PlanState> {
+) -> impl Iterator<Item = &'a DerivedPlan> {
     plans_of_channel(cluster, channel).filter(move |plan| {
         let is_usable = !plan.facts.is_deleting() && plan.facts.malformed.is_none();
         is_usable && (!plan.is_suspended() || requested_poll(plan, channel).is_some())
@@ -122,7 +122,7 @@ fn polling_plans<'a>(
 }
 
 /// The value of `refit.rs/poll-now` that has not caused a poll yet.
-fn requested_poll<'a>(plan: &'a PlanState, channel: &ChannelRef) -> Option<Cow<'a, str>> {
+fn requested_poll<'a>(plan: &'a DerivedPlan, channel: &ChannelRef) -> Option<Cow<'a, str>> {
     // Shortened, as it is stored in status and compared with what is stored there.
     let value = shorten(plan.facts.annotation(ANNOTATION_POLL_NOW)?, MAX_NAME);
     let heeded = plan.polled_for.as_deref().or_else(|| {
@@ -148,7 +148,7 @@ pub(super) fn asked_by(cluster: &ClusterState, channel: &ChannelRef) -> BTreeMap
 /// Whether a Plan waits for a version of the channel while this process does not know what the channel offers. Until a
 /// poll, it cannot tell when the Plan takes the version.
 fn is_offer_unknown(cluster: &ClusterState, channel: &ChannelRef) -> bool {
-    let waits = |plan: &PlanState| {
+    let waits = |plan: &DerivedPlan| {
         let stored = resolve::stored_channel(&plan.facts, channel);
         stored.is_some_and(|stored| stored.candidate.is_some() || stored.withdrawn.is_some())
     };

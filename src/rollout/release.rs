@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::event::Event;
 use super::node::state::NodeState;
-use super::plan::PlanState;
+use super::plan::DerivedPlan;
 use super::reservation;
 use super::settings::Defaults;
 use super::state::ClusterState;
@@ -142,7 +142,7 @@ pub(super) fn cleanup(
                 .holders
                 .iter()
                 .any(|holder| reservation::is_over(cluster, name, holder));
-            if of_object || gone.iter().any(|uid| cluster.has_known_plan(uid)) {
+            if of_object || gone.iter().any(|uid| cluster.is_trusted_plan(uid)) {
                 remove_holders(node, leaves, &mut change);
             } else if !gone.is_empty() {
                 // An entry of a Plan that refit has never seen does not show that refit cordoned the node.
@@ -227,7 +227,7 @@ fn void(cluster: &ClusterState, node: &NodeFacts, plan: &str, change: &mut NodeC
     if record.uncordon
         && *record.node_uid == *node.uid
         && node.ledger.is_none()
-        && cluster.has_known_plan(&record.plan_uid)
+        && cluster.is_trusted_plan(&record.plan_uid)
     {
         let nobody = PlanHold {
             defaults: &cluster.defaults,
@@ -254,7 +254,7 @@ fn has_reason(
         .plans
         .get(&*holder.plan)
         .filter(|p| *p.facts.uid == *holder.plan_uid);
-    let is_needed = |p: &PlanState| {
+    let is_needed = |p: &DerivedPlan| {
         node_states.is_none_or(|all| {
             all.get(&p.facts.name)
                 .and_then(|nodes| nodes.get(&node.name))

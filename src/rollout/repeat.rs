@@ -11,12 +11,12 @@ use jiff::Timestamp;
 use super::blocker::Blocker;
 use super::node::state::NodeState;
 use super::picture::PlanPicture;
-use super::plan::PlanState;
+use super::plan::DerivedPlan;
 use refit_api::RepeatStatus;
 use refit_api::text::seconds;
 use refit_facts::NodeName;
 
-impl PlanState {
+impl DerivedPlan {
     /// Whether a repetition is due by the stored status, and the Plan itself does not prevent it.
     pub(super) fn repetition_is_due(&self, now: Timestamp) -> bool {
         let may_begin = self.invalid.is_none() && !self.is_suspended() && !self.is_aborted();
@@ -39,7 +39,7 @@ impl PlanState {
 
 /// `status.repeat` after this decision. `may_begin` says whether the Plan's gate lets a repetition begin.
 pub(super) fn status(
-    plan: &PlanState,
+    plan: &DerivedPlan,
     nodes: &BTreeMap<NodeName, NodeState>,
     picture: &PlanPicture,
     may_begin: bool,

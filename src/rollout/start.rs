@@ -7,15 +7,15 @@ use jiff::Timestamp;
 
 use super::blocker::Blocker;
 use super::node::state::NodeState;
+use super::open_waves::OpenWaves;
 use super::picture::PlanPicture;
-use super::plan::PlanState;
-use super::reach::Reach;
+use super::plan::DerivedPlan;
 use super::resolve::Resolution;
 use super::state::ClusterState;
 use super::step::Key;
 use super::targets::TargetState;
 use super::wave::progress::WaveProgress;
-use super::{dependencies, failure, fields};
+use super::{dependencies, failure, pruning};
 use super::{permissions, wave};
 use refit_api::names;
 use refit_facts::NodeName;
@@ -48,7 +48,7 @@ use taints::Tolerations;
 /// Why no node of a Plan may start now.
 pub(super) fn gate(
     cluster: &ClusterState,
-    plan: &PlanState,
+    plan: &DerivedPlan,
     now: Timestamp,
     requeue_at: &mut Option<Timestamp>,
 ) -> Option<Blocker> {
@@ -60,7 +60,7 @@ pub(super) fn gate(
     if plan.invalid.is_some() || plan.unproven {
         return Some(Blocker::NotReady);
     }
-    if fields::are_pruned(&plan.facts) {
+    if pruning::are_pruned(&plan.facts) {
         return Some(Blocker::SpecPruned);
     }
     if let Some(what) = permissions::missing(cluster, plan) {
@@ -103,7 +103,7 @@ pub(super) fn gate(
 }
 
 /// Blocks Plans while the registry has not answered about an image, or says that it does not exist.
-fn image_blocker(cluster: &ClusterState, plan: &PlanState) -> Option<Blocker> {
+fn image_blocker(cluster: &ClusterState, plan: &DerivedPlan) -> Option<Blocker> {
     // No registry is asked for a finished Plan, which may have to repeat, or to run again on a node that has drifted.
     if plan.targets.eligible() == 0 {
         return None;
@@ -134,7 +134,7 @@ const MAX_PREPULLS: usize = 32;
 /// names them.
 pub(super) fn start<'a>(
     cluster: &'a ClusterState,
-    plan: &'a PlanState,
+    plan: &'a DerivedPlan,
     gate: Option<Blocker>,
     nodes: &mut BTreeMap<NodeName, NodeState>,
     locks: &mut DisruptionLocks<'a>,
@@ -154,7 +154,7 @@ pub(super) fn start<'a>(
         return picture;
     }
     let wave = picture.wave.clone();
-    let reach = wave.as_ref().map_or(Reach::ALL, WaveProgress::reach);
+    let reach = wave.as_ref().map_or(OpenWaves::ALL, WaveProgress::reach);
     let mut left = wave.as_ref().map_or(i64::MAX, WaveProgress::room);
     // Failed nodes count as well, unless `spec.failure` frees their slots: each of them keeps its slot until someone has
     // looked at it (S61).
@@ -239,7 +239,7 @@ pub(super) fn start<'a>(
 }
 
 /// Why the wave lets no node start now.
-fn wave_gate(plan: &PlanState, wave: Option<&WaveProgress>) -> Option<Blocker> {
+fn wave_gate(plan: &DerivedPlan, wave: Option<&WaveProgress>) -> Option<Blocker> {
     let wave = wave?;
     let failing = plan.checks.failing().filter(|_| wave.is_soaking());
     failing.or_else(|| wave.gate().cloned())
@@ -248,7 +248,7 @@ fn wave_gate(plan: &PlanState, wave: Option<&WaveProgress>) -> Option<Blocker> {
 /// The nodes that pull the image next.
 fn prepulls(
     cluster: &ClusterState,
-    plan: &PlanState,
+    plan: &DerivedPlan,
     nodes: &BTreeMap<NodeName, NodeState>,
     queue: Queue<'_>,
     now: Timestamp,
@@ -276,7 +276,12 @@ struct Queue<'a> {
 }
 
 impl<'a> Queue<'a> {
-    fn of(plan: &'a PlanState, group: &CurrentGroup<'_>, reach: Reach, counts_unavailable: bool) -> Self {
+    fn of(
+        plan: &'a DerivedPlan,
+        group: &CurrentGroup<'_>,
+        reach: OpenWaves,
+        counts_unavailable: bool,
+    ) -> Self {
         let (first, last) = if counts_unavailable {
             out_of_order(plan, group, reach)
         } else {
@@ -297,9 +302,9 @@ impl<'a> Queue<'a> {
 
 /// Nodes that cost no availability, and start though there is no room for others: first, or with an order last.
 fn out_of_order<'a>(
-    plan: &'a PlanState,
+    plan: &'a DerivedPlan,
     current: &CurrentGroup<'_>,
-    reach: Reach,
+    reach: OpenWaves,
 ) -> (Vec<&'a NodeName>, Vec<&'a NodeName>) {
     let unavailable = plan.targets.unavailable_and_ready(reach);
     let unavailable = unavailable.filter(|name| current.admits(name)).collect();
@@ -309,7 +314,7 @@ fn out_of_order<'a>(
     }
 }
 
-fn free_slots(plan: &PlanState, nodes: &BTreeMap<NodeName, NodeState>) -> i64 {
+fn free_slots(plan: &DerivedPlan, nodes: &BTreeMap<NodeName, NodeState>) -> i64 {
     let taken = nodes.values().filter(|state| !state.frees_slot).count();
     plan.limit()
         .saturating_sub(i64::try_from(taken).unwrap_or(i64::MAX))
@@ -318,7 +323,7 @@ fn free_slots(plan: &PlanState, nodes: &BTreeMap<NodeName, NodeState>) -> i64 {
 /// Gives free slots to failed nodes that are to be tried again and have none. They come before new nodes.
 fn admit_retries<'a>(
     cluster: &'a ClusterState,
-    plan: &'a PlanState,
+    plan: &'a DerivedPlan,
     nodes: &mut BTreeMap<NodeName, NodeState>,
     locks: &mut DisruptionLocks<'a>,
     now: Timestamp,
@@ -331,7 +336,7 @@ fn admit_retries<'a>(
             continue;
         };
         // For each node anew, as is the availability: a node that is admitted counts for the next one.
-        let group = CurrentGroup::of(plan, Reach::ALL, nodes);
+        let group = CurrentGroup::of(plan, OpenWaves::ALL, nodes);
         let availability = Availability::of(plan, nodes, locks);
         let free = free_slots(plan, nodes);
         let mut turn = Turn {
@@ -365,7 +370,7 @@ fn admit_retries<'a>(
 }
 
 /// Number of eligible nodes that the Plan has not started.
-fn waiting(plan: &PlanState, nodes: &BTreeMap<NodeName, NodeState>) -> usize {
+fn waiting(plan: &DerivedPlan, nodes: &BTreeMap<NodeName, NodeState>) -> usize {
     let begun = nodes
         .keys()
         .filter(|name| matches!(plan.targets.state(name), Some(TargetState::Eligible { .. })))

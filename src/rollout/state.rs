@@ -10,13 +10,13 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::event::Event;
 use super::memory::Memory;
-use super::memory::known_plans::KnownPlans;
-use super::plan::PlanState;
+use super::memory::trusted_plans::TrustedPlans;
+use super::plan::DerivedPlan;
 use super::settings::Defaults;
 use super::world::World;
 use super::world::definition::Unwritable;
 use super::world::limits::KnownLimits;
-use super::world::reservations::Grants;
+use super::world::reservations::ReservationDecisions;
 use super::world::table::DeletedUids;
 use refit_api::Reason;
 use refit_facts::{JobFacts, NodeFacts, NodeName, PlanFacts, PlanName, PlanUid, Schema, Text};
@@ -28,7 +28,7 @@ pub struct ClusterState {
     pub(super) defaults: Defaults,
     pub(super) world: World,
     pub(super) memory: Memory,
-    pub(super) plans: BTreeMap<PlanName, PlanState>,
+    pub(super) plans: BTreeMap<PlanName, DerivedPlan>,
     deleted_plans: DeletedUids<PlanUid>,
     plan_lists: u64,
 }
@@ -189,7 +189,7 @@ impl ClusterState {
 
     /// Whether the result of a Job is recorded, on the Job or on its node. Such a Job is never adopted. If the label of the
     /// node is missing, someone removed it to run the Plan again.
-    pub(super) fn is_spent(&self, job: &JobFacts) -> bool {
+    pub(super) fn is_result_recorded(&self, job: &JobFacts) -> bool {
         let results = &self.memory.results;
         job.recorded
             || results.marking.contains(&job.uid)
@@ -202,28 +202,28 @@ impl ClusterState {
     }
 
     /// Whether a Plan with this UID exists or has existed.
-    pub(super) fn has_known_plan(&self, uid: &str) -> bool {
+    pub(super) fn is_trusted_plan(&self, uid: &str) -> bool {
         self.memory
-            .known_plans
+            .trusted_plans
             .as_ref()
             .is_none_or(|known| known.has_seen(uid))
             || self.plans.values().any(|plan| *plan.facts.uid == *uid)
     }
 
     /// Whether a successor knows that the Plan has existed, if it must.
-    pub(super) fn is_remembered(&self, plan: &PlanState) -> bool {
-        let is_stored = |known: &KnownPlans| known.is_stored(&plan.facts.uid);
-        !plan.disruptive || self.memory.known_plans.as_ref().is_none_or(is_stored)
+    pub(super) fn is_remembered(&self, plan: &DerivedPlan) -> bool {
+        let is_stored = |known: &TrustedPlans| known.is_stored(&plan.facts.uid);
+        !plan.disruptive || self.memory.trusted_plans.as_ref().is_none_or(is_stored)
     }
 
     /// What the Lease says which Plans have existed.
     pub fn remember_plans(&mut self, note: Option<&str>) {
-        self.memory.known_plans = Some(KnownPlans::of(note, &self.world.nodes));
+        self.memory.trusted_plans = Some(TrustedPlans::of(note, &self.world.nodes));
     }
 
     /// The note on the Lease is now this.
     pub fn confirm_known_plans(&mut self, note: &str) {
-        if let Some(known) = &mut self.memory.known_plans {
+        if let Some(known) = &mut self.memory.trusted_plans {
             known.confirm(note);
         }
     }
@@ -231,7 +231,7 @@ impl ClusterState {
     /// Adds the Plans that exist. Returns the note for the Lease if it is to change, or in any case if it is `absent`.
     pub fn note_known_plans(&mut self, absent: bool) -> Option<String> {
         let plans: Vec<_> = self.plans.values().map(|plan| &plan.facts.uid).collect();
-        let known = self.memory.known_plans.as_mut()?;
+        let known = self.memory.trusted_plans.as_mut()?;
         known.note(&plans, &self.world.nodes, absent)
     }
 
@@ -241,7 +241,7 @@ impl ClusterState {
     }
 
     /// Notes which objects may take their nodes.
-    pub fn note_grants(&mut self, grants: &Grants) {
+    pub fn note_grants(&mut self, grants: &ReservationDecisions) {
         let granted = grants.iter().filter(|(_, grant)| grant.answer.is_ok());
         let granted = granted.map(|(node, grant)| (node.clone(), grant.uid.clone()));
         self.memory.granted.extend(granted);

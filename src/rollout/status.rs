@@ -22,12 +22,12 @@ use super::node::state::NodeState;
 use super::obstacle::unreadable;
 use super::permissions;
 use super::picture::PlanPicture;
-use super::plan::PlanState;
+use super::plan::DerivedPlan;
 use super::resolve::{self, Resolution};
 use super::state::ClusterState;
 use super::step::{Key, Step};
 use super::wave::progress::WaveProgress;
-use super::{differs, fields, poll};
+use super::{differs, poll, pruning};
 use refit_api::text::{MAX_MESSAGE, seconds, shorten};
 use refit_api::{
     ChannelStatus, CheckPhase, ConditionType, FirstSeen, NodeCounts, NodePhase, NodeProgress, OpenEnum,
@@ -52,7 +52,7 @@ const PAUSE: SignedDuration = SignedDuration::from_millis(30);
 /// Computes the status of a Plan, and requests a write if it has changed.
 pub(super) fn report(
     cluster: &ClusterState,
-    plan: &PlanState,
+    plan: &DerivedPlan,
     nodes: &BTreeMap<NodeName, NodeState>,
     picture: &PlanPicture,
     now: Timestamp,
@@ -76,7 +76,7 @@ pub(super) fn report(
     limits::truncate_to_budget(&mut status, |entry| limits::is_recorded(cluster, plan, entry));
     if status == *stored {
         // Not while a status write is in flight: either write would make the other one stale.
-        if let Err(note) = fields::note(&plan.facts) {
+        if let Err(note) = pruning::note(&plan.facts) {
             decision.steps.push(Step::NoteFields {
                 plan: plan.facts.name.clone(),
                 note,
@@ -113,7 +113,7 @@ pub(super) fn report(
 const MISSING_PERMISSION: &str = " is forbidden: User ";
 
 /// The event that says that the status cannot be stored. No node starts meanwhile, and status cannot say why.
-fn refused_event(cluster: &ClusterState, plan: &PlanState) -> Option<Step> {
+fn refused_event(cluster: &ClusterState, plan: &DerivedPlan) -> Option<Step> {
     if !permissions::are_granted(cluster, plan) {
         return None; // `MissingPermission` says what is missing
     }
@@ -142,7 +142,7 @@ fn refused_event(cluster: &ClusterState, plan: &PlanState) -> Option<Step> {
 
 fn status(
     cluster: &ClusterState,
-    plan: &PlanState,
+    plan: &DerivedPlan,
     nodes: &BTreeMap<NodeName, NodeState>,
     picture: &PlanPicture,
     now: Timestamp,
@@ -208,7 +208,7 @@ fn status(
 /// before the label.
 fn longest_run(
     cluster: &ClusterState,
-    plan: &PlanState,
+    plan: &DerivedPlan,
     nodes: &BTreeMap<NodeName, NodeState>,
 ) -> Option<String> {
     let has_blackouts = !plan.blackouts.is_empty() || !cluster.world.limits.blackouts().is_empty();
@@ -222,7 +222,7 @@ fn longest_run(
 }
 
 /// The wave. While the Plan has no version, the stored one stays, so that its soak need not begin again.
-fn wave(plan: &PlanState, picture: &PlanPicture) -> Option<WaveStatus> {
+fn wave(plan: &DerivedPlan, picture: &PlanPicture) -> Option<WaveStatus> {
     if plan.selection.waves.is_empty() {
         return None;
     }
@@ -232,7 +232,7 @@ fn wave(plan: &PlanState, picture: &PlanPicture) -> Option<WaveStatus> {
 
 fn active(
     cluster: &ClusterState,
-    plan: &PlanState,
+    plan: &DerivedPlan,
     nodes: &BTreeMap<NodeName, NodeState>,
     picture: &PlanPicture,
 ) -> Vec<NodeProgress> {
@@ -275,7 +275,7 @@ fn active(
 }
 
 /// The entry of a node that a user excludes.
-fn skipped_entry(cluster: &ClusterState, plan: &PlanState, name: &NodeName) -> Option<NodeProgress> {
+fn skipped_entry(cluster: &ClusterState, plan: &DerivedPlan, name: &NodeName) -> Option<NodeProgress> {
     let version = plan.resolved.as_ref().map(|resolved| &*resolved.version);
     let node = cluster.world.nodes.get(name)?;
     let mut entries = node.skip.as_deref().into_iter().flat_map(annotation::entries);
@@ -293,7 +293,7 @@ fn skipped_entry(cluster: &ClusterState, plan: &PlanState, name: &NodeName) -> O
     })
 }
 
-fn channel(cluster: &ClusterState, plan: &PlanState, now: Timestamp) -> Option<ChannelStatus> {
+fn channel(cluster: &ClusterState, plan: &DerivedPlan, now: Timestamp) -> Option<ChannelStatus> {
     let channel = plan.channel.as_ref()?;
     let asked = poll::asked(cluster, plan, channel, now).map(seconds);
     let identity = ChannelStatus {

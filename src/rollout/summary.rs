@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::picture::PlanPicture;
 use super::resolve;
-use super::start::schedule::Openings;
+use super::start::schedule::StartTimes;
 use super::state::ClusterState;
 use super::targets::TargetState;
 use refit_api::{ChannelRef, DrainNote, PlanCondition, PlanStatus, Reason};
@@ -45,12 +45,18 @@ pub struct WindowSummary {
 }
 
 impl WindowSummary {
-    fn of(openings: &Openings<'_>, now: Timestamp) -> Self {
-        let is_open = openings.contains(now);
+    fn of(start_times: &StartTimes<'_>, now: Timestamp) -> Self {
+        let is_open = start_times.contains(now);
         // The beginning of an opening that is under way is not known.
-        let from = if is_open { openings.closes(now) } else { Some(now) };
-        let length = match from.and_then(|from| openings.next(from)) {
-            Some(opens) => openings.closes(opens).map(|closes| closes.duration_since(opens)),
+        let from = if is_open {
+            start_times.closes(now)
+        } else {
+            Some(now)
+        };
+        let length = match from.and_then(|from| start_times.next(from)) {
+            Some(opens) => start_times
+                .closes(opens)
+                .map(|closes| closes.duration_since(opens)),
             None => (!is_open).then_some(SignedDuration::ZERO),
         };
         Self { is_open, length }
@@ -84,7 +90,7 @@ impl ClusterState {
                 failures: known.failures,
             })
         };
-        let openings = Openings::of(self, plan);
+        let start_times = StartTimes::of(self, plan);
         Some(PlanSummary {
             version: resolved.map(|resolved| &*resolved.version),
             conditions: &plan.facts.status().conditions,
@@ -94,7 +100,7 @@ impl ClusterState {
             limit: plan.limit(),
             is_stopped: plan.is_suspended() || plan.is_aborted() || self.world.limits.are_frozen(),
             claims_kubelets: plan.targets.claim().is_some(),
-            window: (!openings.are_unlimited()).then(|| WindowSummary::of(&openings, now)),
+            window: (!start_times.are_unlimited()).then(|| WindowSummary::of(&start_times, now)),
             channel: plan.channel.as_ref().and_then(known),
             expected_end: expected_end(plan.facts.status()),
             waiting: picture.waiting_by_reason(plan.targets.not_ready()),

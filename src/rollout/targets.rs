@@ -4,9 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::node::state::NodeState;
-use super::on_request::{self, OnRequest};
+use super::open_waves::OpenWaves;
 use super::order::{Group, Order, SortKey, UNASSIGNED};
-use super::reach::Reach;
+use super::reboot_needed::{self, RebootNeeded};
 use super::world::table::Table;
 use refit_api::selector::Selector;
 use refit_api::{NodeInfoSelector, NodePhase, VersionEvidence, Wave, WaveNodes, annotation, names};
@@ -26,7 +26,7 @@ pub(super) struct Selection {
     pub(super) claims_kubelets: bool,
     pub(super) tolerates_not_ready: bool,
     /// Set if only nodes are upgraded that request it; the others are done.
-    pub(super) on_request: Option<OnRequest>,
+    pub(super) reboot_needed: Option<RebootNeeded>,
     pub(super) order: Order,
     /// The last one takes the nodes that are left; empty without waves.
     pub(super) waves: Vec<Wave>,
@@ -168,7 +168,7 @@ impl Targets {
     /// The first node of these waves that is left to upgrade, Ready or not; not one without which the roll-out continues.
     pub(super) fn next_in_order(
         &self,
-        reach: Reach,
+        reach: OpenWaves,
         nodes: &BTreeMap<NodeName, NodeState>,
     ) -> Option<&NodeName> {
         let is_left = |(_, name): &&(SortKey, NodeName)| !nodes.get(name).is_some_and(NodeState::is_given_up);
@@ -178,7 +178,7 @@ impl Targets {
     }
 
     /// Nodes of these waves to upgrade that are Ready, in their order.
-    pub(super) fn ready_in(&self, reach: Reach) -> impl Iterator<Item = &NodeName> {
+    pub(super) fn ready_in(&self, reach: OpenWaves) -> impl Iterator<Item = &NodeName> {
         reach.of(&self.ready).map(|(_, name)| name)
     }
 
@@ -207,7 +207,7 @@ impl Targets {
     }
 
     /// Those of them in these waves that can be started, in their order.
-    pub(super) fn unavailable_and_ready(&self, reach: Reach) -> impl Iterator<Item = &NodeName> {
+    pub(super) fn unavailable_and_ready(&self, reach: OpenWaves) -> impl Iterator<Item = &NodeName> {
         let startable = self
             .unavailable
             .iter()
@@ -296,7 +296,7 @@ impl Targets {
             self.groups.insert(node.name.clone(), group);
         }
         let hash = self.hash.as_deref().unwrap_or_default();
-        if selection.on_request.is_some() && on_request::is_answered(plan, hash, node) {
+        if selection.reboot_needed.is_some() && reboot_needed::is_answered(plan, hash, node) {
             self.answered.insert(node.name.clone());
         }
         if selection.counts_kubelets && !matches!(state, TargetState::Disabled | TargetState::Skipped) {
@@ -352,7 +352,7 @@ impl Targets {
             _ if !selection.info.matches(node.info()) && !has_begun(plan, node) => None,
             _ if self.skips(plan, node) => Some(TargetState::Skipped),
             _ if selection
-                .on_request
+                .reboot_needed
                 .is_some_and(|it| !it.concerns(plan, hash, node)) =>
             {
                 Some(TargetState::Done)

@@ -11,8 +11,8 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::blocker::Blocker;
 use super::node::state::NodeState;
-use super::plan::PlanState;
-use super::reach::Reach;
+use super::open_waves::OpenWaves;
+use super::plan::DerivedPlan;
 use super::targets::TargetState;
 use progress::{WaveProgress, rounded_up};
 use refit_api::approval::WaveApproval;
@@ -25,7 +25,7 @@ const ROUNDED: SignedDuration = SignedDuration::from_secs(1);
 
 /// The wave of a Plan, unless it has none or no version.
 pub(super) fn progress(
-    plan: &PlanState,
+    plan: &DerivedPlan,
     nodes: &BTreeMap<NodeName, NodeState>,
     now: Timestamp,
 ) -> Option<WaveProgress> {
@@ -100,7 +100,7 @@ pub(super) fn progress(
 }
 
 /// The wave in the stored status, if it is one of this Plan at this hash. A wave is known by its name.
-fn stored(plan: &PlanState, waves: &[Wave], hash: &str) -> Option<(usize, WavePhase, Timestamp)> {
+fn stored(plan: &DerivedPlan, waves: &[Wave], hash: &str) -> Option<(usize, WavePhase, Timestamp)> {
     let stored = plan
         .facts
         .status()
@@ -114,16 +114,16 @@ fn stored(plan: &PlanState, waves: &[Wave], hash: &str) -> Option<(usize, WavePh
 
 /// The nodes that may start while this wave is the last one that has begun: those of the waves up to it, and if it takes a
 /// number of nodes, those that no selector names.
-fn reach(waves: &[Wave], index: usize) -> Reach {
+fn reach(waves: &[Wave], index: usize) -> OpenWaves {
     match waves.get(index).map(|wave| &wave.nodes) {
-        Some(WaveNodes::Selected(_)) => Reach::up_to(index, false),
-        Some(WaveNodes::UpTo(_)) => Reach::up_to(index, true),
-        Some(WaveNodes::Rest) | None => Reach::ALL,
+        Some(WaveNodes::Selected(_)) => OpenWaves::up_to(index, false),
+        Some(WaveNodes::UpTo(_)) => OpenWaves::up_to(index, true),
+        Some(WaveNodes::Rest) | None => OpenWaves::ALL,
     }
 }
 
 /// Whether no node of the wave is left, and all upgraded nodes are Ready.
-fn is_over(plan: &PlanState, nodes: &BTreeMap<NodeName, NodeState>, index: usize) -> bool {
+fn is_over(plan: &DerivedPlan, nodes: &BTreeMap<NodeName, NodeState>, index: usize) -> bool {
     let waves = &plan.selection.waves;
     let is_full = matches!(waves[index].nodes, WaveNodes::UpTo(_)) && room(plan, nodes, &waves[index]) <= 0;
     let has_next = || plan.targets.next_in_order(reach(waves, index), nodes).is_some();
@@ -136,7 +136,7 @@ fn is_at_work(nodes: &BTreeMap<NodeName, NodeState>) -> bool {
 }
 
 /// How many more nodes the wave takes, besides those that are done, have a slot, or have failed.
-fn room(plan: &PlanState, nodes: &BTreeMap<NodeName, NodeState>, wave: &Wave) -> i64 {
+fn room(plan: &DerivedPlan, nodes: &BTreeMap<NodeName, NodeState>, wave: &Wave) -> i64 {
     let WaveNodes::UpTo(limit) = &wave.nodes else {
         return i64::MAX;
     };
@@ -149,7 +149,7 @@ fn room(plan: &PlanState, nodes: &BTreeMap<NodeName, NodeState>, wave: &Wave) ->
 
 /// Why the nodes of later waves wait.
 fn blocker(
-    plan: &PlanState,
+    plan: &DerivedPlan,
     nodes: &BTreeMap<NodeName, NodeState>,
     wave: &Wave,
     phase: WavePhase,

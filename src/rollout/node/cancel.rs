@@ -93,7 +93,9 @@ impl NodeReconciler<'_> {
     pub(super) fn revoke_cancel(&self, node: &NodeFacts) -> Option<Step> {
         let holder = self.plan_hold().holder(node)?;
         let plan = &self.plan.facts.name;
-        let job = self.jobs_on(&node.name).any(|job| !self.cluster.is_spent(job));
+        let job = self
+            .jobs_on(&node.name)
+            .any(|job| !self.cluster.is_result_recorded(job));
         let pod = self
             .cluster
             .world

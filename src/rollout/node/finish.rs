@@ -7,7 +7,7 @@ use super::state::{NodeDecision, NodeState};
 use super::success::Success;
 use super::{NodeReconciler, patch};
 use crate::event::Event;
-use crate::labelled;
+use crate::label_receipts;
 use crate::release::release;
 use crate::resolve::Resolved;
 use crate::step::{NodeChange, Step};
@@ -55,8 +55,8 @@ impl NodeReconciler<'_> {
         }
         // The request was withdrawn during the drain, or someone else has rebooted the node. No record requests a
         // reboot yet, so the node is released as one that the Plan does not concern.
-        if let (Some(on_request), None) = (self.plan.selection.on_request, record)
-            && on_request.is_withdrawn(node)
+        if let (Some(reboot_needed), None) = (self.plan.selection.reboot_needed, record)
+            && reboot_needed.is_withdrawn(node)
         {
             let recorded = job.map(|job| self.mark_recorded(job, Vec::new()));
             return NodeDecision::Cleanup(recorded.into_iter().collect());
@@ -288,7 +288,7 @@ impl NodeReconciler<'_> {
         if node.records.contains_key(plan) {
             change.annotations.insert(Record::key(plan), None);
         }
-        labelled::note(self.cluster, node, plan, &success.job_uid, &mut change);
+        label_receipts::note(self.cluster, node, plan, &success.job_uid, &mut change);
         change
     }
 }

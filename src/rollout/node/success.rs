@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use crate::plan::PlanState;
+use crate::plan::DerivedPlan;
 use refit_facts::record::{Phase, Record};
 use refit_facts::{Hash, JobFacts, JobName, JobUid, NodeUid, PlanUid};
 
@@ -21,7 +21,7 @@ pub(super) struct Success<'a> {
 }
 
 impl<'a> Success<'a> {
-    pub(super) fn of_job(job: &'a JobFacts, at: Timestamp, plan: &PlanState) -> Self {
+    pub(super) fn of_job(job: &'a JobFacts, at: Timestamp, plan: &DerivedPlan) -> Self {
         let spec = plan.spec();
         let cordons = spec.cordon.unwrap_or_default() || spec.drain.is_some();
         let uncordon = match job.unschedulable_before {

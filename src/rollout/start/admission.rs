@@ -14,7 +14,7 @@ use super::room::{FreeSlot, StatusRoom};
 use super::taints::Tolerations;
 use super::versions::{AtVersion, VersionLimits};
 use crate::node::state::NodeState;
-use crate::plan::PlanState;
+use crate::plan::DerivedPlan;
 use crate::pod_blockers::PodBlockers;
 use crate::state::ClusterState;
 use refit_facts::NodeName;
@@ -26,7 +26,7 @@ impl<'a> Limits<'a> {
     /// Those of a node that starts.
     pub(super) fn of_start(
         cluster: &'a ClusterState,
-        plan: &'a PlanState,
+        plan: &'a DerivedPlan,
         nodes: &BTreeMap<NodeName, NodeState>,
         group: CurrentGroup<'a>,
         availability: Option<Availability>,
@@ -48,7 +48,7 @@ impl<'a> Limits<'a> {
 
     /// Those of a failed node that is tried again, and has no slot.
     pub(super) fn of_retry(
-        plan: &'a PlanState,
+        plan: &'a DerivedPlan,
         group: CurrentGroup<'a>,
         availability: Option<Availability>,
     ) -> Self {

@@ -6,7 +6,7 @@ use super::limit::{Limit, Turn, Verdict};
 use super::locks::{DisruptionLocks, is_disturbed};
 use crate::blocker::Blocker;
 use crate::node::state::NodeState;
-use crate::plan::PlanState;
+use crate::plan::DerivedPlan;
 use crate::reservation;
 use crate::state::ClusterState;
 use crate::targets::TargetState;
@@ -20,7 +20,7 @@ pub(super) struct Availability {
 
 impl Availability {
     pub(super) fn of(
-        plan: &PlanState,
+        plan: &DerivedPlan,
         nodes: &BTreeMap<NodeName, NodeState>,
         locks: &DisruptionLocks<'_>,
     ) -> Option<Self> {
@@ -43,7 +43,7 @@ impl Availability {
 
     /// Whether a node may start: one that is unavailable anyway always may. One to which another Plan has only given a slot
     /// may not: that start can still fail.
-    fn admits(&self, cluster: &ClusterState, plan: &PlanState, node: &NodeName) -> bool {
+    fn admits(&self, cluster: &ClusterState, plan: &DerivedPlan, node: &NodeName) -> bool {
         let unavailable = i64::try_from(self.unavailable.len()).unwrap_or(i64::MAX);
         unavailable < self.limit || plan.targets.unavailable().contains(node) || is_disturbed(cluster, node)
     }

@@ -5,16 +5,16 @@ use std::collections::BTreeMap;
 use super::limit::{Limit, Turn, Verdict};
 use crate::blocker::Blocker;
 use crate::node::state::NodeState;
+use crate::open_waves::OpenWaves;
 use crate::order::Group;
 use crate::picture::PlanPicture;
-use crate::plan::PlanState;
-use crate::reach::Reach;
+use crate::plan::DerivedPlan;
 use refit_facts::NodeName;
 
 /// The group whose nodes may start. Without groups, all may.
 pub(super) struct CurrentGroup<'a> {
-    plan: &'a PlanState,
-    reach: Reach,
+    plan: &'a DerivedPlan,
+    reach: OpenWaves,
     group: Option<&'a Group>,
     /// A node with a slot that is in another group. It must be done first, because only one group may lose nodes
     /// at a time.
@@ -22,7 +22,7 @@ pub(super) struct CurrentGroup<'a> {
 }
 
 impl<'a> CurrentGroup<'a> {
-    pub(super) fn of(plan: &'a PlanState, reach: Reach, nodes: &BTreeMap<NodeName, NodeState>) -> Self {
+    pub(super) fn of(plan: &'a DerivedPlan, reach: OpenWaves, nodes: &BTreeMap<NodeName, NodeState>) -> Self {
         let targets = &plan.targets;
         let group = targets
             .next_in_order(reach, nodes)

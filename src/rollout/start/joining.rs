@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use super::limit::{Limit, Turn, Verdict};
 use super::taints::Tolerations;
 use crate::blocker::{Blocker, Joining};
-use crate::plan::PlanState;
+use crate::plan::DerivedPlan;
 use crate::state::ClusterState;
 use refit_facts::{NodeFacts, Taint};
 
@@ -31,7 +31,7 @@ const STARTUP_TAINT_PREFIXES: [&str; 2] = [
 pub(super) struct Joined(Tolerations);
 
 impl Joined {
-    pub(super) fn of(plan: &PlanState) -> Self {
+    pub(super) fn of(plan: &DerivedPlan) -> Self {
         Self(Tolerations::of(plan))
     }
 }

@@ -8,7 +8,7 @@ use super::locks::DisruptionLocks;
 use crate::blocker::Blocker;
 use crate::node::state::NodeState;
 use crate::picture::PlanPicture;
-use crate::plan::PlanState;
+use crate::plan::DerivedPlan;
 use crate::state::ClusterState;
 use refit_facts::{NodeFacts, NodeName};
 
@@ -36,7 +36,7 @@ impl Verdict {
 /// A node whose turn has come.
 pub(crate) struct Turn<'t, 'a> {
     pub(crate) cluster: &'a ClusterState,
-    pub(crate) plan: &'a PlanState,
+    pub(crate) plan: &'a DerivedPlan,
     pub(crate) node: &'a NodeFacts,
     /// The nodes of the Plan that have started.
     pub(crate) nodes: &'t BTreeMap<NodeName, NodeState>,

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::blocker::Blocker;
-use super::super::plan::PlanState;
+use super::super::plan::DerivedPlan;
 use super::super::state::ClusterState;
 use super::cluster_limits::{self, ClusterLimits};
 use super::quorum::Quorums;
@@ -139,7 +139,7 @@ impl<'a> DisruptionLocks<'a> {
     /// deleted Plan of its name. Each of them is a node in progress, as it was before the Plan was created again.
     pub(super) fn room_blocker(
         &self,
-        plan: &PlanState,
+        plan: &DerivedPlan,
         slots: &BTreeMap<NodeName, NodeState>,
         free: i64,
         node: &NodeName,
@@ -152,7 +152,7 @@ impl<'a> DisruptionLocks<'a> {
         (is_full && !nodes.contains(node)).then(blocker).flatten()
     }
 
-    pub(super) fn lock(&mut self, plan: &PlanState, node: &NodeName) {
+    pub(super) fn lock(&mut self, plan: &DerivedPlan, node: &NodeName) {
         if plan.disruptive {
             self.locked_by.insert(node.clone(), plan.facts.name.clone());
         }
@@ -163,7 +163,7 @@ impl<'a> DisruptionLocks<'a> {
     }
 
     /// Why a Plan may not start on a node.
-    pub(super) fn blocker(&self, plan: &PlanState, node: &NodeName) -> Option<Blocker> {
+    pub(super) fn blocker(&self, plan: &DerivedPlan, node: &NodeName) -> Option<Blocker> {
         let name = &plan.facts.name;
         if let Some(object) = reservation::reserved_by(self.cluster, node) {
             return Some(Blocker::NodeBusy {
@@ -190,16 +190,16 @@ impl<'a> DisruptionLocks<'a> {
     }
 
     /// The Job or pod on the node that has to be gone before the Plan may start there.
-    fn leaving_blocker(&self, plan: &PlanState, node: &NodeName) -> Option<Blocker> {
+    fn leaving_blocker(&self, plan: &DerivedPlan, node: &NodeName) -> Option<Blocker> {
         let name = &plan.facts.name;
         let mut own = self.cluster.world.jobs.on(node).filter(|job| job.plan == *name);
         let by_job = own.find_map(|job| {
             // While status names the node, the result of a successful Job without `refit.rs/recorded` is yet to be
             // recorded.
-            let is_unmarked = matches!(job.outcome, JobOutcome::Complete { .. })
+            let lacks_annotation = matches!(job.outcome, JobOutcome::Complete { .. })
                 && !job.recorded
                 && plan.resolved.as_ref().is_some_and(|it| it.hash == job.hash);
-            let leaving = job.deleting || job.plan_uid != plan.facts.uid || is_unmarked;
+            let leaving = job.deleting || job.plan_uid != plan.facts.uid || lacks_annotation;
             leaving.then(|| Blocker::JobLeaving {
                 job: job.name.to_string(),
             })

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::super::blocker::Blocker;
-use super::super::plan::PlanState;
+use super::super::plan::DerivedPlan;
 use super::super::state::ClusterState;
 use refit_api::names::ControlPlaneRole;
 use refit_facts::{NodeFacts, NodeName};
@@ -62,7 +62,7 @@ impl<'a> Quorums<'a> {
     pub(super) fn blocker(
         &self,
         cluster: &ClusterState,
-        plan: &PlanState,
+        plan: &DerivedPlan,
         node: &NodeName,
     ) -> Option<Blocker> {
         if !plan.guards_control_plane {

@@ -3,20 +3,20 @@
 use jiff::{SignedDuration, Timestamp};
 
 use super::super::blocker::Blocker;
-use super::super::plan::PlanState;
+use super::super::plan::DerivedPlan;
 use super::super::state::ClusterState;
 use refit_api::schedule::{Blackout, blackout_at, next_blackout, next_start};
 
 /// When nodes of a Plan may start by the clock: from `notBefore` on, in its windows, outside of its blackouts and those of
 /// all Plans.
-pub(crate) struct Openings<'a> {
-    plan: &'a PlanState,
+pub(crate) struct StartTimes<'a> {
+    plan: &'a DerivedPlan,
     not_before: Option<Timestamp>,
     blackouts: [&'a [Blackout]; 2],
 }
 
-impl<'a> Openings<'a> {
-    pub(crate) fn of(cluster: &'a ClusterState, plan: &'a PlanState) -> Self {
+impl<'a> StartTimes<'a> {
+    pub(crate) fn of(cluster: &'a ClusterState, plan: &'a DerivedPlan) -> Self {
         let not_before = plan.spec().not_before.as_ref();
         Self {
             plan,
@@ -85,20 +85,23 @@ impl<'a> Openings<'a> {
 /// Why no node may start at this time. Requests the next decision for when that may change.
 pub(super) fn blocker(
     cluster: &ClusterState,
-    plan: &PlanState,
+    plan: &DerivedPlan,
     now: Timestamp,
     requeue_at: &mut Option<Timestamp>,
 ) -> Option<Blocker> {
     let mut requeue = |at: Option<Timestamp>| {
         *requeue_at = requeue_at.iter().copied().chain(at).min();
     };
-    let openings = Openings::of(cluster, plan);
-    if let Some(at) = openings.not_before.filter(|at| now < *at) {
+    let start_times = StartTimes::of(cluster, plan);
+    if let Some(at) = start_times.not_before.filter(|at| now < *at) {
         requeue(Some(at));
         return Some(Blocker::NotBefore { at });
     }
     let current = |blackouts| blackout_at(blackouts, now);
-    let (own, of_all) = (current(openings.blackouts[0]), current(openings.blackouts[1]));
+    let (own, of_all) = (
+        current(start_times.blackouts[0]),
+        current(start_times.blackouts[1]),
+    );
     let longest = own.iter().chain(&of_all).max_by_key(|(_, until)| *until);
     if let Some((blackout, until)) = longest {
         requeue(Some(*until));
@@ -106,26 +109,26 @@ pub(super) fn blocker(
             of_all: own.is_none_or(|(own, _)| own != *blackout),
             reason: blackout.reason.clone(),
             until: *until,
-            opens: openings.next(now),
+            opens: start_times.next(now),
         });
     }
-    if !openings.is_in_window(now) {
+    if !start_times.is_in_window(now) {
         // Also when it opens into a blackout, whose end is the next change then.
-        requeue(openings.window_opens(now));
+        requeue(start_times.window_opens(now));
         return Some(Blocker::WindowClosed {
             field: if plan.window.is_some() {
                 "spec.window"
             } else {
                 "spec.windows"
             },
-            opens: openings.next(now),
+            opens: start_times.next(now),
         });
     }
-    let closes = openings.window_closes(now);
+    let closes = start_times.window_closes(now);
     requeue(closes);
     // system-upgrade-controller starts nodes until the end of `window`, and so does refit.
     let closes = closes.filter(|_| plan.window.is_none());
-    let end = closes.into_iter().chain(openings.next_blackout(now)).min()?;
+    let end = closes.into_iter().chain(start_times.next_blackout(now)).min()?;
     requeue(Some(end));
     // Without both figures nothing is known of the duration, and the first node may start at any time in the
     // window.
@@ -142,6 +145,6 @@ pub(super) fn blocker(
         limit: plan.time_limit,
         longest_run: plan.longest_run(),
         longest_window: length.filter(|length| *length < needs),
-        opens: openings.next(end),
+        opens: start_times.next(end),
     })
 }

@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::Toleration;
 
 use super::limit::{Limit, Turn, Verdict};
 use crate::blocker::Blocker;
-use crate::plan::PlanState;
+use crate::plan::DerivedPlan;
 use refit_facts::{NodeFacts, Taint};
 
 /// Taints that every pod tolerates for some minutes, unless it says otherwise: the admission plugin
@@ -22,7 +22,7 @@ impl<'a> Limit<'a> for Tolerations {
 }
 
 impl Tolerations {
-    pub(super) fn of(plan: &PlanState) -> Self {
+    pub(super) fn of(plan: &DerivedPlan) -> Self {
         Self(refit_job::tolerations(plan.spec()))
     }
 

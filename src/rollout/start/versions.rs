@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::limit::{Limit, Turn, Verdict};
 use crate::blocker::Blocker;
-use crate::plan::PlanState;
+use crate::plan::DerivedPlan;
 use crate::state::ClusterState;
 use refit_api::names::ControlPlaneRole;
 use refit_base::version::{Version, kubelet_version};
@@ -43,7 +43,7 @@ impl<'a> Limit<'a> for VersionLimits<'a> {
 
 impl<'a> VersionLimits<'a> {
     /// `None` if there are none.
-    pub(super) fn of(cluster: &ClusterState, plan: &'a PlanState) -> Option<Self> {
+    pub(super) fn of(cluster: &ClusterState, plan: &'a DerivedPlan) -> Option<Self> {
         let spec = plan.spec();
         let (is_of_kubelets, max_minor_skip) = (spec.installs_kubernetes(), spec.max_minor_skip());
         if !is_of_kubelets && max_minor_skip.is_none() {

@@ -3,7 +3,7 @@
 use super::origin::suffix;
 use crate::event::Event;
 use crate::obstacle::is_refusal;
-use crate::plan::PlanState;
+use crate::plan::DerivedPlan;
 use crate::resolve::{Resolution, UNRESOLVABLE};
 use refit_api::{ConditionType, NodePhase, OpenEnum, PlanCondition, PlanStatus, Reason, Severity};
 
@@ -11,13 +11,13 @@ use refit_api::{ConditionType, NodePhase, OpenEnum, PlanCondition, PlanStatus, R
 const NODES_IN_EVENT: usize = 800;
 
 struct EventBuilder<'a> {
-    plan: &'a PlanState,
+    plan: &'a DerivedPlan,
     stored: &'a PlanStatus,
     status: &'a PlanStatus,
     events: Vec<(Severity, Reason, String)>,
 }
 
-pub(super) fn events(plan: &PlanState, stored: &PlanStatus, status: &PlanStatus) -> Vec<Event> {
+pub(super) fn events(plan: &DerivedPlan, stored: &PlanStatus, status: &PlanStatus) -> Vec<Event> {
     let mut builder = EventBuilder {
         plan,
         stored,

@@ -8,8 +8,8 @@ use jiff::{SignedDuration, Timestamp};
 use crate::blocker::Blocker;
 use crate::node::state::NodeState;
 use crate::picture::PlanPicture;
-use crate::plan::PlanState;
-use crate::start::schedule::Openings;
+use crate::plan::DerivedPlan;
+use crate::start::schedule::StartTimes;
 use crate::state::ClusterState;
 use crate::targets::TargetState;
 use refit_api::annotation::Entry;
@@ -25,7 +25,7 @@ const MAX_ROLL_OUTS: usize = 10;
 /// The roll-outs after this decision. `status` has everything else.
 pub(super) fn history(
     cluster: &ClusterState,
-    plan: &PlanState,
+    plan: &DerivedPlan,
     nodes: &BTreeMap<NodeName, NodeState>,
     status: &PlanStatus,
     complete: bool,
@@ -78,7 +78,7 @@ pub(super) fn history(
     (!history.is_empty()).then_some(history)
 }
 
-fn approved(plan: &PlanState, version: &str) -> Option<String> {
+fn approved(plan: &DerivedPlan, version: &str) -> Option<String> {
     let text = plan.facts.annotation(names::ANNOTATION_APPROVE)?;
     let is_this = |entry: &Entry<'_>| entry.version.is_none() && munge(entry.plan) == munge(version);
     let entry = annotation::entries(text).find(is_this)?;
@@ -86,7 +86,7 @@ fn approved(plan: &PlanState, version: &str) -> Option<String> {
 }
 
 /// Adds the approvals of waves that the annotation has. One that is removed later stays in the history.
-fn note_approved_waves(plan: &PlanState, current: &mut RollOut) {
+fn note_approved_waves(plan: &DerivedPlan, current: &mut RollOut) {
     let text = plan
         .facts
         .annotation(names::ANNOTATION_APPROVE)
@@ -111,7 +111,7 @@ fn note_approved_waves(plan: &PlanState, current: &mut RollOut) {
 /// Adds the nodes that have been done, and the attempts that have failed, since the stored status.
 fn count(
     cluster: &ClusterState,
-    plan: &PlanState,
+    plan: &DerivedPlan,
     nodes: &BTreeMap<NodeName, NodeState>,
     current: &mut RollOut,
     now: Timestamp,
@@ -138,14 +138,14 @@ fn count(
     }
 }
 
-fn is_done(plan: &PlanState, entry: &NodeProgress) -> bool {
+fn is_done(plan: &DerivedPlan, entry: &NodeProgress) -> bool {
     plan.targets.state(&entry.name) == Some(&TargetState::Done)
 }
 
 /// The expected end, if nothing but slots limits the roll-out until then.
 pub(super) fn expected_end(
     cluster: &ClusterState,
-    plan: &PlanState,
+    plan: &DerivedPlan,
     nodes: &BTreeMap<NodeName, NodeState>,
     picture: &PlanPicture,
     current: Option<&RollOut>,
@@ -173,7 +173,7 @@ pub(super) fn expected_end(
     // The running nodes may end at once, or have just begun.
     let earliest = at(current.shortest_seconds?, rounds)?;
     let latest = at(current.longest_seconds?, rounds + running)?;
-    let closes = Openings::of(cluster, plan).closes(now);
+    let closes = StartTimes::of(cluster, plan).closes(now);
     closes.is_none_or(|closes| latest <= closes).then(|| ExpectedEnd {
         earliest: seconds(earliest),
         latest: seconds(latest),

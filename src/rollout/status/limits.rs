@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use crate::node::state::NodeState;
-use crate::plan::PlanState;
+use crate::plan::DerivedPlan;
 use crate::state::ClusterState;
 use refit_api::text::{MAX_CONDITION_MESSAGE, MAX_MESSAGE, MAX_NAME, shorten_in_place};
 use refit_api::{NodePhase, NodeProgress, ObjectRef, OpenEnum, PlanStatus};
@@ -168,7 +168,7 @@ fn slot_bytes(state: &NodeState) -> usize {
 }
 
 /// Whether a record on the Node holds the slot of a failed node, so that its entry in status is not needed.
-pub(super) fn is_recorded(cluster: &ClusterState, plan: &PlanState, entry: &NodeProgress) -> bool {
+pub(super) fn is_recorded(cluster: &ClusterState, plan: &DerivedPlan, entry: &NodeProgress) -> bool {
     let failed = |node: &refit_facts::NodeFacts| {
         node.records.get(&plan.facts.name).is_some_and(|record| {
             record.phase == Phase::Failed

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 use crate::blocker::Blocker;
-use crate::reach::Reach;
+use crate::open_waves::OpenWaves;
 use refit_api::text::seconds;
 use refit_api::{WavePhase, WaveStatus};
 
@@ -23,7 +23,7 @@ pub struct WaveProgress {
     pub(super) blocker: Option<Blocker>,
     /// How many more nodes the wave takes.
     pub(super) room: i64,
-    pub(super) reach: Reach,
+    pub(super) reach: OpenWaves,
 }
 
 impl WaveProgress {
@@ -49,7 +49,7 @@ impl WaveProgress {
     }
 
     /// The nodes that the wave may start.
-    pub(crate) fn reach(&self) -> Reach {
+    pub(crate) fn reach(&self) -> OpenWaves {
         self.reach
     }
 

@@ -15,7 +15,7 @@ pub(crate) struct Jobs {
     /// Jobs whose result is not recorded, by Plan name, except those in `unmarked`.
     open: Index<PlanName, JobName>,
     /// Jobs for which only the annotation `refit.rs/recorded` is missing, by end time and name.
-    unmarked: BTreeSet<(Timestamp, JobName)>,
+    lacking_annotation: BTreeSet<(Timestamp, JobName)>,
 }
 
 impl Jobs {
@@ -70,14 +70,14 @@ impl Jobs {
     }
 
     /// Whether only the annotation is missing.
-    pub(crate) fn is_unmarked(&self, job: &JobFacts) -> bool {
+    pub(crate) fn lacks_annotation(&self, job: &JobFacts) -> bool {
         let ended = job.outcome.ended();
-        ended.is_some_and(|at| self.unmarked.contains(&(at, job.name.clone())))
+        ended.is_some_and(|at| self.lacking_annotation.contains(&(at, job.name.clone())))
     }
 
     /// Jobs for which only the annotation is missing, ordered by their end.
-    pub(crate) fn unmarked(&self) -> impl Iterator<Item = &JobFacts> {
-        let jobs = self.unmarked.iter();
+    pub(crate) fn lacking_annotation(&self) -> impl Iterator<Item = &JobFacts> {
+        let jobs = self.lacking_annotation.iter();
         jobs.filter_map(|(_, job)| self.table.get(job).filter(|job| !job.deleting))
     }
 
@@ -126,7 +126,7 @@ impl Jobs {
     fn unindex(&mut self, old: &JobFacts) {
         self.open.drop(&old.plan, &old.name);
         if let Some(at) = old.outcome.ended() {
-            self.unmarked.remove(&(at, old.name.clone()));
+            self.lacking_annotation.remove(&(at, old.name.clone()));
         }
         self.on.drop(&old.node, &old.name);
     }
@@ -137,16 +137,16 @@ impl Jobs {
             return;
         };
         if let Some(at) = job.outcome.ended() {
-            self.unmarked.remove(&(at, name.clone()));
+            self.lacking_annotation.remove(&(at, name.clone()));
         }
         self.open.add(&job.plan, name);
     }
 
     /// Only the annotation of this Job is missing, which has ended at this time.
-    pub(crate) fn file_as_unmarked(&mut self, name: &JobName, ended: Timestamp) {
+    pub(crate) fn file_as_lacking_annotation(&mut self, name: &JobName, ended: Timestamp) {
         if let Some(job) = self.table.get(name) {
             self.open.drop(&job.plan, name);
-            self.unmarked.insert((ended, name.clone()));
+            self.lacking_annotation.insert((ended, name.clone()));
         }
     }
 }

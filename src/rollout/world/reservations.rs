@@ -17,7 +17,7 @@ pub type Reservations = BTreeMap<NodeName, Reservation>;
 
 /// What was decided about an object that wants a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Grant {
+pub struct ReservationDecision {
     /// The UID of the object: the next one that wants the node has to wait for a decision of its own.
     pub uid: Text,
     /// Whether it may take the node, and otherwise why not.
@@ -25,4 +25,4 @@ pub struct Grant {
 }
 
 /// The decisions, by the name of the node.
-pub type Grants = BTreeMap<NodeName, Grant>;
+pub type ReservationDecisions = BTreeMap<NodeName, ReservationDecision>;

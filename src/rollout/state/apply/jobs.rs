@@ -69,7 +69,7 @@ fn file(cluster: &mut ClusterState, name: &JobName) {
     match labelled_since(cluster, job) {
         Some(at) => {
             cluster.memory.results.labelled.insert(job.uid.clone());
-            cluster.world.jobs.file_as_unmarked(name, at);
+            cluster.world.jobs.file_as_lacking_annotation(name, at);
         }
         None => cluster.world.jobs.file_as_open(name),
     }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use crate::fields;
-use crate::plan::PlanState;
+use crate::plan::DerivedPlan;
+use crate::pruning;
 use crate::state::ClusterState;
 use crate::world::secrets::Secrets;
 use refit_api::ChannelRef;
@@ -19,7 +19,7 @@ pub(super) fn put(cluster: &mut ClusterState, version: u64, facts: PlanFacts) ->
         return false;
     }
     let name = facts.name.clone();
-    let secrets = cluster.plans.get(&name).map(PlanState::watched_secrets);
+    let secrets = cluster.plans.get(&name).map(DerivedPlan::watched_secrets);
     let changed = update(cluster, name.clone(), version, facts);
     if changed {
         secrets_changed(cluster, &name, secrets);
@@ -35,7 +35,7 @@ fn update(cluster: &mut ClusterState, name: PlanName, version: u64, facts: PlanF
         Some(plan_state)
             if plan_state.version == version
                 && version != 0
-                && !fields::is_richer(&facts, &plan_state.facts) =>
+                && !pruning::is_richer(&facts, &plan_state.facts) =>
         {
             plan_state.note_read(is_listed);
             false
@@ -51,7 +51,7 @@ fn update(cluster: &mut ClusterState, name: PlanName, version: u64, facts: PlanF
             true
         }
         None => {
-            let mut plan_state = PlanState::new(version, facts, &cluster.defaults);
+            let mut plan_state = DerivedPlan::new(version, facts, &cluster.defaults);
             plan_state.note_read(is_listed);
             cluster.plans.insert(name, plan_state);
             true
@@ -137,7 +137,7 @@ pub(super) fn channel(
 
 /// A Plan has changed, and had these Secrets in its hash before.
 fn secrets_changed(cluster: &mut ClusterState, plan: &PlanName, before: Option<Arc<BTreeSet<Text>>>) {
-    let now = cluster.plans.get(plan).map(PlanState::watched_secrets);
+    let now = cluster.plans.get(plan).map(DerivedPlan::watched_secrets);
     let (before, now) = (before.unwrap_or_default(), now.unwrap_or_default());
     cluster.world.secrets.plan_changed(plan, &before, &now);
 }

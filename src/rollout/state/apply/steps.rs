@@ -69,7 +69,7 @@ fn track_unstarted_slots(cluster: &mut ClusterState, plan: &PlanName, status: &P
             .world
             .jobs
             .on(node)
-            .any(|job| job.plan == *plan && !cluster.is_spent(job))
+            .any(|job| job.plan == *plan && !cluster.is_result_recorded(job))
     };
     let mut slots = Vec::new();
     for slot in status

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::blocker::Blocker;
 use super::decision::Decision;
 use super::node::state::NodeStates;
-use super::plan::PlanState;
+use super::plan::DerivedPlan;
 use super::state::ClusterState;
 use super::step::{NodeChange, Step, patch};
 use refit_facts::{NodeFacts, NodeName, PlanName, Taint};
@@ -75,8 +75,8 @@ pub(super) fn add_taint_steps(
     decision.steps.extend(steps.take(NODES));
 }
 
-fn desired_taint(plan: &PlanState, gate: Option<&Blocker>, has_slots: bool) -> DesiredTaint {
-    let is_wanted = |plan: &PlanState| {
+fn desired_taint(plan: &DerivedPlan, gate: Option<&Blocker>, has_slots: bool) -> DesiredTaint {
+    let is_wanted = |plan: &DerivedPlan| {
         let drain = plan.spec().drain.as_ref();
         drain.is_some_and(|drain| drain.avoid_pending_nodes.unwrap_or_default())
     };

@@ -7,12 +7,12 @@ use refit_facts::NodeName;
 
 /// The waves whose nodes may start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Reach {
+pub(super) struct OpenWaves {
     last: u16,
     unassigned: bool,
 }
 
-impl Reach {
+impl OpenWaves {
     /// All nodes.
     pub(super) const ALL: Self = Self {
         last: UNASSIGNED,

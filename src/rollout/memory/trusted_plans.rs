@@ -14,7 +14,7 @@ const MAX_GONE: usize = 64;
 
 /// The Plans that a controller of this name has seen.
 #[derive(Debug, Default)]
-pub(crate) struct KnownPlans {
+pub(crate) struct TrustedPlans {
     /// UIDs, each with a number that is larger the later it was seen.
     seen: BTreeMap<PlanUid, u64>,
     last: u64,
@@ -24,7 +24,7 @@ pub(crate) struct KnownPlans {
     overwritten: bool,
 }
 
-impl KnownPlans {
+impl TrustedPlans {
     /// What the Lease says which Plans have existed. Without a note, as after an update from a version that wrote none, what
     /// is on the nodes now counts.
     pub(crate) fn of(note: Option<&str>, nodes: &Nodes) -> Self {

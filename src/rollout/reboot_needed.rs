@@ -8,12 +8,12 @@ use refit_facts::{NodeFacts, PlanFacts};
 
 /// How a Plan on request sees its nodes.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct OnRequest {
+pub(super) struct RebootNeeded {
     /// Whether it runs a container of the user, whose failure a person must inspect.
     has_upgrade: bool,
 }
 
-impl OnRequest {
+impl RebootNeeded {
     pub(super) fn of(spec: &PlanSpec) -> Option<Self> {
         let has_upgrade = spec.upgrade_container().is_some();
         spec.is_on_request().then_some(Self { has_upgrade })
