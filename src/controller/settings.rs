@@ -172,18 +172,7 @@ impl Settings {
                 "--service-account is deprecated and has no effect".to_owned(),
             ));
         }
-        if env.text("CATTLE_DEV_MODE").is_some() {
-            env.add_notice(Notice::Info(
-                "CATTLE_DEV_MODE has no effect; --lease-duration and --renew-deadline set the leader election".to_owned(),
-            ));
-        }
-        // A Deployment that still sets it starts all the same.
-        if env.text("REFIT_DASHBOARD").is_some() {
-            env.add_notice(Notice::Warning(
-                "REFIT_DASHBOARD has no effect: the controller no longer serves the page; use `refit dashboard`"
-                    .to_owned(),
-            ));
-        }
+        notice_variables_without_effect(&env);
         let image = env.text("REFIT_IMAGE");
         let certificate = [flags.metrics_cert_file, flags.metrics_key_file];
         let secure = boolean(&env, flags.metrics_secure, "REFIT_METRICS_SECURE", false)?;
@@ -251,6 +240,22 @@ impl Settings {
             namespace,
         };
         Ok((settings, env.notices.into_inner()))
+    }
+}
+
+fn notice_variables_without_effect(env: &Environment<'_>) {
+    if env.text("CATTLE_DEV_MODE").is_some() {
+        env.add_notice(Notice::Info(
+            "CATTLE_DEV_MODE has no effect; --lease-duration and --renew-deadline set the leader election"
+                .to_owned(),
+        ));
+    }
+    // A Deployment that still sets it starts all the same.
+    if env.text("REFIT_DASHBOARD").is_some() {
+        env.add_notice(Notice::Warning(
+            "REFIT_DASHBOARD has no effect: the controller no longer serves the page; use `refit dashboard`"
+                .to_owned(),
+        ));
     }
 }
 

@@ -367,9 +367,9 @@ impl Recorder {
                 let label = |object: &Object| object.label(&seen.label).map(str::to_owned);
                 let before = change.old.as_deref().and_then(label);
                 let after = label(&change.new);
-                // Of a real cluster the first version shows nothing that has just happened.
-                let is_first = change.old.is_none() && self.is_live;
-                seen.hash.is_some() && after == seen.hash && before != after && !is_first
+                // A real cluster has nodes that were done before, and those of a Plan of this name in another namespace.
+                let is_own = !self.is_live || (change.old.is_some() && seen.turns.contains_key(node));
+                seen.hash.is_some() && after == seen.hash && before != after && is_own
             })
             .map(|(plan, _)| plan.clone())
             .collect();

@@ -264,7 +264,7 @@ impl Follower {
     fn live(&mut self, last: Option<&Live>) -> Live {
         self.snapshot.now = self.clock.now();
         let failures = || {
-            let failed = self.sources.iter().filter_map(|(source, followed)| {
+            self.sources.iter().filter_map(|(source, followed)| {
                 let (since, error) = followed.failure.as_ref()?;
                 Some((
                     source.kind.describe(source.namespace.as_deref()),
@@ -272,8 +272,7 @@ impl Follower {
                     since,
                     error,
                 ))
-            });
-            failed
+            })
         };
         let never_listed = failures().filter(|(_, followed, ..)| !followed.is_listed);
         let gaps = never_listed.map(|(what, _, _, error)| format!("{what} cannot be read: {error}"));

@@ -73,12 +73,6 @@
       row.changed = true;
       state.rows.set(row.key, row);
     }
-    for (const key of message.gone || []) {
-      state.rows.delete(key);
-      const element = elements.get(key);
-      if (element) element.remove();
-      elements.delete(key);
-    }
     for (const field of ['source', 'title', 'verdict', 'notes', 'plans', 'versions', 'changes', 'start', 'now']) {
       if (message[field] !== undefined) state[field] = message[field];
     }

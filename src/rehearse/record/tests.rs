@@ -265,6 +265,13 @@ fn on_a_real_cluster_only_a_label_that_is_written_while_it_is_watched_makes_a_ru
     let mut fixture = live();
     fixture.plan(1, &active(&[("one", "Upgrading", "")]));
     fixture.observe(2, Kind::Node, None, labelled("old", Some("h")));
+    // Of a Plan of this name in another namespace.
+    fixture.observe(
+        2,
+        Kind::Node,
+        Some(labelled("other", None)),
+        labelled("other", Some("h")),
+    );
     assert_eq!(fixture.recorder.node_runs("p").count(), 1);
     fixture.observe(
         3,

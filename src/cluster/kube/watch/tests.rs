@@ -94,7 +94,7 @@ fn bookmark(version: u64) -> (&'static str, Value) {
 }
 
 /// The next events, as texts.
-async fn events<K: Watched>(watch: &mut Watch<K>, count: usize) -> Vec<String> {
+async fn events<K: Watched + kube::Resource>(watch: &mut Watch<K>, count: usize) -> Vec<String> {
     let mut events = Vec::new();
     while events.len() < count {
         events.push(match watch.next().await {
