@@ -16,6 +16,7 @@ mod field_enum;
 pub mod ids;
 pub mod image;
 mod installs;
+pub mod invalid;
 pub mod ledger;
 pub mod limits;
 pub mod names;
@@ -48,29 +49,30 @@ pub mod window;
 
 pub use access::ApiAccess;
 pub use channel_ref::ChannelRef;
-pub use check::{BadCheck, Check, CheckAnswer, CheckRequest, CheckSpec, HttpCheck, PrometheusCheck};
+pub use check::{Check, CheckAnswer, CheckRequest, CheckSpec, HttpCheck, PrometheusCheck};
 pub use drain::{DrainNote, DrainWait, NodeDrain};
 pub use failure::{FailurePolicy, FailureSpec};
 pub use installs::{Installs, OnDrift};
+pub use invalid::{ErrorList, FieldPath, Invalid};
 pub use ledger::{Cancelled, Holder, Ledger};
-pub use node_info::{BadNodeInfo, NodeInfo, NodeInfoSelector, NodeInfoSpec, SkipWhenSpec, VersionEvidence};
+pub use node_info::{NodeInfo, NodeInfoSelector, NodeInfoSpec, SkipWhenSpec, VersionEvidence};
 pub use node_limit::NodeLimit;
 pub use node_mark::{MarkForm, NodeMark};
 pub use notified::Notified;
 pub use object_ref::ObjectRef;
 pub use open_enum::OpenEnum;
-pub use order::{BadOrder, ControlPlaneOrder, Criterion, OrderSpec};
+pub use order::{ControlPlaneOrder, Criterion, OrderSpec};
 pub use phase::{CheckPhase, ConditionType, NodePhase, PlanState, WavePhase};
 pub use plan::{
     ContainerSpec, DependencySpec, DrainSpec, DrainTimeout, Plan, PlanSpec, SecretRef, SecretSpec,
     TimeWindowSpec, VolumeSpec,
 };
-pub use pod_blocker::{BadPodBlocker, PodBlocker, PodBlockerSpec};
+pub use pod_blocker::{PodBlocker, PodBlockerSpec};
 pub use reason::{ForeignReason, Reason, Severity};
 pub use reboot::{HostAccess, RebootBy, RebootSpec, RebootWhen, SettleSpec};
 pub use reboot_request::RebootRequest;
 pub use redact::redacted;
-pub use repeat::{BadRepeat, Repeat, RepeatSpec};
+pub use repeat::{Repeat, RepeatSpec};
 pub use schedule::{BlackoutSpec, WindowSpec};
 pub use sentinel::{RebootFault, SentinelName, SentinelReport};
 pub use status::{
@@ -78,5 +80,5 @@ pub use status::{
     PinnedImage, PinnedStatus, PlanCondition, PlanStatus, RepeatStatus, RollOut, VersionDiffers, WaveStatus,
 };
 pub use trigger::Trigger;
-pub use version_policy::{BadPolicy, VersionPolicySpec};
-pub use wave::{BadWave, Wave, WaveNodes, WaveSpec};
+pub use version_policy::VersionPolicySpec;
+pub use wave::{Wave, WaveNodes, WaveSpec};

@@ -1,5 +1,7 @@
 //! Labels, annotations and other names: those of system-upgrade-controller, and refit's own under `refit.rs`.
 
+use super::selector::is_subdomain;
+
 /// API group of the Plan.
 pub const GROUP: &str = "upgrade.cattle.io";
 /// The service account for work on nodes in refit's manifests.
@@ -168,3 +170,11 @@ pub const ENV_NOTE_WORKLOADS: &str = "REFIT_NOTE_WORKLOADS";
 pub const ENV_NODE_MARKS: &str = "REFIT_NODE_MARKS";
 /// Environment: UID of the node.
 pub const ENV_NODE_UID: &str = "REFIT_NODE_UID";
+
+/// Maximum length of an object's name (RFC 1123 subdomain).
+const MAX_OBJECT_NAME_LEN: usize = 253;
+
+/// Whether the text is a valid name of a Secret.
+pub fn is_secret_name(name: &str) -> bool {
+    name.len() <= MAX_OBJECT_NAME_LEN && is_subdomain(name)
+}

@@ -5,6 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::PlanSpec;
+use super::invalid::{ErrorList, FieldPath, at};
 use refit_base::version::{Range, Version};
 
 /// Maximum number of patterns of a field, as in the schema. A Plan stored under another schema may have more.
@@ -96,23 +97,6 @@ pub struct NodeInfoSelector {
     architecture: Option<Vec<String>>,
 }
 
-/// Why `spec.nodeInfo` is invalid.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BadNodeInfo {
-    #[error("spec.nodeInfo.kubeletVersion is invalid, {0}")]
-    Range(String),
-    #[error("spec.nodeInfo.{0} is empty, so that it selects no node: remove it, or add an item")]
-    NoPattern(&'static str),
-    #[error("spec.nodeInfo.{field} has {patterns} items: it must have at most {MAX_PATTERNS}")]
-    TooMany { field: &'static str, patterns: usize },
-    #[error("spec.nodeInfo.{field}[{index}] is {pattern:?}: it must have 1 to {MAX_PATTERN_LEN} bytes")]
-    Pattern {
-        field: &'static str,
-        index: usize,
-        pattern: String,
-    },
-}
-
 impl NodeInfoSelector {
     /// Whether the node has all facts.
     pub fn matches(&self, node: NodeInfo<'_>) -> bool {
@@ -162,46 +146,49 @@ fn is_like(pattern: &str, text: &str) -> bool {
     text.ends_with(last)
 }
 
+fn patterns(errors: &mut ErrorList, field: &FieldPath, patterns: Option<&[String]>) -> Option<Vec<String>> {
+    let patterns = patterns?;
+    if patterns.is_empty() {
+        let problem = "is empty, so that it selects no node: remove it, or add an item";
+        errors.push(field.invalid(problem).hint("remove it"));
+    }
+    errors.take(field.at_most(patterns, MAX_PATTERNS, "items"))?;
+    let is_bad = |pattern: &str| pattern.is_empty() || pattern.len() > MAX_PATTERN_LEN;
+    for (index, pattern) in patterns.iter().enumerate().filter(|(_, pattern)| is_bad(pattern)) {
+        let problem = format!("is {pattern:?}: it must have 1 to {MAX_PATTERN_LEN} bytes");
+        errors.push(field.index(index).invalid(problem));
+    }
+    Some(patterns.to_vec())
+}
+
 impl PlanSpec {
     /// The parsed `spec.nodeInfo`.
     ///
     /// # Errors
-    /// Fails with the first invalid field; `validate` has reported it.
-    pub fn node_info(&self) -> Result<NodeInfoSelector, BadNodeInfo> {
+    /// Fails with all invalid fields; `validate` has reported them.
+    pub fn node_info(&self) -> Result<NodeInfoSelector, ErrorList> {
         let Some(spec) = &self.node_info else {
             return Ok(NodeInfoSelector::default());
         };
-        let range = spec
-            .kubelet_version
-            .as_deref()
-            .map(str::parse::<Range>)
-            .transpose();
-        let patterns = |field: &'static str, patterns: &Option<Vec<String>>| {
-            let all = patterns.as_deref();
-            if all.is_some_and(<[String]>::is_empty) {
-                return Err(BadNodeInfo::NoPattern(field));
-            }
-            let all = all.unwrap_or_default();
-            if all.len() > MAX_PATTERNS {
-                let patterns = all.len();
-                return Err(BadNodeInfo::TooMany { field, patterns });
-            }
-            let is_bad = |pattern: &String| pattern.is_empty() || pattern.len() > MAX_PATTERN_LEN;
-            match all.iter().position(is_bad) {
-                Some(index) => Err(BadNodeInfo::Pattern {
-                    field,
-                    index,
-                    pattern: all[index].clone(),
-                }),
-                None => Ok(patterns.clone()),
-            }
+        let info = at("nodeInfo");
+        let mut errors = ErrorList::default();
+        let range = spec.kubelet_version.as_deref();
+        let range = range.map(|range| info.field("kubeletVersion").parse(range));
+        let selector = NodeInfoSelector {
+            kubelet_version: range.and_then(|range| errors.take(range)),
+            os_image: patterns(&mut errors, &info.field("osImage"), spec.os_image.as_deref()),
+            kernel_version: patterns(
+                &mut errors,
+                &info.field("kernelVersion"),
+                spec.kernel_version.as_deref(),
+            ),
+            architecture: patterns(
+                &mut errors,
+                &info.field("architecture"),
+                spec.architecture.as_deref(),
+            ),
         };
-        Ok(NodeInfoSelector {
-            kubelet_version: range.map_err(|error| BadNodeInfo::Range(error.to_string()))?,
-            os_image: patterns("osImage", &spec.os_image)?,
-            kernel_version: patterns("kernelVersion", &spec.kernel_version)?,
-            architecture: patterns("architecture", &spec.architecture)?,
-        })
+        errors.finish(Some(selector))
     }
 
     /// What shows that a node has the Plan's version and needs no Job; `None` if each node gets one.
@@ -226,7 +213,7 @@ mod tests {
         architecture: "amd64",
     };
 
-    fn selector(change: impl FnOnce(&mut NodeInfoSpec)) -> Result<NodeInfoSelector, BadNodeInfo> {
+    fn selector(change: impl FnOnce(&mut NodeInfoSpec)) -> Result<NodeInfoSelector, ErrorList> {
         let mut info = NodeInfoSpec::default();
         change(&mut info);
         let spec = PlanSpec {

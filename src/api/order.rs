@@ -5,10 +5,12 @@ use serde::{Deserialize, Serialize};
 
 use super::PlanSpec;
 use super::field_enum::field_enum;
+use super::invalid::{ErrorList, FieldPath, Invalid, at};
 use super::selector::label_key_problems;
 
 /// Maximum number of criteria, as in the schema. A Plan stored under another schema may have more.
 const MAX_CRITERIA: usize = 8;
+const ONE_EACH: &str = "make it one item for each of them, the most significant first";
 
 /// One criterion of the order. Exactly one field is set.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
@@ -56,45 +58,13 @@ impl Criterion {
     }
 }
 
-/// Why an order is invalid.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BadOrder {
-    /// A criterion without a field, or with several.
-    #[error(
-        "spec.order[{index}] has {} of controlPlane, topologyKey and labelNumber: it must have exactly one", words(*.fields)
-    )]
-    Fields { index: usize, fields: usize },
-    #[error("spec.order[{index}].{field} is {key:?}, which is not the key of a label: {problem}")]
-    Key {
-        index: usize,
-        field: &'static str,
-        key: String,
-        problem: String,
-    },
-    #[error("spec.order[{index}] is the same as spec.order[{first}], so that it has no effect")]
-    Twice { index: usize, first: usize },
-    #[error("spec.order has {0} criteria: it must have at most {MAX_CRITERIA}")]
-    TooMany(usize),
-}
-
-fn words(fields: usize) -> &'static str {
-    match fields {
-        0 => "none",
-        2 => "two",
-        _ => "three",
-    }
-}
-
 impl OrderSpec {
-    fn read(&self, index: usize) -> Result<Criterion, BadOrder> {
+    fn parse(&self, criterion: &FieldPath) -> Result<Criterion, Invalid> {
         let key = |field, key: &String| match label_key_problems(key).into_iter().next() {
             None => Ok(key.clone()),
-            Some(problem) => Err(BadOrder::Key {
-                index,
-                field,
-                key: key.clone(),
-                problem,
-            }),
+            Some(problem) => Err(criterion.field(field).invalid(format_args!(
+                "is {key:?}, which is not the key of a label: {problem}"
+            ))),
         };
         match (self.control_plane, &self.topology_key, &self.label_number) {
             (Some(order), None, None) => Ok(Criterion::ControlPlane(order)),
@@ -102,8 +72,18 @@ impl OrderSpec {
             (None, None, Some(number)) => key("labelNumber", number).map(Criterion::Number),
             (control_plane, topology, number) => {
                 let fields = [control_plane.is_some(), topology.is_some(), number.is_some()];
-                let fields = fields.into_iter().filter(|is_set| *is_set).count();
-                Err(BadOrder::Fields { index, fields })
+                let (fields, hint) = match fields.into_iter().filter(|is_set| *is_set).count() {
+                    0 => (
+                        "none",
+                        "add one of them, such as topologyKey: topology.kubernetes.io/zone",
+                    ),
+                    2 => ("two", ONE_EACH),
+                    _ => ("three", ONE_EACH),
+                };
+                let problem = format!(
+                    "has {fields} of controlPlane, topologyKey and labelNumber: it must have exactly one"
+                );
+                Err(criterion.invalid(problem).hint(hint))
             }
         }
     }
@@ -113,26 +93,31 @@ impl PlanSpec {
     /// The parsed `spec.order`.
     ///
     /// # Errors
-    /// Fails with the first invalid criterion; `validate` has reported it.
-    pub fn order(&self) -> Result<Vec<Criterion>, BadOrder> {
+    /// Fails with all invalid criteria; `validate` has reported them.
+    pub fn order(&self) -> Result<Vec<Criterion>, ErrorList> {
         let order = self.order.as_deref().unwrap_or_default();
-        if order.len() > MAX_CRITERIA {
-            return Err(BadOrder::TooMany(order.len()));
-        }
-        let mut criteria = Vec::with_capacity(order.len());
+        let list = at("order");
+        list.at_most(order, MAX_CRITERIA, "criteria")?;
+        let mut errors = ErrorList::default();
+        let mut criteria: Vec<(usize, Criterion)> = Vec::with_capacity(order.len());
         for (index, criterion) in order.iter().enumerate() {
-            let criterion = criterion.read(index)?;
-            let same = |other: &Criterion| match (other, &criterion) {
+            let Some(criterion) = errors.take(criterion.parse(&list.index(index))) else {
+                continue;
+            };
+            let same = |(_, other): &&(usize, Criterion)| match (other, &criterion) {
                 // After `First` or `Last`, nodes of the same role are equal, so that a second one decides nothing.
                 (Criterion::ControlPlane(_), Criterion::ControlPlane(_)) => true,
                 (other, criterion) => other == criterion,
             };
-            if let Some(first) = criteria.iter().position(same) {
-                return Err(BadOrder::Twice { index, first });
+            if let Some((first, _)) = criteria.iter().find(same) {
+                let problem = format!("is the same as spec.order[{first}], so that it has no effect");
+                errors.push(list.index(index).invalid(problem).hint("remove the item"));
             }
-            criteria.push(criterion);
+            criteria.push((index, criterion));
         }
-        Ok(criteria)
+        errors.finish(Some(
+            criteria.into_iter().map(|(_, criterion)| criterion).collect(),
+        ))
     }
 }
 

@@ -25,13 +25,14 @@ use super::access::ApiAccess;
 use super::check::CheckSpec;
 use super::failure::FailureSpec;
 use super::installs::{Installs, OnDrift};
+use super::invalid::ErrorList;
 use super::names;
 use super::node_info::{NodeInfoSpec, SkipWhenSpec};
 use super::node_limit::NodeLimit;
 use super::order::OrderSpec;
 use super::pod_blocker::PodBlockerSpec;
 use super::reboot::{HostAccess, RebootSpec, SettleSpec};
-use super::repeat::{BadRepeat, Repeat, RepeatSpec};
+use super::repeat::{Repeat, RepeatSpec};
 use super::schedule::{BlackoutSpec, WindowSpec};
 use super::selector::{Selector, SelectorError};
 use super::status::PlanStatus;
@@ -307,7 +308,7 @@ impl PlanSpec {
     ///
     /// # Errors
     /// Fails if it is invalid.
-    pub fn repeat(&self, local: &TimeZone) -> Result<Option<Repeat>, BadRepeat> {
+    pub fn repeat(&self, local: &TimeZone) -> Result<Option<Repeat>, ErrorList> {
         let repeat = self.repeat.as_ref();
         repeat.map(|repeat| Repeat::parse(repeat, local)).transpose()
     }

@@ -7,7 +7,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::PlanSpec;
-use super::selector::{Selector, SelectorError, label_value_problems};
+use super::invalid::{ErrorList, FieldPath, at};
+use super::selector::{Selector, label_value_problems};
 
 /// Maximum number of entries. The pods of a node are listed once for each.
 const MAX_ENTRIES: usize = 16;
@@ -32,39 +33,28 @@ pub struct PodBlocker {
     pub selector: Selector,
 }
 
-/// Why an entry is invalid.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BadPodBlocker {
-    #[error("spec.drain.blockedBy has {0} entries: it must have at most {MAX_ENTRIES}")]
-    TooMany(usize),
-    #[error(
-        "spec.drain.blockedBy[{0}] has neither namespace nor selector, so that every pod would keep its node from being upgraded: write one \
-         of them"
-    )]
-    Everything(usize),
-    #[error("spec.drain.blockedBy[{index}].namespace is {name:?}: it must be the name of a namespace")]
-    Namespace { index: usize, name: String },
-    #[error("spec.drain.blockedBy[{index}].selector is invalid, {error}")]
-    Selector { index: usize, error: SelectorError },
-}
-
 impl PodBlockerSpec {
-    fn read(&self, index: usize) -> Result<PodBlocker, BadPodBlocker> {
+    fn parse(&self, entry: &FieldPath) -> Result<PodBlocker, ErrorList> {
         let is_empty = |selector: &LabelSelector| {
             let labels = selector.match_labels.as_ref().is_none_or(BTreeMap::is_empty);
             labels && selector.match_expressions.as_ref().is_none_or(Vec::is_empty)
         };
+        let mut errors = ErrorList::default();
         let namespace = self.namespace.clone().filter(|name| !name.is_empty());
         if namespace.is_none() && self.selector.as_ref().is_none_or(is_empty) {
-            return Err(BadPodBlocker::Everything(index));
+            errors.push(entry.invalid(
+                "has neither namespace nor selector, so that every pod would keep its node from being upgraded: write one of them",
+            ));
         }
-        if let Some(name) = namespace.clone().filter(|name| !is_namespace(name)) {
-            return Err(BadPodBlocker::Namespace { index, name });
+        if let Some(name) = namespace.as_ref().filter(|name| !is_namespace(name)) {
+            let problem = format!("is {name:?}: it must be the name of a namespace");
+            errors.push(entry.field("namespace").invalid(problem));
         }
-        let all = LabelSelector::default();
-        let selector = Selector::new(Some(self.selector.as_ref().unwrap_or(&all)));
-        let selector = selector.map_err(|error| BadPodBlocker::Selector { index, error })?;
-        Ok(PodBlocker { namespace, selector })
+        let selector = match &self.selector {
+            Some(selector) => errors.take(entry.field("selector").selector(selector)),
+            None => Some(Selector::everything()),
+        };
+        errors.finish(selector.map(|selector| PodBlocker { namespace, selector }))
     }
 }
 
@@ -72,15 +62,18 @@ impl PlanSpec {
     /// The parsed `spec.drain.blockedBy`.
     ///
     /// # Errors
-    /// Fails with the first invalid entry; `validate` has reported it.
-    pub fn pod_blockers(&self) -> Result<Vec<PodBlocker>, BadPodBlocker> {
+    /// Fails with all invalid entries; `validate` has reported them.
+    pub fn pod_blockers(&self) -> Result<Vec<PodBlocker>, ErrorList> {
         let specs = self.drain.as_ref().and_then(|drain| drain.blocked_by.as_deref());
         let specs = specs.unwrap_or_default();
-        if specs.len() > MAX_ENTRIES {
-            return Err(BadPodBlocker::TooMany(specs.len()));
-        }
+        let list = at("drain.blockedBy");
+        list.at_most(specs, MAX_ENTRIES, "entries")?;
+        let mut errors = ErrorList::default();
         let each = specs.iter().enumerate();
-        each.map(|(index, spec)| spec.read(index)).collect()
+        let parsed: Vec<_> = each
+            .filter_map(|(index, spec)| errors.take(spec.parse(&list.index(index))))
+            .collect();
+        errors.finish(Some(parsed))
     }
 }
 

@@ -8,8 +8,9 @@ use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::invalid::{ErrorList, at};
 use super::schedule::Cron;
-use super::window::{WindowError, zone};
+use super::window::zone;
 use refit_base::go::GoDuration;
 
 /// Shortest `every`: below, a mistyped unit would keep nodes busy all the time.
@@ -36,25 +37,6 @@ pub struct RepeatSpec {
     pub time_zone: Option<String>,
 }
 
-/// Why `spec.repeat` is invalid.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BadRepeat {
-    #[error("spec.repeat has neither cron nor every: write one of them, such as `cron: 0 3 * * sun`")]
-    Neither,
-    #[error("spec.repeat.every is set, and so is spec.repeat.cron: remove one of them")]
-    Both,
-    #[error("spec.repeat.cron is {text:?}: {why}")]
-    Cron { text: String, why: String },
-    #[error("spec.repeat.cron is {0:?}: no date matches, so that the Plan would never repeat")]
-    Never(String),
-    #[error("spec.repeat.every is {0:?}: it must be a Go duration such as \"168h\", of at least 10m")]
-    Every(String),
-    #[error("spec.repeat.timeZone is invalid, {0}")]
-    Zone(WindowError),
-    #[error("spec.repeat.timeZone is set, and spec.repeat.cron is not, so that it has no effect: remove it")]
-    ZoneWithoutCron,
-}
-
 /// `spec.repeat`, parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Repeat(Schedule);
@@ -73,35 +55,49 @@ impl Repeat {
     /// Parses the field. `local` is the zone of the process, which `Local` means.
     ///
     /// # Errors
-    /// Fails with the first error.
-    pub fn parse(spec: &RepeatSpec, local: &TimeZone) -> Result<Self, BadRepeat> {
+    /// Fails with all errors.
+    pub fn parse(spec: &RepeatSpec, local: &TimeZone) -> Result<Self, ErrorList> {
+        let repeat = at("repeat");
+        let mut errors = ErrorList::default();
         match (&spec.cron, &spec.every) {
-            (None, None) => Err(BadRepeat::Neither),
-            (Some(_), Some(_)) => Err(BadRepeat::Both),
-            (None, Some(_)) if spec.time_zone.is_some() => Err(BadRepeat::ZoneWithoutCron),
+            (None, None) => Err(repeat
+                .invalid("has neither cron nor every: write one of them, such as `cron: 0 3 * * sun`")
+                .hint("write `{cron: 0 3 * * sun}` or `{every: 168h}`")
+                .into()),
+            (Some(_), Some(_)) => Err(repeat
+                .field("every")
+                .invalid("is set, and so is spec.repeat.cron: remove one of them")
+                .hint("remove it")
+                .into()),
             (None, Some(every)) => {
+                if spec.time_zone.is_some() {
+                    let problem = "is set, and spec.repeat.cron is not, so that it has no effect: remove it";
+                    errors.push(repeat.field("timeZone").invalid(problem).hint("remove it"));
+                }
                 let parsed = every.parse::<GoDuration>().ok();
                 // Status stores whole seconds.
                 let parsed = parsed.map(|parsed| SignedDuration::from_nanos(parsed.as_nanos()).as_secs());
                 let parsed = parsed
                     .map(SignedDuration::from_secs)
                     .filter(|every| *every >= MIN_EVERY);
-                let every = parsed.ok_or_else(|| BadRepeat::Every(every.clone()))?;
-                Ok(Self(Schedule::Every(every)))
+                let every = errors.take(parsed.ok_or_else(|| {
+                    repeat.field("every").invalid(format_args!(
+                        "is {every:?}: it must be a Go duration such as \"168h\", of at least 10m"
+                    ))
+                }));
+                errors.finish(every.map(|every| Self(Schedule::Every(every))))
             }
             (Some(text), None) => {
-                let zone = zone(spec.time_zone.as_deref().unwrap_or_default(), local);
-                let zone = zone.map_err(BadRepeat::Zone)?;
-                let cron = Cron::parse(text).map_err(|why| BadRepeat::Cron {
-                    text: text.clone(),
-                    why,
-                })?;
-                // The syntax allows days that no month has, such as `0 0 30 2 *`.
-                if cron.next(Timestamp::UNIX_EPOCH, &TimeZone::UTC).is_none() {
-                    return Err(BadRepeat::Never(text.clone()));
-                }
+                let never = "so that the Plan would never repeat";
+                let cron = errors.take(Cron::of_field(&repeat.field("cron"), text, never));
+                let field = repeat.field("timeZone");
+                let zone = zone(spec.time_zone.as_deref(), local);
+                let zone = errors.take(zone.map_err(|why| field.invalid(format_args!("is invalid, {why}"))));
                 let text = text.clone();
-                Ok(Self(Schedule::Cron { text, cron, zone }))
+                let schedule = zone
+                    .zip(cron)
+                    .map(|(zone, cron)| Schedule::Cron { text, cron, zone });
+                errors.finish(schedule.map(Self))
             }
         }
     }

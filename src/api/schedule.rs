@@ -10,11 +10,12 @@ use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use blackout::{Blackout, BlackoutError, BlackoutSpec};
+pub use blackout::{Blackout, BlackoutSpec};
 pub(super) use cron::Cron;
 
+use super::invalid::{ErrorList, FieldPath};
 use super::plan::Day;
-use super::window::{Window, WindowError, zone};
+use super::window::{Window, zone};
 use super::{PlanSpec, TimeWindowSpec};
 use refit_base::go::GoDuration;
 
@@ -57,42 +58,6 @@ pub struct WindowSpec {
     pub time_zone: Option<String>,
 }
 
-/// Why one of `spec.windows` is invalid.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ScheduleError {
-    #[error(transparent)]
-    Window(#[from] WindowError),
-    #[error("it has both cron and {0}: use either cron and duration, or days, startTime and endTime")]
-    Both(&'static str),
-    #[error("it has duration without cron: use either cron and duration, or days, startTime and endTime")]
-    DurationWithoutCron,
-    #[error("cron is {text:?}: {why}")]
-    Cron { text: String, why: String },
-    #[error("cron is {0:?}: no date matches, so the window never opens")]
-    Never(String),
-    #[error("duration is {0:?}: it must be a Go duration such as \"4h\", more than 0s and up to seven days")]
-    Duration(String),
-    #[error("it has no days, so that it never opens")]
-    NoDays,
-}
-
-impl ScheduleError {
-    /// The field that is wrong.
-    pub fn field(&self, spec: &WindowSpec) -> &'static str {
-        match self {
-            Self::Window(WindowError::Day(_) | WindowError::DayOutOfRange(_)) | Self::NoDays => "days",
-            Self::Window(WindowError::Zone(_) | WindowError::ZoneIsPath) => "timeZone",
-            Self::Window(WindowError::Time(text)) => {
-                let is_start = spec.start_time.as_deref().unwrap_or_default() == text;
-                if is_start { "startTime" } else { "endTime" }
-            }
-            Self::Both(field) => field,
-            Self::DurationWithoutCron | Self::Duration(_) => "duration",
-            Self::Cron { .. } | Self::Never(_) => "cron",
-        }
-    }
-}
-
 /// One of `spec.windows`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PlanWindow {
@@ -113,57 +78,68 @@ impl PlanWindow {
     /// Parses a window. `local` is the zone of the process, which `Local` means.
     ///
     /// # Errors
-    /// Fails with the first error.
-    pub fn parse(spec: &WindowSpec, local: &TimeZone) -> Result<Self, ScheduleError> {
+    /// Fails with all errors.
+    pub fn parse(spec: &WindowSpec, local: &TimeZone) -> Result<Self, ErrorList> {
+        const EITHER: &str = "use either cron and duration, or days, startTime and endTime";
+        let field = FieldPath::root;
         let Some(text) = &spec.cron else {
             if spec.duration.is_some() {
-                return Err(ScheduleError::DurationWithoutCron);
+                let problem = format!("it has duration without cron: {EITHER}");
+                let error = field("duration")
+                    .says(problem)
+                    .hint("remove it, or add a cron expression");
+                return Err(error.into());
             }
-            let window = Window::parse(
-                &TimeWindowSpec {
-                    days: spec.days.clone(),
-                    start_time: spec.start_time.clone(),
-                    end_time: spec.end_time.clone(),
-                    time_zone: spec.time_zone.clone(),
-                },
-                local,
-            )?;
-            if spec.days.iter().flatten().all(String::is_empty) {
-                return Err(ScheduleError::NoDays);
-            }
-            return Ok(Self::Weekly(window));
+            return Self::weekly(spec, local);
         };
+        let mut errors = ErrorList::default();
         let others = [
             ("days", spec.days.is_some()),
             ("startTime", spec.start_time.is_some()),
             ("endTime", spec.end_time.is_some()),
         ];
-        if let Some((field, _)) = others.into_iter().find(|(_, is_set)| *is_set) {
-            return Err(ScheduleError::Both(field));
+        for (name, _) in others.into_iter().filter(|(_, is_set)| *is_set) {
+            let problem = format!("it has both cron and {name}: {EITHER}");
+            errors.push(field(name).says(problem).hint("remove it"));
         }
-        let zone = zone(spec.time_zone.as_deref().unwrap_or_default(), local)?;
-        let cron = Cron::parse(text).map_err(|why| ScheduleError::Cron {
-            text: text.clone(),
-            why,
-        })?;
-        let duration = spec.duration.clone().unwrap_or_default();
-        let parsed = duration.parse::<GoDuration>().ok();
-        let parsed = parsed.map(|parsed| SignedDuration::from_nanos(parsed.as_nanos()));
-        let Some(length) = parsed.filter(|length| length.is_positive() && *length <= MAX_DURATION) else {
-            return Err(ScheduleError::Duration(duration));
-        };
-        // The syntax allows days that no month has, such as `0 0 30 2 *`.
-        if cron.next(Timestamp::UNIX_EPOCH, &TimeZone::UTC).is_none() {
-            return Err(ScheduleError::Never(text.clone()));
-        }
-        Ok(Self::Cron {
-            cron: Box::new(CronWindow {
-                text: text.clone(),
-                cron,
-                duration: length,
-                zone,
+        let cron = errors.take(Cron::of_field(&field("cron"), text, "so the window never opens"));
+        let duration = spec.duration.as_deref().unwrap_or_default();
+        let length = duration.parse::<GoDuration>().ok();
+        let length = length.map(|length| SignedDuration::from_nanos(length.as_nanos()));
+        let length = length.filter(|length| length.is_positive() && *length <= MAX_DURATION);
+        let length = errors.take(length.ok_or_else(|| {
+            field("duration").invalid(format_args!(
+                "is {duration:?}: it must be a Go duration such as \"4h\", more than 0s and up to seven days"
+            ))
+        }));
+        let zone = zone(spec.time_zone.as_deref(), local).map_err(|why| field("timeZone").says(why));
+        let zone = errors.take(zone);
+        match (zone, cron, length) {
+            (Some(zone), Some(cron), Some(duration)) if errors.is_empty() => Ok(Self::Cron {
+                cron: Box::new(CronWindow {
+                    text: text.clone(),
+                    cron,
+                    duration,
+                    zone,
+                }),
             }),
-        })
+            _ => Err(errors),
+        }
+    }
+
+    fn weekly(spec: &WindowSpec, local: &TimeZone) -> Result<Self, ErrorList> {
+        let mut errors = ErrorList::default();
+        if spec.days.iter().flatten().all(String::is_empty) {
+            errors.push(FieldPath::root("days").says("it has no days, so that it never opens"));
+        }
+        let window = TimeWindowSpec {
+            days: spec.days.clone(),
+            start_time: spec.start_time.clone(),
+            end_time: spec.end_time.clone(),
+            time_zone: spec.time_zone.clone(),
+        };
+        let window = errors.take(Window::parse(&window, local));
+        errors.finish(window.map(Self::Weekly))
     }
 
     pub fn zone(&self) -> &TimeZone {

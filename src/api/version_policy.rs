@@ -8,9 +8,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::PlanSpec;
-use refit_base::go::{DurationError, GoDuration};
+use super::invalid::{ErrorList, at};
+use refit_base::go::GoDuration;
+use refit_base::version::distribution_of;
 use refit_base::version::policy::Policy;
-use refit_base::version::{Range, RangeError, distribution_of};
 
 /// Which versions a Plan takes, and when.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
@@ -48,46 +49,33 @@ pub struct VersionPolicySpec {
     pub propose: Option<bool>,
 }
 
-/// Why a policy is invalid.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BadPolicy {
-    /// The range has a syntax error.
-    #[error("spec.versionPolicy.range is invalid, {0}")]
-    Range(RangeError),
-    /// The age is not a duration.
-    #[error("spec.versionPolicy.minimumAge is invalid, {0}")]
-    Age(DurationError),
-    #[error("spec.versionPolicy.minimumAge is {0}: it must not be negative")]
-    NegativeAge(GoDuration),
-    /// The number is negative.
-    #[error("spec.versionPolicy.maxMinorSkip is {0}: it must be 0 or more")]
-    MinorSkip(i32),
-}
-
 impl VersionPolicySpec {
     /// The parsed policy.
     ///
     /// # Errors
-    /// Fails if a field is invalid, with the first such field.
-    pub fn read(&self) -> Result<Policy, BadPolicy> {
-        let range = self.range.as_deref().map(str::parse::<Range>);
-        let range = range.transpose().map_err(BadPolicy::Range)?;
-        let age = self.minimum_age.as_deref().map(str::parse::<GoDuration>);
-        let age = age.transpose().map_err(BadPolicy::Age)?.unwrap_or_default();
+    /// Fails with all invalid fields.
+    pub fn parse(&self) -> Result<Policy, ErrorList> {
+        let field = |name| at("versionPolicy").field(name);
+        let mut errors = ErrorList::default();
+        let range = self.range.as_deref().map(|range| field("range").parse(range));
+        let range = range.and_then(|range| errors.take(range));
+        let age = self.minimum_age.as_deref();
+        let age = age.map(|age| field("minimumAge").parse::<GoDuration>(age));
+        let age = age.and_then(|age| errors.take(age)).unwrap_or_default();
         if age.is_negative() {
-            return Err(BadPolicy::NegativeAge(age));
+            errors.push(field("minimumAge").invalid(format!("is {age}: it must not be negative")));
         }
         if let Some(skip) = self.max_minor_skip.filter(|skip| *skip < 0) {
-            return Err(BadPolicy::MinorSkip(skip));
+            errors.push(field("maxMinorSkip").invalid(format!("is {skip}: it must be 0 or more")));
         }
-        Ok(Policy {
+        errors.finish(Some(Policy {
             is_given: true,
             range,
             allow_downgrade: self.allow_downgrade.unwrap_or_default(),
             minimum_age: SignedDuration::from_nanos(age.as_nanos()),
             propose: self.propose.unwrap_or_default(),
             max_minor_skip: self.max_minor_skip.and_then(|skip| u64::try_from(skip).ok()),
-        })
+        }))
     }
 }
 
@@ -96,9 +84,9 @@ impl PlanSpec {
     ///
     /// # Errors
     /// Fails if a field is invalid; `validate` has reported it.
-    pub fn version_policy(&self) -> Result<Policy, BadPolicy> {
+    pub fn version_policy(&self) -> Result<Policy, ErrorList> {
         let policy = self.version_policy.as_ref();
-        policy.map_or_else(|| Ok(Policy::default()), VersionPolicySpec::read)
+        policy.map_or_else(|| Ok(Policy::default()), VersionPolicySpec::parse)
     }
 
     /// The distribution that the image of the Plan installs, if its name says so.
@@ -135,7 +123,7 @@ mod tests {
 
     fn read(policy: serde_json::Value) -> Result<Policy, String> {
         let policy: VersionPolicySpec = serde_json::from_value(policy).unwrap();
-        policy.read().map_err(|error| error.to_string())
+        policy.parse().map_err(|error| error.to_string())
     }
 
     #[test]

@@ -8,9 +8,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::PlanSpec;
+use super::invalid::{ErrorList, FieldPath, Invalid, at};
 use super::node_limit::NodeLimit;
-use super::selector::{Selector, SelectorError};
-use refit_base::go::{DurationError, GoDuration};
+use super::selector::Selector;
+use refit_base::go::GoDuration;
 
 /// Maximum number of waves, as in the schema. A Plan stored under another schema may have more.
 const MAX_WAVES: usize = 32;
@@ -63,89 +64,58 @@ pub enum WaveNodes {
     Rest,
 }
 
-/// Why waves are invalid.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BadWave {
-    #[error("spec.waves has {0} waves: it must have at most {MAX_WAVES}")]
-    TooMany(usize),
-    #[error(
-        "spec.waves[{index}].name is {name:?}: it must be at most {MAX_NAME_LEN} lower-case letters, digits and '-', must start with \
-         a letter, and must not end with '-'"
-    )]
-    Name { index: usize, name: String },
-    #[error("spec.waves[{index}].name is {name:?}, as that of spec.waves[{first}]")]
-    NameTwice {
-        index: usize,
-        first: usize,
-        name: String,
-    },
-    #[error(
-        "spec.waves[{0}] has nodes and selector: it must have one of them, or none for all nodes that are left"
-    )]
-    NodesAndSelector(usize),
-    #[error(
-        "spec.waves[{index}].nodes is {value}: it must be a number from 1 on, or a share of the nodes from \"1%\" to \"100%\""
-    )]
-    Nodes { index: usize, value: String },
-    #[error(
-        "spec.waves[{index}].nodes is not more than that of spec.waves[{first}], whose nodes it includes, so that the wave has none"
-    )]
-    NotMore { index: usize, first: usize },
-    #[error("spec.waves[{index}].selector is invalid, {error}")]
-    Selector { index: usize, error: SelectorError },
-    #[error("spec.waves[{index}].soak is invalid, {error}")]
-    Soak { index: usize, error: DurationError },
-    #[error("spec.waves[{0}].soak is negative")]
-    NegativeSoak(usize),
-    #[error("spec.waves[{0}] takes all nodes that are left, so that the waves after it have none")]
-    RestNotLast(usize),
-}
-
 impl WaveSpec {
-    fn nodes(&self, index: usize) -> Result<WaveNodes, BadWave> {
+    fn nodes(&self, wave: &FieldPath) -> Result<WaveNodes, Invalid> {
         match (&self.nodes, &self.selector) {
-            (Some(_), Some(_)) => Err(BadWave::NodesAndSelector(index)),
-            (Some(nodes), None) => {
-                NodeLimit::parse(nodes)
-                    .map(WaveNodes::UpTo)
-                    .ok_or_else(|| BadWave::Nodes {
-                        index,
-                        value: match nodes {
-                            IntOrString::Int(nodes) => nodes.to_string(),
-                            IntOrString::String(share) => format!("{share:?}"),
-                        },
-                    })
-            }
-            (None, Some(selector)) => Selector::new(Some(selector))
-                .map(WaveNodes::Selected)
-                .map_err(|error| BadWave::Selector { index, error }),
+            (Some(_), Some(_)) => Err(wave.invalid(
+                "has nodes and selector: it must have one of them, or none for all nodes that are left",
+            )),
+            (Some(nodes), None) => wave.field("nodes").node_limit(nodes).map(WaveNodes::UpTo),
+            (None, Some(selector)) => wave.field("selector").selector(selector).map(WaveNodes::Selected),
             (None, None) => Ok(WaveNodes::Rest),
         }
     }
 
-    fn read(&self, index: usize) -> Result<Wave, BadWave> {
-        let name = match &self.name {
-            Some(name) if !is_name(name) => {
-                let name = name.clone();
-                return Err(BadWave::Name { index, name });
-            }
-            Some(name) => name.clone(),
-            None => default_name(index),
-        };
-        let nodes = self.nodes(index)?;
-        let soak = self.soak.as_deref().map(str::parse::<GoDuration>).transpose();
-        let soak = soak
-            .map_err(|error| BadWave::Soak { index, error })?
-            .unwrap_or_default();
-        if soak.is_negative() {
-            return Err(BadWave::NegativeSoak(index));
+    /// The index is that of the wave in the spec.
+    fn parse(&self, index: usize) -> Result<Wave, ErrorList> {
+        let wave = at("waves").index(index);
+        let mut errors = ErrorList::default();
+        let name = self.name_or_default(index);
+        if !is_name(&name) {
+            errors.push(wave.field("name").invalid(format_args!(
+                "is {name:?}: it must be at most {MAX_NAME_LEN} lower-case letters, digits and '-', must start with a letter, and must \
+                 not end with '-'"
+            )));
         }
-        Ok(Wave {
+        let nodes = errors.take(self.nodes(&wave));
+        let soak = self.soak.as_deref().map(|soak| wave.field("soak").parse(soak));
+        let soak: GoDuration = soak.and_then(|soak| errors.take(soak)).unwrap_or_default();
+        if soak.is_negative() {
+            let hint = "write a duration such as `30m`";
+            errors.push(wave.field("soak").invalid("is negative").hint(hint));
+        }
+        let approval = self.approval.unwrap_or_default();
+        let soak = SignedDuration::from_nanos(soak.as_nanos());
+        errors.finish(nodes.map(|nodes| Wave {
             name,
             nodes,
-            soak: SignedDuration::from_nanos(soak.as_nanos()),
-            approval: self.approval.unwrap_or_default(),
-        })
+            soak,
+            approval,
+        }))
+    }
+
+    fn name_or_default(&self, index: usize) -> String {
+        self.name.clone().unwrap_or_else(|| default_name(index))
+    }
+
+    /// Whether a wave after another one has no nodes, because that one includes them.
+    fn is_within(&self, other: &Self) -> bool {
+        let limit = |wave: &Self| NodeLimit::parse(wave.nodes.as_ref().filter(|_| wave.selector.is_none())?);
+        match (limit(self), limit(other)) {
+            (Some(NodeLimit::Nodes(own)), Some(NodeLimit::Nodes(others))) => own <= others,
+            (Some(NodeLimit::Percent(own)), Some(NodeLimit::Percent(others))) => own <= others,
+            _ => false,
+        }
     }
 }
 
@@ -166,37 +136,36 @@ impl PlanSpec {
     /// The parsed `spec.waves`. Unless there are none, the last one takes the nodes that are left.
     ///
     /// # Errors
-    /// Fails with the first invalid wave; `validate` has reported it.
-    pub fn waves(&self) -> Result<Vec<Wave>, BadWave> {
+    /// Fails with all that is wrong with them; `validate` has reported it.
+    pub fn waves(&self) -> Result<Vec<Wave>, ErrorList> {
         let specs = self.waves.as_deref().unwrap_or_default();
-        if specs.len() > MAX_WAVES {
-            return Err(BadWave::TooMany(specs.len()));
-        }
+        let list = at("waves");
+        list.at_most(specs, MAX_WAVES, "waves")?;
+        let mut errors = ErrorList::default();
         let mut waves: Vec<Wave> = Vec::with_capacity(specs.len() + 1);
         for (index, spec) in specs.iter().enumerate() {
-            if let Some(last) = waves.len().checked_sub(1)
-                && waves[last].nodes == WaveNodes::Rest
-            {
-                return Err(BadWave::RestNotLast(last));
+            let (wave, before) = (list.index(index), &specs[..index]);
+            waves.extend(errors.take(spec.parse(index)));
+            let name = spec.name_or_default(index);
+            let mut names = before.iter().enumerate();
+            let first = names.position(|(index, other)| other.name_or_default(index) == name);
+            if let Some(first) = first.filter(|_| is_name(&name)) {
+                let problem = format!("is {name:?}, as that of spec.waves[{first}]");
+                errors.push(wave.field("name").invalid(problem));
             }
-            let wave = spec.read(index)?;
-            if let Some(first) = waves.iter().position(|other| other.name == wave.name) {
-                let name = wave.name;
-                return Err(BadWave::NameTwice { index, first, name });
+            if let Some(first) = before.iter().rposition(|other| spec.is_within(other)) {
+                let problem = format!(
+                    "is not more than that of spec.waves[{first}], whose nodes it includes, so that the wave has none"
+                );
+                let hint = "raise it: the nodes of earlier waves are included";
+                errors.push(wave.field("nodes").invalid(problem).hint(hint));
             }
-            let has_as_many = |other: &Wave| match (&wave.nodes, &other.nodes) {
-                (WaveNodes::UpTo(NodeLimit::Nodes(own)), WaveNodes::UpTo(NodeLimit::Nodes(others))) => {
-                    own <= others
-                }
-                (WaveNodes::UpTo(NodeLimit::Percent(own)), WaveNodes::UpTo(NodeLimit::Percent(others))) => {
-                    own <= others
-                }
-                _ => false,
-            };
-            if let Some(first) = waves.iter().rposition(has_as_many) {
-                return Err(BadWave::NotMore { index, first });
+            let takes_rest = spec.nodes.is_none() && spec.selector.is_none();
+            if takes_rest && index + 1 < specs.len() {
+                let problem = "takes all nodes that are left, so that the waves after it have none";
+                let hint = "move the wave to the end, or give it nodes or a selector";
+                errors.push(wave.invalid(problem).hint(hint));
             }
-            waves.push(wave);
         }
         if waves.last().is_some_and(|last| last.nodes != WaveNodes::Rest) {
             waves.push(Wave {
@@ -206,7 +175,7 @@ impl PlanSpec {
                 approval: false,
             });
         }
-        Ok(waves)
+        errors.finish(Some(waves))
     }
 }
 

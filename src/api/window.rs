@@ -16,6 +16,7 @@ use jiff::tz::{TimeZone, TimeZoneDatabase};
 use jiff::{SignedDuration, Timestamp};
 
 use super::TimeWindowSpec;
+use super::invalid::{ErrorList, FieldPath};
 
 /// Accepted names of each day of the week, from Sunday, as in the schema.
 pub const DAYS: [[&str; 4]; 7] = [
@@ -34,25 +35,6 @@ const HORIZON: SignedDuration = SignedDuration::from_hours(5 * 7 * 24);
 
 /// Zones from the database in the binary, because the container image has no other, and a lookup needs no I/O.
 static ZONES: LazyLock<TimeZoneDatabase> = LazyLock::new(TimeZoneDatabase::bundled);
-
-/// Why a window is invalid, with system-upgrade-controller's messages (S53, S58).
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum WindowError {
-    #[error("Invalid weekday: {0}")]
-    Day(String),
-    /// A number outside of 0 (Sunday) to 6.
-    #[error("Invalid weekday, number out of range: {0}")]
-    DayOutOfRange(String),
-    /// An unknown zone. Names are case-sensitive.
-    #[error("unknown time zone {0}")]
-    Zone(String),
-    /// A path instead of the name of a zone.
-    #[error("time: invalid location name")]
-    ZoneIsPath,
-    /// A start or end in none of the six formats, or absent.
-    #[error("Invalid time format: {0}")]
-    Time(String),
-}
 
 /// A parsed `spec.window`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,19 +65,36 @@ impl Window {
         self.days == Days::ALL
     }
 
-    /// Parses a window. `local` is the zone of the process, which `Local` means.
+    /// Parses a window, with system-upgrade-controller's messages (S53, S58). `local` is the zone of the process, which
+    /// `Local` means.
     ///
     /// # Errors
-    /// Fails with the first error in system-upgrade-controller's order: days, zone, start, end. A missing start or end
-    /// is an error. Missing days are not, but such a window never opens.
-    pub fn parse(spec: &TimeWindowSpec, local: &TimeZone) -> Result<Self, WindowError> {
-        let text = |field: &Option<String>| field.clone().unwrap_or_default();
-        Ok(Self {
-            days: Days::parse(spec.days.iter().flatten())?,
-            zone: zone(&text(&spec.time_zone), local)?,
-            start: time(&text(&spec.start_time))?,
-            end: time(&text(&spec.end_time))?,
-        })
+    /// Fails with all errors, in system-upgrade-controller's order: days, zone, start, end. A missing start or end is an
+    /// error. Missing days are not, but such a window never opens.
+    pub fn parse(spec: &TimeWindowSpec, local: &TimeZone) -> Result<Self, ErrorList> {
+        let mut errors = ErrorList::default();
+        let field = FieldPath::root;
+        let days = Days::parse(spec.days.as_deref().unwrap_or_default());
+        let days = errors.take(days).unwrap_or(Days::ALL);
+        let zone = zone(spec.time_zone.as_deref(), local).map_err(|why| field("timeZone").says(why));
+        let zone = errors.take(zone);
+        let mut time = |name, text: &Option<String>| {
+            let time = time(text.as_deref().unwrap_or_default());
+            errors.take(time.map_err(|why| field(name).says(why)))
+        };
+        let (start, end) = (
+            time("startTime", &spec.start_time),
+            time("endTime", &spec.end_time),
+        );
+        match (zone, start, end) {
+            (Some(zone), Some(start), Some(end)) if errors.is_empty() => Ok(Self {
+                days,
+                start,
+                end,
+                zone,
+            }),
+            _ => Err(errors),
+        }
     }
 
     /// Whether `now` is inside the window.
@@ -177,12 +176,13 @@ impl Days {
     const ALL: Self = Self(0b111_1111);
 
     /// Ignores empty words and case, as the parser of system-upgrade-controller does; the schema is stricter.
-    fn parse<'a>(words: impl Iterator<Item = &'a String>) -> Result<Self, WindowError> {
-        let mut days = 0;
-        for word in words.filter(|word| !word.is_empty()) {
-            days |= 1 << day(word)?;
+    fn parse(words: &[String]) -> Result<Self, ErrorList> {
+        let (mut days, mut errors) = (0, ErrorList::default());
+        for (index, word) in words.iter().enumerate().filter(|(_, word)| !word.is_empty()) {
+            let day = day(word).map_err(|why| FieldPath::root("days").index(index).says(why));
+            days |= errors.take(day).map_or(0, |day| 1 << day);
         }
-        Ok(Self(days))
+        errors.finish(Some(Self(days)))
     }
 
     fn has(self, day: Weekday) -> bool {
@@ -203,25 +203,27 @@ impl fmt::Display for Days {
 }
 
 /// Number of a day, from Sunday. A number may have a sign and leading zeros.
-fn day(word: &str) -> Result<usize, WindowError> {
+fn day(word: &str) -> Result<usize, String> {
     if let Ok(number) = word.parse::<i64>() {
         return usize::try_from(number)
             .ok()
             .filter(|day| *day < DAYS.len())
-            .ok_or_else(|| WindowError::DayOutOfRange(word.to_owned()));
+            .ok_or_else(|| format!("Invalid weekday, number out of range: {word}"));
     }
     let lower = word.to_lowercase();
     DAYS.iter()
         .position(|words| words[1..].contains(&lower.as_str()))
-        .ok_or_else(|| WindowError::Day(word.to_owned()))
+        .ok_or_else(|| format!("Invalid weekday: {word}"))
 }
 
-pub(super) fn zone(name: &str, local: &TimeZone) -> Result<TimeZone, WindowError> {
+/// The zone of this name, which is case-sensitive. UTC if absent.
+pub(super) fn zone(name: Option<&str>, local: &TimeZone) -> Result<TimeZone, String> {
+    let name = name.unwrap_or_default();
     match name {
         "" | "UTC" => return Ok(TimeZone::UTC),
         "Local" => return Ok(local.clone()),
         _ if name.starts_with(['/', '\\']) || name.split('/').any(|part| part == "..") => {
-            return Err(WindowError::ZoneIsPath);
+            return Err("time: invalid location name".to_owned());
         }
         _ => {}
     }
@@ -230,15 +232,15 @@ pub(super) fn zone(name: &str, local: &TimeZone) -> Result<TimeZone, WindowError
         .get(name)
         .ok()
         .filter(|zone| zone.iana_name() == Some(name))
-        .ok_or_else(|| WindowError::Zone(name.to_owned()))
+        .ok_or_else(|| format!("unknown time zone {name}"))
 }
 
 /// Parses a time of day in one of the formats `15:04`, `15:04:05`, `03:04pm`, `15`, `03pm` and `3pm`.
 ///
 /// These are Go's layouts with their special cases: an hour of the 24-hour clock may have one digit, one of the 12-hour
 /// clock with minutes may not; `0pm` is noon; a fraction after the seconds is ignored.
-fn time(text: &str) -> Result<Time, WindowError> {
-    parse_time(text).ok_or_else(|| WindowError::Time(text.to_owned()))
+fn time(text: &str) -> Result<Time, String> {
+    parse_time(text).ok_or_else(|| format!("Invalid time format: {text}"))
 }
 
 fn parse_time(text: &str) -> Option<Time> {

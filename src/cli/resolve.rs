@@ -284,10 +284,8 @@ fn target_of_plan(flags: &Flags, title: String, plan: &Plan) -> Result<Target, S
     }
     // The controller resolves no Plan that it finds invalid.
     let name = plan.metadata.name.as_deref().unwrap_or_default();
-    validate_plan(name, spec).map_err(|error| format!("{title}: {error}"))?;
-    let policy = spec
-        .version_policy()
-        .map_err(|error| format!("{title}: {error}"))?;
+    let parsed = validate_plan(name, spec).map_err(|errors| format!("{title}: {errors}"))?;
+    let policy = parsed.version_policy.unwrap_or_default();
     let status = plan.status.as_ref();
     let stored = status.and_then(|status| status.channel.as_ref());
     let shown = channel.as_deref().map(redacted);

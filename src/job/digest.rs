@@ -15,7 +15,7 @@ use serde::Serialize;
 use sha2::{Digest, Sha224, Sha256};
 
 use refit_api::names::ANNOTATION_DIGEST;
-use refit_api::{Plan, PlanSpec};
+use refit_api::{FieldPath, Invalid, Plan, PlanSpec};
 
 pub(super) use shape::go_spec;
 
@@ -60,25 +60,17 @@ pub const MAX_FIELDS_LEN: usize = 4 << 10;
 /// Maximum length of the values that it names, together: a Plan has at most 1.5 MiB, but a field may be named repeatedly.
 const MAX_VALUES_LEN: usize = 4 << 20;
 
-/// Why the annotation `upgrade.cattle.io/digest` is refused. A hash of a part of it would be another one than that of
+/// A refusal of the annotation `upgrade.cattle.io/digest`. A hash of a part of it would be another one than that of
 /// system-upgrade-controller, so no node starts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum FieldsError {
-    #[error(
-        "metadata.annotations[{ANNOTATION_DIGEST}] has {0} bytes, and at most {MAX_FIELDS_LEN} are read: name fewer fields, or one that contains them"
-    )]
-    TooLong(usize),
-    #[error(
-        "metadata.annotations[{ANNOTATION_DIGEST}] names fields of more than 4 MiB: name each field once, and not the field that contains it"
-    )]
-    TooMuch,
+fn refused(problem: impl std::fmt::Display) -> Invalid {
+    FieldPath::root(&format!("metadata.annotations[{ANNOTATION_DIGEST}]")).invalid(problem)
 }
 
 /// Checks the annotation `upgrade.cattle.io/digest`.
 ///
 /// # Errors
 /// Fails if the annotation or the values that it names are too long.
-pub fn check_fields(plan: &Plan) -> Result<(), FieldsError> {
+pub fn check_fields(plan: &Plan) -> Result<(), Invalid> {
     fields(plan)?.map_or(Ok(()), |paths| values(plan, paths, "").map(drop))
 }
 
@@ -93,11 +85,14 @@ pub fn is_of_spec(plan: &Plan) -> bool {
 }
 
 /// The annotation `upgrade.cattle.io/digest`, if it names fields.
-fn fields(plan: &Plan) -> Result<Option<&str>, FieldsError> {
+fn fields(plan: &Plan) -> Result<Option<&str>, Invalid> {
     let annotations = plan.metadata.annotations.as_ref();
     let paths = annotations.and_then(|all| all.get(ANNOTATION_DIGEST));
     match paths.filter(|paths| !paths.is_empty()) {
-        Some(paths) if paths.len() > MAX_FIELDS_LEN => Err(FieldsError::TooLong(paths.len())),
+        Some(paths) if paths.len() > MAX_FIELDS_LEN => Err(refused(format_args!(
+            "has {} bytes, and at most {MAX_FIELDS_LEN} are read: name fewer fields, or one that contains them",
+            paths.len()
+        ))),
         paths => Ok(paths.map(String::as_str)),
     }
 }
@@ -110,7 +105,7 @@ fn annotated(plan: &Plan, latest_version: &str) -> String {
     values.unwrap_or_default()
 }
 
-fn values(plan: &Plan, paths: &str, latest_version: &str) -> Result<String, FieldsError> {
+fn values(plan: &Plan, paths: &str, latest_version: &str) -> Result<String, Invalid> {
     let plan = shape::go_plan(plan, latest_version).to_string();
     let mut document = text::Document::new(&plan);
     let mut known: BTreeMap<&str, String> = BTreeMap::new();
@@ -121,7 +116,9 @@ fn values(plan: &Plan, paths: &str, latest_version: &str) -> Result<String, Fiel
         // must not take the time of all Plans.
         let value = known.entry(path).or_insert_with(|| document.lookup(path));
         if values.len() + value.len() > MAX_VALUES_LEN {
-            return Err(FieldsError::TooMuch);
+            let problem =
+                "names fields of more than 4 MiB: name each field once, and not the field that contains it";
+            return Err(refused(problem));
         }
         values.push_str(value);
     }

@@ -10,7 +10,7 @@ use super::blocker::Blocker;
 use super::decision::Decision;
 use super::step::{Query, Step};
 use refit_api::text::{MAX_MESSAGE, seconds, shorten};
-use refit_api::{Check, CheckAnswer, CheckPhase, CheckStatus, PlanSpec, PlanStatus};
+use refit_api::{Check, CheckAnswer, CheckPhase, CheckStatus, PlanStatus};
 use refit_facts::{Hash, PlanName};
 
 /// Minimum time between two requests. Each start or end of a node voids the answers, and in a large roll-out many nodes
@@ -163,11 +163,11 @@ fn without_numbers(text: &str) -> String {
 }
 
 impl Checks {
-    /// Reads the spec. A check that is as before keeps its answers.
-    pub(super) fn read(&mut self, spec: &PlanSpec, stored: &PlanStatus) {
+    /// Takes the checks of the spec. One that is as before keeps its answers.
+    pub(super) fn read(&mut self, checks: Vec<Check>, stored: &PlanStatus) {
         let mut before = std::mem::take(&mut self.all);
-        let checks = spec.checks().unwrap_or_default().into_iter();
         self.all = checks
+            .into_iter()
             .map(|check| {
                 if let Some(index) = before.iter().position(|state| state.check == check) {
                     return before.swap_remove(index);

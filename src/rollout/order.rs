@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
-use refit_api::{ControlPlaneOrder, Criterion, PlanSpec};
+use refit_api::{ControlPlaneOrder, Criterion};
 use refit_facts::{NodeFacts, PlanFacts, Text};
 
 /// The parsed `spec.order`.
@@ -67,13 +67,12 @@ enum OrderValue {
 }
 
 impl Order {
-    /// The order of a Plan; of an invalid one the default.
-    pub(super) fn of(spec: &PlanSpec, own_node: &Text) -> Self {
-        let criteria = spec.order().unwrap_or_default();
+    /// The order by these criteria; the own node comes last among nodes that are equal.
+    pub(super) fn new(criteria: Vec<Criterion>, own_node: Option<Text>) -> Self {
         let last = criteria.iter().rposition(Criterion::is_barrier);
         Self {
             barriers: last.map_or(0, |last| last + 1),
-            own_node: spec.order.is_some().then(|| own_node.clone()),
+            own_node,
             criteria,
         }
     }
@@ -181,8 +180,9 @@ mod tests {
 
     /// The names of nodes with these labels in the order of a Plan, with `|` between groups.
     fn sorted(order: &serde_json::Value, nodes: &[(&str, &[(&str, &str)])]) -> String {
-        let spec: PlanSpec = serde_json::from_value(json!({ "order": order })).unwrap();
-        let order = Order::of(&spec, &"own".into());
+        let spec: refit_api::PlanSpec = serde_json::from_value(json!({ "order": order })).unwrap();
+        let own_node = spec.order.is_some().then(|| "own".into());
+        let order = Order::new(spec.order().unwrap(), own_node);
         let plan = read(plan("p"));
         let mut keys: Vec<_> = nodes
             .iter()

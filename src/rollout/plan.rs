@@ -21,9 +21,9 @@ use super::settings::Defaults;
 use super::targets::{Selection, Targets};
 use super::world::World;
 use refit_api::image::ImageAnswer;
-use refit_api::schedule::{Blackout, PlanWindow, Windows};
+use refit_api::schedule::{Blackout, Windows};
 use refit_api::selector::Selector;
-use refit_api::validate::{MAX_SCHEDULE_ENTRIES, validate};
+use refit_api::validate::ParsedSpec;
 use refit_api::window::Window;
 use refit_api::{
     ChannelRef, NodeInfoSelector, NodeLimit, NodePhase, NodeProgress, PlanSpec, PlanStatus, PodBlocker,
@@ -237,62 +237,44 @@ impl DerivedPlan {
         self.stale = true;
         self.inputs = "".into();
         let spec = &self.facts.object.spec;
-        self.invalid = self.facts.malformed.clone().or_else(|| {
-            let invalid = validate(&self.facts.name, spec).err();
-            let fields = || refit_job::digest::check_fields(&self.facts.object).err();
-            let invalid = invalid.map(|invalid| invalid.to_string());
-            invalid.or_else(|| fields().map(|error| error.to_string()))
-        });
-        self.window = spec
-            .window
-            .as_ref()
-            .and_then(|w| Window::parse(w, &defaults.local_zone).ok());
-        // A longer list makes the Plan invalid, and must not cost time in each decision.
-        let windows = spec
-            .windows
-            .as_ref()
-            .filter(|windows| windows.len() <= MAX_SCHEDULE_ENTRIES);
-        self.windows = windows.map(|windows| {
-            let parse = |window| PlanWindow::parse(window, &defaults.local_zone).ok();
-            Windows(windows.iter().filter_map(parse).collect())
-        });
-        let blackouts = spec.blackouts.iter().flatten().take(MAX_SCHEDULE_ENTRIES);
-        let blackouts = blackouts.filter_map(|it| Blackout::parse(it, &defaults.local_zone).ok());
-        self.blackouts = blackouts.collect();
-        self.repeat = spec.repeat(&defaults.local_zone).ok().flatten();
-        self.delay = spec
-            .post_complete_delay
-            .as_deref()
-            .and_then(|text| text.parse::<GoDuration>().ok())
-            .map_or(SignedDuration::ZERO, |d| SignedDuration::from_nanos(d.as_nanos()));
+        let (parsed, mut errors) = ParsedSpec::parse(&self.facts.name, spec, &defaults.local_zone);
+        errors.take(refit_job::digest::check_fields(&self.facts.object));
+        let invalid = || (!errors.is_empty()).then(|| errors.to_string());
+        self.invalid = self.facts.malformed.clone().or_else(invalid);
+        self.window = parsed.window;
+        self.windows = parsed.windows;
+        self.blackouts = parsed.blackouts;
+        self.repeat = parsed.repeat;
+        self.delay = parsed.post_complete_delay;
         self.disruptive = spec.cordon.unwrap_or_default()
             || spec.drain.is_some()
             || spec.exclusive.unwrap_or_default()
             || spec.may_reboot();
-        self.pod_blockers = spec.pod_blockers().unwrap_or_default().into();
+        self.pod_blockers = parsed.pod_blockers.into();
         self.time_limit = time_limit(spec, self.delay, &defaults.job);
         self.guards_control_plane = spec.guards_control_plane();
         self.completion = CompletionPolicy::of(spec);
-        self.checks.read(spec, self.facts.status());
+        self.checks.read(parsed.checks, self.facts.status());
         self.channel = resolve::channel_of(spec);
         self.secrets = PlanSecrets::of(spec);
-        self.policy = spec.version_policy().ok();
+        self.policy = parsed.version_policy;
         self.chosen = None;
         let (selector, error) = match spec.selector() {
             Ok(selector) => (selector, None),
             Err(error) => (Selector::nothing(), Some(error.to_string())),
         };
         self.selector_error = error;
+        let own_node = spec.order.is_some().then(|| defaults.own_node.clone());
         self.selection = Selection {
             selector,
-            info: spec.node_info().unwrap_or_default(),
+            info: parsed.node_info,
             skips_at_version: spec.skips_at_version(),
             counts_kubelets: spec.max_minor_skip().is_some(),
             claims_kubelets: spec.installs_kubernetes(),
             tolerates_not_ready: spec.tolerates_not_ready(),
             reboot_needed: RebootNeeded::of(spec),
-            order: Order::of(spec, &defaults.own_node),
-            waves: spec.waves().unwrap_or_default(),
+            order: Order::new(parsed.order, own_node),
+            waves: parsed.waves,
         };
     }
 

@@ -6,8 +6,9 @@ use jiff::{Timestamp, ToSpan as _};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::super::invalid::{ErrorList, FieldPath};
 use super::super::text::{MAX_NAME, shorten};
-use super::super::window::{WindowError, zone};
+use super::super::window::zone;
 
 /// A time in which no node starts, whatever the windows say. Nodes in progress finish.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
@@ -27,33 +28,6 @@ pub struct BlackoutSpec {
     /// IANA time zone of days, such as `Europe/Berlin`, or `Local` for that of the controller. Defaults to UTC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_zone: Option<String>,
-}
-
-/// Why a blackout is invalid.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BlackoutError {
-    #[error(
-        "{field} is {text:?}: it must be a time such as \"2026-12-24T18:00:00Z\", a day such as \"2026-12-24\", or a day of every \
-             year such as \"12-24\""
-    )]
-    Bound { field: &'static str, text: String },
-    #[error("start is {start:?} and end is {end:?}: if one is a day of every year, the other must be, too")]
-    Mixed { start: String, end: String },
-    #[error("end is {end:?}, which is not after start, {start:?}")]
-    Empty { start: String, end: String },
-    #[error("timeZone is invalid, {0}")]
-    Zone(WindowError),
-}
-
-impl BlackoutError {
-    /// The field that is wrong.
-    pub fn field(&self) -> &'static str {
-        match self {
-            Self::Bound { field, .. } => field,
-            Self::Mixed { .. } | Self::Empty { .. } => "end",
-            Self::Zone(_) => "timeZone",
-        }
-    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,16 +80,27 @@ impl Blackout {
     /// Parses a blackout. `local` is the zone of the process, which `Local` means.
     ///
     /// # Errors
-    /// Fails with the first error.
-    pub fn parse(spec: &BlackoutSpec, local: &TimeZone) -> Result<Self, BlackoutError> {
-        let zone = zone(spec.time_zone.as_deref().unwrap_or_default(), local).map_err(BlackoutError::Zone)?;
-        let text = |field: &Option<String>| field.clone().unwrap_or_default();
-        let (start, end) = (text(&spec.start), text(&spec.end));
-        let bound = |field, text: &str| {
-            Bound::parse(text.trim()).ok_or_else(|| BlackoutError::Bound {
-                field,
-                text: shorten(text, MAX_NAME).into_owned(),
-            })
+    /// Fails with all errors.
+    pub fn parse(spec: &BlackoutSpec, local: &TimeZone) -> Result<Self, ErrorList> {
+        let field = FieldPath::root;
+        let mut errors = ErrorList::default();
+        let (start, end) = (spec.start.as_deref(), spec.end.as_deref());
+        let (start, end) = (start.unwrap_or_default(), end.unwrap_or_default());
+        let mut bound = |name, text: &str| {
+            errors.take(Bound::parse(text.trim()).ok_or_else(|| {
+                field(name).invalid(format_args!(
+                    "is {:?}: it must be a time such as \"2026-12-24T18:00:00Z\", a day such as \"2026-12-24\", or a day of every \
+                     year such as \"12-24\"",
+                    shorten(text, MAX_NAME)
+                ))
+            }))
+        };
+        let bounds = (bound("start", start), bound("end", end));
+        let zone = zone(spec.time_zone.as_deref(), local);
+        let zone = zone.map_err(|why| field("timeZone").invalid(format_args!("is invalid, {why}")));
+        let zone = errors.take(zone);
+        let (Some(zone), (Some(from), Some(until))) = (zone, bounds) else {
+            return Err(errors);
         };
         let midnight = |date: Date| date.to_zoned(zone.clone()).map(|at| at.timestamp()).ok();
         let first = |bound| match bound {
@@ -128,20 +113,28 @@ impl Blackout {
             Bound::Day(date) => midnight(date.tomorrow().ok()?),
             Bound::Yearly(..) => None,
         };
-        let span = match (bound("start", &start)?, bound("end", &end)?) {
+        let span = match (from, until) {
             (Bound::Yearly(month, day), Bound::Yearly(last_month, last_day)) => Span::Yearly {
                 first: (month, day),
                 last: (last_month, last_day),
             },
             (Bound::Yearly(..), _) | (_, Bound::Yearly(..)) => {
-                return Err(BlackoutError::Mixed { start, end });
+                let problem = format!(
+                    "start is {start:?} and end is {end:?}: if one is a day of every year, the other must be, too"
+                );
+                let hint = "write start and end both with a year, or both without";
+                return Err(field("end").says(problem).hint(hint).into());
             }
             (from, until) => match (first(from), last(until)) {
                 (Some(from), Some(until)) if from < until => Span::Once {
                     start: from,
                     end: until,
                 },
-                _ => return Err(BlackoutError::Empty { start, end }),
+                _ => {
+                    let problem = format!("is {end:?}, which is not after start, {start:?}");
+                    let hint = "write a later day than the start, in the same form";
+                    return Err(field("end").invalid(problem).hint(hint).into());
+                }
             },
         };
         let reason = shorten(spec.reason.as_deref().unwrap_or_default(), MAX_NAME).into_owned();
@@ -197,7 +190,7 @@ fn yearly(year: i16, first: (i8, i8), last: (i8, i8), zone: &TimeZone) -> Option
 mod tests {
     use super::*;
 
-    fn blackout(start: &str, end: &str, zone: &str) -> Result<Blackout, BlackoutError> {
+    fn blackout(start: &str, end: &str, zone: &str) -> Result<Blackout, ErrorList> {
         let spec = BlackoutSpec {
             start: Some(start.to_owned()),
             end: Some(end.to_owned()),
@@ -302,11 +295,11 @@ mod tests {
     }
 
     #[test]
-    fn an_invalid_blackout_names_its_field() {
-        for (start, end, zone, field) in [
+    fn an_invalid_blackout_names_its_fields() {
+        for (start, end, zone, names) in [
             ("tomorrow", "12-24", "UTC", "start"),
             ("", "12-24", "UTC", "start"),
-            ("13-01", "13-02", "UTC", "start"),
+            ("13-01", "13-02", "Mars", "start end timeZone"),
             ("12-24", "2026-12-26", "UTC", "end"),
             ("2026-12-24", "02-30", "UTC", "end"),
             ("2026-12-24", "2026-12-23", "UTC", "end"),
@@ -315,7 +308,8 @@ mod tests {
             ("12-24", "12-26", "Europe/Bonn", "timeZone"),
         ] {
             let error = blackout(start, end, zone).unwrap_err();
-            assert_eq!(error.field(), field, "{start} to {end}: {error}");
+            let fields: Vec<_> = error.iter().map(|error| error.path.as_str()).collect();
+            assert_eq!(fields.join(" "), names, "{start} to {end}: {error}");
         }
     }
 }

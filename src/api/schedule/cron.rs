@@ -7,6 +7,8 @@ use jiff::civil::{Date, DateTime, Time};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
+use super::super::invalid::{FieldPath, Invalid};
+
 /// How far to look ahead: from one 29 February to the next there can be eight years.
 const HORIZON: SignedDuration = SignedDuration::from_hours((366 * 8 + 7) * 24);
 const MONTHS: [&str; 12] = [
@@ -28,7 +30,7 @@ pub(crate) struct Cron {
 
 impl Cron {
     /// Parses `minute hour day-of-month month day-of-week`. The error says what is wrong.
-    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+    fn parse(text: &str) -> Result<Self, String> {
         let fields: Vec<&str> = text.split_ascii_whitespace().collect();
         let [minutes, hours, days, months, weekdays] = fields[..] else {
             return Err(format!(
@@ -46,6 +48,17 @@ impl Cron {
             weekdays: weekday_set | (weekday_set >> 7),
             either_day: !days.starts_with('*') && !weekdays.starts_with('*'),
         })
+    }
+
+    /// Parses the text of a field. `never` is what follows if no date matches.
+    pub(crate) fn of_field(field: &FieldPath, text: &str, never: &str) -> Result<Self, Invalid> {
+        let cron = Self::parse(text).map_err(|why| field.invalid(format_args!("is {text:?}: {why}")))?;
+        // The syntax allows days that no month has, such as `0 0 30 2 *`.
+        if cron.next(Timestamp::UNIX_EPOCH, &TimeZone::UTC).is_none() {
+            let problem = format!("is {text:?}: no date matches, {never}");
+            return Err(field.invalid(problem).hint("write a day that the month has"));
+        }
+        Ok(cron)
     }
 
     fn has_day(&self, date: Date) -> bool {

@@ -143,7 +143,7 @@ fn an_error_names_its_field() {
     for (spec, field) in [
         (weekly(&["mon"], "25:00", "04:00", "UTC"), "startTime"),
         (weekly(&["mon"], "22:00", "25:00", "UTC"), "endTime"),
-        (weekly(&["someday"], "22:00", "04:00", "UTC"), "days"),
+        (weekly(&["someday"], "22:00", "04:00", "UTC"), "days[0]"),
         (weekly(&[], "22:00", "04:00", "UTC"), "days"),
         (weekly(&["mon"], "22:00", "04:00", "Europe/Bonn"), "timeZone"),
         (cron("0 22 * *", "4h", "UTC"), "cron"),
@@ -167,8 +167,8 @@ fn an_error_names_its_field() {
             "duration",
         ),
     ] {
-        let error = PlanWindow::parse(&spec, &TimeZone::UTC).unwrap_err();
-        assert_eq!(error.field(&spec), field, "{error}");
+        let errors = PlanWindow::parse(&spec, &TimeZone::UTC).unwrap_err();
+        assert_eq!(errors.iter().next().unwrap().path.as_str(), field, "{errors}");
     }
 }
 

@@ -16,7 +16,7 @@ fn spec(days: &str, start: &str, end: &str, zone: &str) -> TimeWindowSpec {
     }
 }
 
-fn parse(days: &str, start: &str, end: &str, zone: &str) -> Result<Window, WindowError> {
+fn parse(days: &str, start: &str, end: &str, zone: &str) -> Result<Window, ErrorList> {
     Window::parse(&spec(days, start, end, zone), &TimeZone::UTC)
 }
 
@@ -69,17 +69,32 @@ fn a_time_that_go_does_not_read_is_refused_in_its_words() {
 }
 
 #[test]
-fn the_first_mistake_in_the_order_days_zone_start_end_is_reported() {
-    for (days, start, end, zone, message) in [
-        ("never", "x", "y", "Mars/Phobos", "Invalid weekday: never"),
-        ("mo", "x", "y", "Mars/Phobos", "unknown time zone Mars/Phobos"),
-        ("mo", "x", "y", "", "Invalid time format: x"),
+fn all_mistakes_are_reported_in_the_order_days_zone_start_end() {
+    for (days, start, end, zone, messages) in [
+        (
+            "never,mo,8",
+            "x",
+            "y",
+            "Mars/Phobos",
+            "Invalid weekday: never; Invalid weekday, number out of range: 8; unknown time zone Mars/Phobos; Invalid time \
+             format: x; Invalid time format: y",
+        ),
+        (
+            "mo",
+            "x",
+            "y",
+            "",
+            "Invalid time format: x; Invalid time format: y",
+        ),
         ("mo", "8", "y", "", "Invalid time format: y"),
         ("mo", "8", "", "", "Invalid time format: "),
         ("mo", "", "8", "", "Invalid time format: "),
     ] {
-        assert_eq!(parse(days, start, end, zone).unwrap_err().to_string(), message);
+        assert_eq!(parse(days, start, end, zone).unwrap_err().to_string(), messages);
     }
+    let errors = parse("mo,never", "x", "", "/etc").unwrap_err();
+    let fields: Vec<_> = errors.iter().map(|error| error.path.as_str()).collect();
+    assert_eq!(fields, ["days[1]", "timeZone", "startTime", "endTime"]);
 }
 
 #[test]

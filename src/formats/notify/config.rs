@@ -11,9 +11,9 @@ use super::notice::{Notice, NoticeKind};
 use super::silence::{MAX_DURATION, MIN_DURATION, Matcher};
 use super::template::{Escape, Template};
 use refit_api::limits::{NOTIFICATIONS, SILENCES};
+use refit_api::names::is_secret_name;
 use refit_api::open_enum::ClosedEnum as _;
 use refit_api::text::shorten;
-use refit_api::validate::is_secret_name;
 use refit_base::go::GoDuration;
 use refit_base::nearest::nearest;
 

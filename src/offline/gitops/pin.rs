@@ -148,7 +148,7 @@ fn is_guarded_by_sops(source: &Source) -> bool {
 fn policy_of(node: &Node) -> Result<Policy, String> {
     let spec: Option<VersionPolicySpec> = serde_json::from_value(node.to_json())
         .map_err(|error| format!("spec.versionPolicy cannot be read: {error}"))?;
-    let policy = spec.map(|spec| spec.read()).transpose();
+    let policy = spec.map(|spec| spec.parse()).transpose();
     policy
         .map(Option::unwrap_or_default)
         .map_err(|error| error.to_string())

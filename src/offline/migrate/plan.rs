@@ -9,6 +9,7 @@ use url::Url;
 use super::controller::is_control_plane;
 use super::permissions;
 use super::{Cluster, Finding, Severity, count, names, window};
+use refit_api::invalid::{ErrorList, at};
 use refit_api::names::{
     ANNOTATION_CORDON, JOB_SERVICE_ACCOUNT, LABEL_CONTROLLER, LABEL_HOSTNAME, LABEL_NODE, LABEL_PLAN,
     LABEL_PLAN_PREFIX, LABEL_VALUE_DISABLED,
@@ -109,21 +110,24 @@ impl<'a> PlanOverview<'a> {
 
     fn check_validity(&self, found: &mut Vec<Finding>) {
         let spec = &self.plan.spec;
-        let why = validate(self.name, spec)
-            .map_err(|error| error.to_string())
-            .and_then(|()| spec.selector().map(drop).map_err(|error| error.to_string()))
-            .and_then(|()| digest::check_fields(self.plan).map_err(|error| error.to_string()));
-        let Err(why) = why else { return };
+        let mut errors = ErrorList::default();
+        errors.take(validate(self.name, spec));
+        let selector = spec.selector();
+        errors.take(selector.map_err(|error| at("nodeSelector").says(error.to_string())));
+        errors.take(digest::check_fields(self.plan));
+        if errors.is_empty() {
+            return;
+        }
         let is_known = self
             .condition(ConditionType::Validated)
             .is_some_and(|condition| condition.status == "False");
         if is_known {
-            let change = format!("it is invalid, as under system-upgrade-controller: {why}");
+            let change = format!("it is invalid, as under system-upgrade-controller: {errors}");
             found.push(
                 Finding::new(Severity::Note, "invalid", &self.title, change).remedy("correct the Plan"),
             );
         } else {
-            let change = format!("refit finds it invalid and starts no node: {why}");
+            let change = format!("refit finds it invalid and starts no node: {errors}");
             found.push(
                 Finding::new(Severity::Action, "invalid", &self.title, change)
                     .remedy("correct the Plan before the switch"),

@@ -5,7 +5,8 @@ use std::sync::{Arc, LazyLock};
 
 use crate::world::table::Table;
 use refit_api::PlanSpec;
-use refit_api::validate::{Invalid, is_secret_name, validate_secrets};
+use refit_api::names::is_secret_name;
+use refit_api::validate::validate_secrets;
 use refit_facts::{SecretFacts, Text};
 use refit_job::digest;
 
@@ -91,14 +92,35 @@ fn look_up(spec: &PlanSpec, secrets: &Table<Text, Text, SecretFacts>) -> SecretH
     if !unread.is_empty() {
         SecretHashes::Unread(unread)
     } else if !missing.is_empty() {
-        SecretHashes::Missing(Invalid::SecretsMissing(missing).to_string())
+        SecretHashes::Missing(not_found(&missing))
     } else {
         SecretHashes::Read(hashes)
     }
+}
+
+fn not_found(secrets: &[String]) -> String {
+    let each: Vec<_> = secrets
+        .iter()
+        .map(|name| format!("secrets \"{name}\" not found"))
+        .collect();
+    each.join(", ")
 }
 
 /// The names of a Plan that has none.
 pub(crate) fn no_names() -> Arc<BTreeSet<Text>> {
     static NONE: LazyLock<Arc<BTreeSet<Text>>> = LazyLock::new(Arc::default);
     Arc::clone(&NONE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_missing_secrets_are_reported_at_once() {
+        assert_eq!(
+            not_found(&["x".to_owned(), "y".to_owned()]),
+            "secrets \"x\" not found, secrets \"y\" not found"
+        );
+    }
 }

@@ -12,7 +12,6 @@ fn with_fields(fields: &str, text: &str) -> Plan {
 #[test]
 fn an_annotation_of_240_000_commas_is_refused_and_not_read() {
     let plan = with_fields(&",".repeat(240_000), "a");
-    assert_eq!(check_fields(&plan), Err(FieldsError::TooLong(240_000)));
     assert_eq!(annotated(&plan, "v1"), "");
     let error = check_fields(&plan).unwrap_err().to_string();
     assert!(
@@ -38,7 +37,8 @@ fn a_field_that_is_named_repeatedly_does_not_fill_the_memory() {
     assert_eq!(check_fields(&once), Ok(()));
     assert_eq!(annotated(&once, "v1").len(), 1 << 20);
     let often = with_fields(&vec!["spec"; 800].join(","), &megabyte);
-    assert_eq!(check_fields(&often), Err(FieldsError::TooMuch));
+    let error = check_fields(&often).unwrap_err().to_string();
+    assert!(error.contains("names fields of more than 4 MiB"), "{error}");
     assert_eq!(annotated(&often, "v1"), "");
 }
 

@@ -6,25 +6,24 @@ use jiff::{Span, ToSpan as _};
 use serde_json::{Map, Value, json};
 
 use super::Subject;
-use super::instead::{self, yaml};
+use super::instead::{self, Unit, yaml};
 use super::schema::no_indices;
 use super::zone::zone_hint;
 use crate::gitops::Rule;
-use crate::gitops::yaml::{Kind, Node, Object};
-use refit_api::schedule::{Blackout, BlackoutError, BlackoutSpec, PlanWindow, ScheduleError, WindowSpec};
-use refit_api::validate::Invalid;
-use refit_api::window::WindowError;
-use refit_api::{BadRepeat, Repeat, RepeatSpec};
+use crate::gitops::yaml::{Node, Object};
+use refit_api::schedule::{Blackout, BlackoutSpec, PlanWindow, WindowSpec};
+use refit_api::{PlanSpec, Repeat, RepeatSpec};
 use refit_base::go::GoDuration;
 
 const DURATION: &str = "write a duration such as `4h`, up to `168h`, which is seven days";
 
 impl Subject<'_> {
-    pub(super) fn window_hint(&self, error: &ScheduleError, field: &str, text: &str) -> String {
+    /// What to write instead of an invalid time. `field` is the path without indices.
+    pub(super) fn schedule_hint(&self, path: &str, field: &str, text: &str) -> Option<String> {
         let last = field.rsplit('.').next().unwrap_or_default();
-        let is_there = self.has(field);
-        match error {
-            ScheduleError::Window(WindowError::Time(_)) => {
+        let is_there = self.has(path);
+        Some(match field {
+            _ if Unit::of(path) == Unit::Time => {
                 let example = if last == "endTime" { "04:00" } else { "22:00" };
                 match instead::time_of_day(text) {
                     _ if !is_there => format!("add `{last}: \"{example}\"`"),
@@ -33,25 +32,24 @@ impl Subject<'_> {
                     None => format!("write a time such as `\"{example}\"`"),
                 }
             }
-            ScheduleError::Window(WindowError::Zone(zone)) => zone_hint(zone),
-            ScheduleError::Window(WindowError::ZoneIsPath) => {
-                "write a name such as `Europe/Berlin`".to_owned()
+            _ if last == "timeZone" => {
+                let name = text.split_once("zoneinfo/").map_or(text, |(_, name)| name);
+                zone_hint(name.trim_start_matches('/'))
             }
-            ScheduleError::Window(_) | ScheduleError::NoDays if is_there => {
-                "write days such as `[mo, tu, we, th, fr, sa, su]`".to_owned()
+            "spec.windows.days" => {
+                let verb = if is_there { "write days such as" } else { "add" };
+                let name = if is_there { "" } else { "days: " };
+                format!("{verb} `{name}[mo, tu, we, th, fr, sa, su]`")
             }
-            ScheduleError::Window(_) | ScheduleError::NoDays => {
-                "add `days: [mo, tu, we, th, fr, sa, su]`".to_owned()
-            }
-            ScheduleError::Both(_) => "remove it".to_owned(),
-            ScheduleError::DurationWithoutCron => "remove it, or add a cron expression".to_owned(),
-            ScheduleError::Cron { .. } => match cron(text) {
+            "spec.windows.cron" | "spec.repeat.cron" => match cron(text) {
                 Some(cron) => format!("write `{}`", yaml(&cron.into())),
+                None if field == "spec.repeat.cron" => {
+                    "write five fields such as `0 3 * * sun`, which is Sunday at 3:00".to_owned()
+                }
                 None => "write five fields such as `0 22 * * fri`, which is Friday at 22:00".to_owned(),
             },
-            ScheduleError::Never(_) => "write a day that the month has".to_owned(),
-            ScheduleError::Duration(_) if !is_there => "add `duration: 4h`".to_owned(),
-            ScheduleError::Duration(_) => {
+            "spec.windows.duration" if !is_there => "add `duration: 4h`".to_owned(),
+            "spec.windows.duration" => {
                 // 4 may be hours.
                 let is_number = text.trim().parse::<f64>().is_ok();
                 match instead::duration(text)
@@ -61,21 +59,7 @@ impl Subject<'_> {
                     None => DURATION.to_owned(),
                 }
             }
-        }
-    }
-
-    pub(super) fn repeat_hint(error: &BadRepeat, text: &str) -> String {
-        match error {
-            BadRepeat::Neither => "write `{cron: 0 3 * * sun}` or `{every: 168h}`".to_owned(),
-            BadRepeat::Both | BadRepeat::ZoneWithoutCron => "remove it".to_owned(),
-            BadRepeat::Cron { .. } => match cron(text) {
-                Some(cron) => format!("write `{}`", yaml(&cron.into())),
-                None => "write five fields such as `0 3 * * sun`, which is Sunday at 3:00".to_owned(),
-            },
-            BadRepeat::Never(_) => "write a day that the month has".to_owned(),
-            BadRepeat::Zone(WindowError::Zone(zone)) => zone_hint(zone),
-            BadRepeat::Zone(_) => "write a name such as `Europe/Berlin`".to_owned(),
-            BadRepeat::Every(_) => {
+            "spec.repeat.every" => {
                 let spec = |every: &String| RepeatSpec {
                     every: Some(every.clone()),
                     ..RepeatSpec::default()
@@ -88,21 +72,16 @@ impl Subject<'_> {
                     None => "write a duration such as `24h`, or `168h` for a week".to_owned(),
                 }
             }
-        }
-    }
-
-    pub(super) fn blackout_hint(&self, error: &BlackoutError, field: &str, text: &str) -> String {
-        let own = field.rsplit_once('.').map_or("", |(own, _)| own);
-        let text_of = |name: &str| self.node(&format!("{own}.{name}")).and_then(Node::text);
-        match error {
-            BlackoutError::Bound { field: bound, .. } if !self.has(field) => {
-                let other = text_of(if *bound == "start" { "end" } else { "start" });
-                let day = other
-                    .filter(|other| is_blackout(other, other))
-                    .unwrap_or("2026-12-24");
-                format!("add `{bound}: {}`", yaml(&day.into()))
+            "spec.blackouts.start" | "spec.blackouts.end" if !is_there => {
+                let (own, other) = (
+                    path.strip_suffix(last)?,
+                    if last == "start" { "end" } else { "start" },
+                );
+                let other = self.node(&format!("{own}{other}")).and_then(Node::text);
+                let other = other.filter(|other| is_blackout(other, other));
+                format!("add `{last}: {}`", yaml(&other.unwrap_or("2026-12-24").into()))
             }
-            BlackoutError::Bound { .. } => match day(text) {
+            "spec.blackouts.start" | "spec.blackouts.end" => match day(text) {
                 Some(day) => format!("write `\"{day}\"`"),
                 // Which zone is meant, only the author knows.
                 None if text.contains(':') => {
@@ -111,40 +90,18 @@ impl Subject<'_> {
                 None => "write a day such as `\"2026-12-24\"`, or a day of every year such as `\"12-24\"`"
                     .to_owned(),
             },
-            BlackoutError::Mixed { .. } => "write start and end both with a year, or both without".to_owned(),
-            BlackoutError::Empty { .. } => "write a later day than the start, in the same form".to_owned(),
-            BlackoutError::Zone(WindowError::Zone(zone)) => zone_hint(zone),
-            BlackoutError::Zone(_) => "write a name such as `Europe/Berlin`".to_owned(),
-        }
+            _ => return None,
+        })
     }
 
-    /// Whether the error follows from a field that was refused for its type or its name.
-    pub(super) fn follows_from_another(&self, field: &str, invalid: &Invalid) -> bool {
-        let is_scalar = |field: &str| {
-            let node = self.node(field);
-            node.is_some_and(|node| !node.is_null() && !matches!(node.kind, Kind::List(_)))
-        };
-        match invalid {
-            // The invalid field was reported, and is left out here.
-            Invalid::Repeat(BadRepeat::Neither) => {
-                let fields = ["cron", "every"].map(|field| format!("spec.repeat.{field}"));
-                fields
-                    .iter()
-                    .any(|field| self.has(field) || self.renamed.contains(field))
-            }
-            Invalid::NoWindows => self
-                .node("spec.windows")
-                .is_some_and(|node| !node.items().is_empty()),
-            Invalid::Windows { error, index, .. } => match error {
-                ScheduleError::NoDays => is_scalar(field),
-                ScheduleError::DurationWithoutCron => {
-                    let cron = format!("spec.windows[{index}].cron");
-                    self.has(&cron) || self.renamed.contains(&cron)
-                }
-                _ => false,
-            },
-            _ => false,
-        }
+    /// Whether a window has no `cron` for its `duration` because the one in the file was refused.
+    pub(super) fn lacks_refused_cron(&self, path: &str, spec: &PlanSpec) -> bool {
+        let index = path.strip_prefix("spec.windows[");
+        let index = index.and_then(|rest| rest.strip_suffix("].duration")?.parse::<usize>().ok());
+        let window = index.and_then(|index| spec.windows.as_ref()?.get(index));
+        let cron = path.replace("].duration", "].cron");
+        window.is_some_and(|window| window.cron.is_none())
+            && (self.has(&cron) || self.renamed.contains(&cron))
     }
 
     /// `cron` or `duration` in `spec.window`, which only `spec.windows` has: reported once. Returns these fields.
