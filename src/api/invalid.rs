@@ -217,11 +217,12 @@ impl<'a> IntoIterator for &'a ErrorList {
 }
 
 impl Display for ErrorList {
-    /// The messages with `; ` between them, each once: `spec.window` without both times has two errors of one text.
+    /// The messages with `; ` between them. One with which an earlier one begins is left out: of an absent time,
+    /// system-upgrade-controller says only `spec.window is invalid, Invalid time format: `.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, error) in self.0.iter().enumerate() {
             let mut before = self.0[..index].iter();
-            if before.any(|other| other.message == error.message) {
+            if before.any(|other| other.message.starts_with(&error.message)) {
                 continue;
             }
             write!(f, "{}{error}", if index == 0 { "" } else { "; " })?;
