@@ -22,7 +22,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 use kube::CustomResourceExt;
 use serde_json::json;
 
-use super::Plan;
+use super::plan::Plan;
 
 pub use fields::{DRAIN_FIELDS_NOT_IN_JOB, FIELDS_IN_JOB, OWN_FIELDS, status_patch};
 

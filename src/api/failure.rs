@@ -10,7 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use super::field_enum::field_enum;
 use super::node_limit::NodeLimit;
-use super::{PlanSpec, Reason};
+use super::plan::PlanSpec;
+use super::reason::Reason;
 use refit_base::go::{DurationError, GoDuration};
 
 /// Default of `failure.backoff`.

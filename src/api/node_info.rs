@@ -4,8 +4,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::PlanSpec;
 use super::invalid::{ErrorList, FieldPath, at};
+use super::plan::PlanSpec;
 use refit_base::version::{Range, Version};
 
 /// Maximum number of patterns of a field, as in the schema. A Plan stored under another schema may have more.

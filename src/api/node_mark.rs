@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::DrainSpec;
+use super::plan::DrainSpec;
 
 /// A label or an annotation of a Node with the value `true`, or a taint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -3,9 +3,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::PlanSpec;
 use super::field_enum::field_enum;
 use super::invalid::{ErrorList, FieldPath, Invalid, at};
+use super::plan::PlanSpec;
 use super::selector::label_key_problems;
 
 /// Maximum number of criteria, as in the schema. A Plan stored under another schema may have more.

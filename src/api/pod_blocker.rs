@@ -6,8 +6,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::PlanSpec;
 use super::invalid::{ErrorList, FieldPath, at};
+use super::plan::PlanSpec;
 use super::selector::{Selector, label_value_problems};
 
 /// Maximum number of entries. The pods of a node are listed once for each.

@@ -1,6 +1,6 @@
 //! What `prepare` of a Plan runs in the images of K3s and RKE2, whose entrypoint takes `prepare <plan>`.
 
-use super::ContainerSpec;
+use super::plan::ContainerSpec;
 use refit_base::version::is_upgrade_image;
 
 /// The program that those images start (`scripts/upgrade.sh` of k3s-io/k3s-upgrade and rancher/rke2-upgrade).

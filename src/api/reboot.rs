@@ -7,8 +7,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::PlanSpec;
 use super::field_enum::field_enum;
+use super::plan::PlanSpec;
 use refit_base::go::{DurationError, GoDuration};
 
 /// Files that report a required reboot on Debian, Ubuntu and derivatives.

@@ -15,8 +15,8 @@ pub(super) use cron::Cron;
 
 use super::invalid::{ErrorList, FieldPath};
 use super::plan::Day;
+use super::plan::{PlanSpec, TimeWindowSpec};
 use super::window::{Window, zone};
-use super::{PlanSpec, TimeWindowSpec};
 use refit_base::go::GoDuration;
 
 /// Longest `duration` of a window.

@@ -2,7 +2,8 @@
 //! documentation prints.
 
 use super::field_enum::field_enum;
-use super::{ContainerSpec, PlanSpec, RebootBy, RebootWhen};
+use super::plan::{ContainerSpec, PlanSpec};
+use super::reboot::{RebootBy, RebootWhen};
 
 /// The version of a Plan on request that names none. Under system-upgrade-controller such a Plan has no version and runs
 /// nowhere.

@@ -19,11 +19,17 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 pub use names::{MAX_CHANNEL, MAX_PLAN_NAME_LEN, MAX_SECRETS, validate_secrets};
 pub use schedule::MAX_SCHEDULE_ENTRIES;
 
+use super::check::Check;
 use super::invalid::{ErrorList, Invalid, at};
+use super::node_info::NodeInfoSelector;
+use super::order::Criterion;
+use super::plan::{DrainTimeout, PlanSpec};
+use super::pod_blocker::PodBlocker;
+use super::repeat::Repeat;
 use super::schedule::{Blackout, Windows};
 use super::selector::Selector;
+use super::wave::Wave;
 use super::window::Window;
-use super::{Check, Criterion, DrainTimeout, NodeInfoSelector, PlanSpec, PodBlocker, Repeat, Wave};
 use refit_base::go::GoDuration;
 use refit_base::version::policy::Policy;
 

@@ -7,8 +7,8 @@ use jiff::SignedDuration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::PlanSpec;
 use super::invalid::{ErrorList, at};
+use super::plan::PlanSpec;
 use refit_base::go::GoDuration;
 use refit_base::version::distribution_of;
 use refit_base::version::policy::Policy;

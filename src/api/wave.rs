@@ -7,9 +7,9 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::PlanSpec;
 use super::invalid::{ErrorList, FieldPath, Invalid, at};
 use super::node_limit::NodeLimit;
+use super::plan::PlanSpec;
 use super::selector::Selector;
 use refit_base::go::GoDuration;
 

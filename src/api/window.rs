@@ -15,8 +15,8 @@ use jiff::civil::{Time, Weekday};
 use jiff::tz::{TimeZone, TimeZoneDatabase};
 use jiff::{SignedDuration, Timestamp};
 
-use super::TimeWindowSpec;
 use super::invalid::{ErrorList, FieldPath};
+use super::plan::TimeWindowSpec;
 
 /// Accepted names of each day of the week, from Sunday, as in the schema.
 pub const DAYS: [[&str; 4]; 7] = [

@@ -8,7 +8,8 @@ use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::Value;
 
 use super::{PLANS, nested, property, served_schema};
-use crate::{DrainSpec, PlanSpec, PlanStatus};
+use crate::plan::{DrainSpec, PlanSpec};
+use crate::status::PlanStatus;
 
 /// Fields of system-upgrade-controller's Plan (S9). All others are refit's own.
 pub(super) const SUC_FIELDS: [(&str, &[&str]); 3] = [

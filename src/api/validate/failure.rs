@@ -1,8 +1,8 @@
 //! What follows when a node fails.
 
-use crate::PlanSpec;
 use crate::failure::{FailurePolicy, MAX_RETRIES};
 use crate::invalid::{ErrorList, at, written};
+use crate::plan::PlanSpec;
 
 pub(super) fn check(spec: &PlanSpec, errors: &mut ErrorList) {
     let Some(failure) = &spec.failure else { return };

@@ -2,9 +2,9 @@
 
 use crate::complete_label::expand;
 use crate::invalid::{ErrorList, FieldPath, Invalid, at};
+use crate::plan::{DependencySpec, PlanSpec};
 use crate::selector::{is_subdomain, label_key_problems, label_value_problems};
 use crate::text::{MAX_NAME, shorten};
-use crate::{DependencySpec, PlanSpec};
 
 /// Maximum length of a Plan's name, because it is the name part of the node label `plan.upgrade.cattle.io/<plan>`, and
 /// a label value on Jobs.

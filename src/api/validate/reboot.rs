@@ -1,7 +1,7 @@
 //! What follows the upgrade of a node: its reboot, and until when it settles.
 
-use crate::PlanSpec;
 use crate::invalid::{ErrorList, FieldPath, at};
+use crate::plan::PlanSpec;
 use crate::reboot::{HostAccess, REQUIRED_FILES};
 
 /// Maximum length of a path on Linux, in bytes, without its terminating zero.

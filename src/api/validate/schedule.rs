@@ -3,8 +3,8 @@
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
-use crate::PlanSpec;
 use crate::invalid::{ErrorList, Invalid, at};
+use crate::plan::PlanSpec;
 use crate::schedule::{Blackout, PlanWindow, Windows};
 use crate::text::{MAX_NAME, shorten};
 use crate::window::Window;

@@ -1,7 +1,9 @@
 //! What makes a node run the Plan, and run it again.
 
+use crate::installs::OnDrift;
 use crate::invalid::{ErrorList, Invalid, at};
-use crate::{OnDrift, PlanSpec, RebootWhen};
+use crate::plan::PlanSpec;
+use crate::reboot::RebootWhen;
 
 pub(super) fn check_trigger(spec: &PlanSpec, errors: &mut ErrorList) {
     let Some(trigger) = spec.trigger else { return };
