@@ -6,6 +6,7 @@ use jiff::Timestamp;
 
 use super::blocker::Blocker;
 use super::differs;
+use super::failure::with_decision;
 use super::node::fail::failure_text;
 use super::node::state::NodeState;
 use super::obstacle::{behind, is_refusal, obstacle, selects_nothing, unreadable};
@@ -163,7 +164,12 @@ fn complete(
     let of_slot = of_node.and_then(|(it, node)| Some((it, node, nodes.get(node)?)));
     if let Some((it, node, state)) = of_slot.filter(|(_, _, state)| state.failed) {
         let job = state.job.as_deref().unwrap_or_default();
-        let text = failure_text(&cluster.defaults.namespace, job, node, &it.reason, &it.message);
+        let stopped = match &picture.blocker {
+            Some(blocker @ Blocker::FailureBudget { .. }) => Some(blocker.to_string()),
+            _ => state.decision.clone(),
+        };
+        let message = with_decision(state.message.as_deref().unwrap_or_default(), stopped.as_deref());
+        let text = failure_text(&cluster.defaults.namespace, job, node, &it.reason, &message);
         return update(Reason::JobFailed, text);
     }
     if !nodes.is_empty() {

@@ -23,7 +23,7 @@ pub(super) fn obstacle(
     picture: &PlanPicture,
 ) -> Option<Obstacle> {
     let mut obstacle = of_plan(cluster, plan)
-        .or_else(|| of_slots(nodes, picture))
+        .or_else(|| of_slots(nodes))
         .or_else(|| of_waiting(plan, nodes, picture))?;
     obstacle.message = shorten(&obstacle.message, MAX_CONDITION_MESSAGE).into_owned();
     obstacle.about.truncate(ObjectRef::MAX);
@@ -56,15 +56,11 @@ pub(super) fn unreadable(cluster: &ClusterState, plan: &DerivedPlan) -> Option<S
 }
 
 /// The node that failed last, or else one that has a slot and needs a person.
-fn of_slots(nodes: &BTreeMap<NodeName, NodeState>, picture: &PlanPicture) -> Option<Obstacle> {
+fn of_slots(nodes: &BTreeMap<NodeName, NodeState>) -> Option<Obstacle> {
     let failed = nodes.iter().filter(|(_, state)| state.failed);
     if let Some((name, state)) = failed.max_by_key(|(_, state)| state.since) {
-        let stopped = match &picture.blocker {
-            Some(blocker @ Blocker::FailureBudget { .. }) => Some(blocker.to_string()),
-            _ => state.decision.clone(),
-        };
         let mut obstacle = of_slot(name, state);
-        obstacle.message = with_decision(&obstacle.message, stopped.as_deref());
+        obstacle.message = with_decision(&obstacle.message, state.decision.as_deref());
         let job = state.job.iter().map(|job| ObjectRef::new("Job", &**job));
         obstacle.about = job.chain(obstacle.about).collect();
         return Some(obstacle);
