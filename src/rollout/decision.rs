@@ -20,7 +20,7 @@ pub struct Decision {
     pub requeue_at: Option<Timestamp>,
     /// Which nodes other objects than Plans may take.
     pub grants: ReservationDecisions,
-    /// The Plans.
+    /// What was decided of each Plan, for status and metrics.
     pub pictures: BTreeMap<PlanName, PlanPicture>,
 }
 

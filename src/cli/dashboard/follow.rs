@@ -43,8 +43,8 @@ pub(super) struct Source {
 struct Followed {
     /// By UID, as far as the recorder needs them.
     objects: BTreeMap<String, Arc<Object>>,
-    /// UIDs of the list that is under way.
-    listing: BTreeSet<String>,
+    /// UIDs of the list that is under way, if one is.
+    listing: Option<BTreeSet<String>>,
     is_listed: bool,
     is_watched: bool,
     /// Since when the watch fails, and why.
@@ -185,10 +185,10 @@ impl Follower {
             return;
         };
         match event {
-            WatchEvent::ListStarted => followed.listing.clear(),
+            WatchEvent::ListStarted => followed.listing = Some(BTreeSet::new()),
             WatchEvent::ListFinished => {
                 followed.is_listed = true;
-                let listing = std::mem::take(&mut followed.listing);
+                let listing = followed.listing.take().unwrap_or_default();
                 let gone = followed.objects.keys().filter(|uid| !listing.contains(*uid));
                 for uid in gone.cloned().collect::<Vec<_>>() {
                     self.remove(source, &uid, now);
@@ -219,7 +219,9 @@ impl Follower {
             return;
         };
         let new = Arc::new(recorded(source.kind, raw));
-        followed.listing.insert(uid.clone());
+        if let Some(listing) = &mut followed.listing {
+            listing.insert(uid.clone());
+        }
         let old = followed.objects.insert(uid, Arc::clone(&new));
         self.record(source.kind, old, new, false, now);
     }

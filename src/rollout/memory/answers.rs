@@ -24,11 +24,11 @@ impl Answers {
         let before = self.workloads.get(&workload);
         let before = before.and_then(|known| known.available_since);
         let available_since = facts.is_available().then(|| before.unwrap_or(facts.seen));
-        let workload_is = Workload {
+        let known = Workload {
             facts,
             available_since,
         };
-        self.workloads.insert(workload, workload_is);
+        self.workloads.insert(workload, known);
     }
 
     pub(crate) fn add_refusal(&mut self, job: JobUid, refusal: Refusal) {

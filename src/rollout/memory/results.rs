@@ -25,7 +25,7 @@ impl Results {
         self.labelled.remove(job);
     }
 
-    /// The Job is gone.
+    /// Forgets a Job that is gone, or whose name another one has.
     pub(crate) fn forget(&mut self, job: &str) {
         self.recorded(job);
         self.deleted_unrecorded.remove(job);
