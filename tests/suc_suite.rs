@@ -48,7 +48,7 @@ async fn the_e2e_suite_of_system_upgrade_controller_passes_with_controllers_on_t
 
 async fn passes(network: Network) {
     let checkout = checkout();
-    let ctx = real::exclusive_context().await;
+    let ctx = real::context().await;
     if network == Network::Host {
         put_deployments_on_the_network_of_their_host(&ctx).await;
     }

@@ -14,7 +14,7 @@ use crate::testenv::wait;
 #[ignore = "real nodes, which need root and Debian: just e2e"]
 async fn the_example_of_kairos_operator_runs_once_on_each_host_and_reboots_it_and_a_maintenance_holds_a_node()
 {
-    let ctx = real::exclusive_context().await;
+    let ctx = real::context().await;
     node_ops::apply_overlay(&ctx).await;
     maintenance::apply_overlay(&ctx).await;
     let nodes = real::nodes(&ctx, ["one", "two"]).await;

@@ -89,11 +89,6 @@ impl TestEnv {
         }
     }
 
-    /// Lets several tests share it.
-    pub fn for_many(self) -> Self {
-        Self { shared: true, ..self }
-    }
-
     async fn bring_up(options: Options) -> ControlPlane {
         let started = async {
             let binaries = tokio::task::spawn_blocking(Binaries::ready).await??;

@@ -5,7 +5,7 @@
 //! #[tokio::test]
 //! #[ignore = "real nodes, which need root and Debian: just e2e"]
 //! async fn a_node_reboots_once() {
-//!     let ctx = real::context().await;                        // like `TestContext::new`, on a control plane for real nodes
+//!     let ctx = real::context().await;                        // like `TestContext::alone`, on a control plane for real nodes
 //!     let [one, two] = real::nodes(&ctx, ["one", "two"]).await; // Ready; deleted when dropped
 //!     let controller = real::controller(&ctx).start();        // a process; `real::deploy(&ctx, &one)` deploys it
 //!     ctx.plan(&format!("… image: {BUSYBOX} …")).await;       // Plans select these nodes
@@ -79,36 +79,20 @@ pub fn missing() -> String {
     }
 }
 
-/// A context on the control plane that all tests with real nodes share.
+/// A context on a control plane of its own: on a shared one, the control-plane nodes of other tests would count for the
+/// majority that a controller keeps, also for some minutes after they were deleted.
 pub async fn context() -> TestContext {
-    let turn = machine_lock::beside_others().await;
-    on(shared().await, turn).await
+    on(machine_lock::beside_others().await).await
 }
 
 /// Like [`context`], while no other test has real nodes, for measurements.
 pub async fn context_to_measure() -> TestContext {
-    let turn = machine_lock::alone().await;
-    on(shared().await, turn).await
+    on(machine_lock::alone().await).await
 }
 
-/// A context on a control plane of its own, for tests that stop the API server.
-pub async fn exclusive_context() -> TestContext {
-    let turn = machine_lock::beside_others().await;
-    on(&TestEnv::own(options()).await, turn).await
-}
-
-async fn shared() -> &'static TestEnv {
-    static SHARED: OnceCell<TestEnv> = OnceCell::const_new();
-    SHARED
-        .get_or_init(|| async { TestEnv::own(options()).await.for_many() })
-        .await
-}
-
-async fn on(test_env: &TestEnv, turn: impl Any + Send + Sync) -> TestContext {
-    let mut ctx = TestContext::at(test_env).await;
+async fn on(turn: impl Any + Send + Sync) -> TestContext {
+    let mut ctx = TestContext::at(&TestEnv::own(options()).await).await;
     ctx.keep(turn);
-    // Otherwise nodes of other contexts would run its pods.
-    pods_need(&ctx, &[]).await;
     ctx
 }
 

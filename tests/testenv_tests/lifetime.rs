@@ -37,7 +37,7 @@ async fn hold(file: &Path, held: Value) {
 #[ignore = "started by other tests in a process that they kill"]
 async fn holds_nodes_until_it_is_killed() {
     let file = held();
-    let ctx = real::exclusive_context().await;
+    let ctx = real::context().await;
     let nodes = real::nodes(&ctx, ["one", "two"]).await;
     let machines: Vec<_> = nodes.iter().map(real::RealNode::machine_pid).collect();
     hold(

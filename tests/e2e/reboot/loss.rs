@@ -6,7 +6,7 @@ use kube::api::EvictParams;
 use serde_json::Value;
 
 use super::{PLAN, noted, notes, on, patiently, reboots, runs};
-use crate::e2e::harness::{E2eHarness, RUNS, harness, harness_in, plan, waits};
+use crate::e2e::harness::{E2eHarness, RUNS, harness, plan, waits};
 use crate::harness::{is_cordoned, ledger, record};
 use crate::supervised::SupervisedController;
 use crate::testenv::faults::{Moment, Rule};
@@ -97,7 +97,7 @@ async fn a_reboot_pod_that_the_kubelet_refuses_or_a_user_evicts_is_created_again
 #[tokio::test]
 #[ignore = "real nodes, which need root and Debian: just e2e"]
 async fn a_node_that_reboots_during_an_outage_of_the_api_server_is_done_afterwards() {
-    let harness = harness_in(real::exclusive_context().await).await;
+    let harness = harness().await;
     let node = &harness.two;
     harness.make(PLAN, &notes(), &on(node, patiently())).await;
     harness.reboot_pod("runs", runs).await;
