@@ -11,7 +11,8 @@ use url::Url;
 
 pub use parse::is_loopback;
 
-use super::plan::SecretRef;
+use super::secret_ref::SecretRef;
+pub(super) use parse::parse;
 
 /// A check against a server, which must pass for a node to start. Exactly one of `prometheus` and `http` must be set.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]

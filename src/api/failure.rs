@@ -10,7 +10,6 @@ use serde::{Deserialize, Serialize};
 
 use super::field_enum::field_enum;
 use super::node_limit::NodeLimit;
-use super::plan::PlanSpec;
 use super::reason::Reason;
 use refit_base::go::{DurationError, GoDuration};
 
@@ -127,19 +126,6 @@ pub fn is_retried(reason: Option<Reason>) -> bool {
             Reason::UpgradeInterrupted | Reason::RebootLoop | Reason::EvidenceLost | Reason::SentinelMissing
         )
     )
-}
-
-impl PlanSpec {
-    pub fn failure_policy(&self) -> FailurePolicy {
-        self.failure.as_ref().map(FailureSpec::policy).unwrap_or_default()
-    }
-
-    /// Whether a node that failed for good is uncordoned.
-    pub fn uncordons_failed(&self) -> bool {
-        self.failure
-            .as_ref()
-            .is_some_and(|failure| failure.uncordon.unwrap_or_default())
-    }
 }
 
 #[cfg(test)]

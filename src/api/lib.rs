@@ -37,6 +37,7 @@ pub mod reboot_request;
 mod redact;
 pub mod repeat;
 pub mod schedule;
+mod secret_ref;
 pub mod selector;
 pub mod sentinel;
 pub mod status;
@@ -64,8 +65,7 @@ pub use open_enum::OpenEnum;
 pub use order::{ControlPlaneOrder, Criterion, OrderSpec};
 pub use phase::{CheckPhase, ConditionType, NodePhase, PlanState, WavePhase};
 pub use plan::{
-    ContainerSpec, DependencySpec, DrainSpec, DrainTimeout, Plan, PlanSpec, SecretRef, SecretSpec,
-    TimeWindowSpec, VolumeSpec,
+    ContainerSpec, DependencySpec, DrainSpec, DrainTimeout, Plan, PlanSpec, SecretSpec, VolumeSpec,
 };
 pub use pod_blocker::{PodBlocker, PodBlockerSpec};
 pub use reason::{ForeignReason, Reason, Severity};
@@ -74,6 +74,7 @@ pub use reboot_request::RebootRequest;
 pub use redact::redacted;
 pub use repeat::{Repeat, RepeatSpec};
 pub use schedule::{BlackoutSpec, WindowSpec};
+pub use secret_ref::SecretRef;
 pub use sentinel::{RebootFault, SentinelName, SentinelReport};
 pub use status::{
     ChannelStatus, CheckStatus, ExpectedEnd, FirstSeen, NodeCounts, NodeProgress, Obstacle, Origin,
@@ -82,3 +83,4 @@ pub use status::{
 pub use trigger::Trigger;
 pub use version_policy::VersionPolicySpec;
 pub use wave::{Wave, WaveNodes, WaveSpec};
+pub use window::TimeWindowSpec;

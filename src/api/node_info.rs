@@ -5,7 +5,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::invalid::{ErrorList, FieldPath, at};
-use super::plan::PlanSpec;
 use refit_base::version::{Range, Version};
 
 /// Maximum number of patterns of a field, as in the schema. A Plan stored under another schema may have more.
@@ -161,42 +160,38 @@ fn patterns(errors: &mut ErrorList, field: &FieldPath, patterns: Option<&[String
     Some(patterns.to_vec())
 }
 
-impl PlanSpec {
-    /// The parsed `spec.nodeInfo`.
-    ///
-    /// # Errors
-    /// Fails with all invalid fields; `validate` has reported them.
-    pub fn node_info(&self) -> Result<NodeInfoSelector, ErrorList> {
-        let Some(spec) = &self.node_info else {
-            return Ok(NodeInfoSelector::default());
-        };
-        let info = at("nodeInfo");
-        let mut errors = ErrorList::default();
-        let range = spec.kubelet_version.as_deref();
-        let range = range.map(|range| info.field("kubeletVersion").parse(range));
-        let selector = NodeInfoSelector {
-            kubelet_version: range.and_then(|range| errors.take(range)),
-            os_image: patterns(&mut errors, &info.field("osImage"), spec.os_image.as_deref()),
-            kernel_version: patterns(
-                &mut errors,
-                &info.field("kernelVersion"),
-                spec.kernel_version.as_deref(),
-            ),
-            architecture: patterns(
-                &mut errors,
-                &info.field("architecture"),
-                spec.architecture.as_deref(),
-            ),
-        };
-        errors.finish(Some(selector))
-    }
+/// The parsed `spec.nodeInfo`.
+///
+/// # Errors
+/// Fails with all invalid fields; `validate` has reported them.
+pub(super) fn parse(spec: &NodeInfoSpec) -> Result<NodeInfoSelector, ErrorList> {
+    let info = at("nodeInfo");
+    let mut errors = ErrorList::default();
+    let range = spec.kubelet_version.as_deref();
+    let range = range.map(|range| info.field("kubeletVersion").parse(range));
+    let selector = NodeInfoSelector {
+        kubelet_version: range.and_then(|range| errors.take(range)),
+        os_image: patterns(&mut errors, &info.field("osImage"), spec.os_image.as_deref()),
+        kernel_version: patterns(
+            &mut errors,
+            &info.field("kernelVersion"),
+            spec.kernel_version.as_deref(),
+        ),
+        architecture: patterns(
+            &mut errors,
+            &info.field("architecture"),
+            spec.architecture.as_deref(),
+        ),
+    };
+    errors.finish(Some(selector))
+}
 
+impl SkipWhenSpec {
     /// What shows that a node has the Plan's version and needs no Job; `None` if each node gets one.
-    pub fn skips_at_version(&self) -> Option<VersionEvidence> {
-        let skip = self.skip_when.as_ref()?;
+    pub(super) fn evidence(self) -> Option<VersionEvidence> {
         let evidence = VersionEvidence {
-            kubelet: skip.kubelet_version.unwrap_or_default(),
-            os_image: skip.os_image.unwrap_or_default(),
+            kubelet: self.kubelet_version.unwrap_or_default(),
+            os_image: self.os_image.unwrap_or_default(),
         };
         (evidence != VersionEvidence::default()).then_some(evidence)
     }
@@ -205,6 +200,7 @@ impl PlanSpec {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::PlanSpec;
 
     const NODE: NodeInfo<'_> = NodeInfo {
         kubelet_version: "v1.33.4+k3s1",

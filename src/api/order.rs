@@ -5,7 +5,6 @@ use serde::{Deserialize, Serialize};
 
 use super::field_enum::field_enum;
 use super::invalid::{ErrorList, FieldPath, Invalid, at};
-use super::plan::PlanSpec;
 use super::selector::label_key_problems;
 
 /// Maximum number of criteria, as in the schema. A Plan stored under another schema may have more.
@@ -89,36 +88,33 @@ impl OrderSpec {
     }
 }
 
-impl PlanSpec {
-    /// The parsed `spec.order`.
-    ///
-    /// # Errors
-    /// Fails with all invalid criteria; `validate` has reported them.
-    pub fn order(&self) -> Result<Vec<Criterion>, ErrorList> {
-        let order = self.order.as_deref().unwrap_or_default();
-        let list = at("order");
-        list.at_most(order, MAX_CRITERIA, "criteria")?;
-        let mut errors = ErrorList::default();
-        let mut criteria: Vec<(usize, Criterion)> = Vec::with_capacity(order.len());
-        for (index, criterion) in order.iter().enumerate() {
-            let Some(criterion) = errors.take(criterion.parse(&list.index(index))) else {
-                continue;
-            };
-            let same = |(_, other): &&(usize, Criterion)| match (other, &criterion) {
-                // After `First` or `Last`, nodes of the same role are equal, so that a second one decides nothing.
-                (Criterion::ControlPlane(_), Criterion::ControlPlane(_)) => true,
-                (other, criterion) => other == criterion,
-            };
-            if let Some((first, _)) = criteria.iter().find(same) {
-                let problem = format!("is the same as spec.order[{first}], so that it has no effect");
-                errors.push(list.index(index).invalid(problem).hint("remove the item"));
-            }
-            criteria.push((index, criterion));
+/// The parsed `spec.order`.
+///
+/// # Errors
+/// Fails with all invalid criteria; `validate` has reported them.
+pub(super) fn parse(order: &[OrderSpec]) -> Result<Vec<Criterion>, ErrorList> {
+    let list = at("order");
+    list.at_most(order, MAX_CRITERIA, "criteria")?;
+    let mut errors = ErrorList::default();
+    let mut criteria: Vec<(usize, Criterion)> = Vec::with_capacity(order.len());
+    for (index, criterion) in order.iter().enumerate() {
+        let Some(criterion) = errors.take(criterion.parse(&list.index(index))) else {
+            continue;
+        };
+        let same = |(_, other): &&(usize, Criterion)| match (other, &criterion) {
+            // After `First` or `Last`, nodes of the same role are equal, so that a second one decides nothing.
+            (Criterion::ControlPlane(_), Criterion::ControlPlane(_)) => true,
+            (other, criterion) => other == criterion,
+        };
+        if let Some((first, _)) = criteria.iter().find(same) {
+            let problem = format!("is the same as spec.order[{first}], so that it has no effect");
+            errors.push(list.index(index).invalid(problem).hint("remove the item"));
         }
-        errors.finish(Some(
-            criteria.into_iter().map(|(_, criterion)| criterion).collect(),
-        ))
+        criteria.push((index, criterion));
     }
+    errors.finish(Some(
+        criteria.into_iter().map(|(_, criterion)| criterion).collect(),
+    ))
 }
 
 #[cfg(test)]
@@ -126,6 +122,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::plan::PlanSpec;
 
     fn order(order: &serde_json::Value) -> Result<Vec<Criterion>, String> {
         let spec: PlanSpec = serde_json::from_value(json!({ "order": order })).unwrap();

@@ -13,7 +13,6 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use jiff::tz::TimeZone;
 use k8s_openapi::api::core::v1::{EnvFromSource, EnvVar, LocalObjectReference, SecurityContext, Toleration};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
@@ -25,21 +24,19 @@ use super::access::ApiAccess;
 use super::check::CheckSpec;
 use super::failure::FailureSpec;
 use super::installs::{Installs, OnDrift};
-use super::invalid::ErrorList;
-use super::names;
 use super::node_info::{NodeInfoSpec, SkipWhenSpec};
 use super::node_limit::NodeLimit;
 use super::order::OrderSpec;
 use super::pod_blocker::PodBlockerSpec;
 use super::reboot::{HostAccess, RebootSpec, SettleSpec};
-use super::repeat::{Repeat, RepeatSpec};
+use super::repeat::RepeatSpec;
 use super::schedule::{BlackoutSpec, WindowSpec};
-use super::selector::{Selector, SelectorError};
+use super::secret_ref::SecretRef;
 use super::status::PlanStatus;
 use super::trigger::Trigger;
 use super::version_policy::VersionPolicySpec;
 use super::wave::WaveSpec;
-use super::window;
+use super::window::TimeWindowSpec;
 
 /// A Plan says which nodes to upgrade to which version, with which container, and how many at a time.
 #[derive(CustomResource, Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
@@ -303,49 +300,6 @@ pub struct PlanSpec {
     pub on_drift: Option<OnDrift>,
 }
 
-impl PlanSpec {
-    /// `spec.repeat`. `local` is the zone of the process, which `Local` means.
-    ///
-    /// # Errors
-    /// Fails if it is invalid.
-    pub fn repeat(&self, local: &TimeZone) -> Result<Option<Repeat>, ErrorList> {
-        let repeat = self.repeat.as_ref();
-        repeat.map(|repeat| Repeat::parse(repeat, local)).transpose()
-    }
-
-    /// Whether the image is pulled before a node is disturbed.
-    pub fn prepulls(&self) -> bool {
-        let disturbs = self.cordon.unwrap_or_default() || self.drain.is_some();
-        self.prepull.unwrap_or_default() && disturbs && self.upgrade_container().is_some()
-    }
-
-    /// Whether nodes of the Plan start only while a majority of the control plane stays available without them.
-    pub fn guards_control_plane(&self) -> bool {
-        let takes_down = || self.cordon.unwrap_or_default() || self.drain.is_some() || self.may_reboot();
-        self.control_plane_quorum.unwrap_or_else(takes_down)
-    }
-
-    /// Whether the Plan tolerates the taints of nodes that are not Ready by name, which means that it repairs such nodes. A
-    /// toleration of all taints does not mean that.
-    pub fn tolerates_not_ready(&self) -> bool {
-        self.tolerations.iter().flatten().any(|toleration| {
-            matches!(
-                toleration.key.as_deref(),
-                Some("node.kubernetes.io/not-ready" | "node.kubernetes.io/unreachable")
-            )
-        })
-    }
-
-    /// `spec.nodeSelector`. Selected nodes must also have the hostname label (S13).
-    ///
-    /// # Errors
-    /// Fails if a requirement of the selector is invalid, with apimachinery's message.
-    pub fn selector(&self) -> Result<Selector, SelectorError> {
-        let selector = Selector::new(self.node_selector.as_ref())?;
-        Ok(selector.and(Selector::exists(names::LABEL_HOSTNAME)?))
-    }
-}
-
 /// A container of the Job.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -401,14 +355,6 @@ pub struct VolumeSpec {
 #[serde(rename_all = "camelCase")]
 pub struct DependencySpec {
     /// Name of the Plan. Required.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub name: String,
-}
-
-/// A Secret in the Plan's namespace.
-#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
-pub struct SecretRef {
-    /// Name of the Secret. Required.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub name: String,
 }
@@ -518,41 +464,6 @@ impl JsonSchema for DrainTimeout {
     }
 }
 
-/// Schema of one of `window.days`. The spec keeps the words as written.
-pub(super) struct Day;
-
-impl JsonSchema for Day {
-    fn inline_schema() -> bool {
-        true
-    }
-    fn schema_name() -> Cow<'static, str> {
-        "Day".into()
-    }
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        let words: Vec<_> = window::DAYS.iter().flatten().collect();
-        json_schema!({ "type": "string", "enum": words })
-    }
-}
-
-/// A time window. It is open on `days` from `startTime` to `endTime`, by the local time in `timeZone`. A window that
-/// ends before it starts is overnight, and belongs to the day on which it starts.
-#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct TimeWindowSpec {
-    /// Days of the week, such as `mo`, `mon` or `monday`, or `0` (Sunday) to `6`. If absent, the window never opens.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<Vec<Day>>", length(min = 1))]
-    pub days: Option<Vec<String>>,
-    /// Start, such as `22:00`, `22:00:30` or `10pm`. Required.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub start_time: Option<String>,
-    /// End, in the formats of `startTime`. The second that it names is inside the window. Required.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub end_time: Option<String>,
-    /// IANA time zone such as `Europe/Berlin`, or `Local` for that of the controller. Defaults to UTC.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub time_zone: Option<String>,
-}
-
+mod meaning;
 #[cfg(test)]
 mod tests;

@@ -7,7 +7,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::invalid::{ErrorList, FieldPath, at};
-use super::plan::PlanSpec;
 use super::selector::{Selector, label_value_problems};
 
 /// Maximum number of entries. The pods of a node are listed once for each.
@@ -58,23 +57,19 @@ impl PodBlockerSpec {
     }
 }
 
-impl PlanSpec {
-    /// The parsed `spec.drain.blockedBy`.
-    ///
-    /// # Errors
-    /// Fails with all invalid entries; `validate` has reported them.
-    pub fn pod_blockers(&self) -> Result<Vec<PodBlocker>, ErrorList> {
-        let specs = self.drain.as_ref().and_then(|drain| drain.blocked_by.as_deref());
-        let specs = specs.unwrap_or_default();
-        let list = at("drain.blockedBy");
-        list.at_most(specs, MAX_ENTRIES, "entries")?;
-        let mut errors = ErrorList::default();
-        let each = specs.iter().enumerate();
-        let parsed: Vec<_> = each
-            .filter_map(|(index, spec)| errors.take(spec.parse(&list.index(index))))
-            .collect();
-        errors.finish(Some(parsed))
-    }
+/// The parsed `spec.drain.blockedBy`.
+///
+/// # Errors
+/// Fails with all invalid entries; `validate` has reported them.
+pub(super) fn parse(specs: &[PodBlockerSpec]) -> Result<Vec<PodBlocker>, ErrorList> {
+    let list = at("drain.blockedBy");
+    list.at_most(specs, MAX_ENTRIES, "entries")?;
+    let mut errors = ErrorList::default();
+    let each = specs.iter().enumerate();
+    let parsed: Vec<_> = each
+        .filter_map(|(index, spec)| errors.take(spec.parse(&list.index(index))))
+        .collect();
+    errors.finish(Some(parsed))
 }
 
 /// Whether the text can be the name of a namespace: a DNS label (RFC 1123).
@@ -86,6 +81,7 @@ fn is_namespace(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::PlanSpec;
 
     fn read(yaml: &str) -> Result<Vec<PodBlocker>, String> {
         let spec: PlanSpec = serde_saphyr::from_str(&format!("drain: {{blockedBy: {yaml}}}")).unwrap();

@@ -8,7 +8,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::field_enum::field_enum;
-use super::plan::PlanSpec;
 use refit_base::go::{DurationError, GoDuration};
 
 /// Files that report a required reboot on Debian, Ubuntu and derivatives.
@@ -125,7 +124,7 @@ field_enum! {
 
 impl RebootSpec {
     /// A spec without fields.
-    const SILENT: Self = Self {
+    pub(super) const SILENT: Self = Self {
         by: None,
         when: None,
         required_files: None,
@@ -164,7 +163,7 @@ impl RebootSpec {
 
 impl SettleSpec {
     /// A spec without fields.
-    const SILENT: Self = Self {
+    pub(super) const SILENT: Self = Self {
         min_ready: None,
         kubelet_version: None,
         os_image: None,
@@ -209,25 +208,6 @@ impl SettleSpec {
     }
 }
 
-impl PlanSpec {
-    /// `spec.reboot`, or its defaults.
-    pub fn reboot_or_default(&self) -> &RebootSpec {
-        const SILENT: &RebootSpec = &RebootSpec::SILENT;
-        self.reboot.as_ref().unwrap_or(SILENT)
-    }
-
-    /// `spec.settle`, or its defaults.
-    pub fn settle_or_default(&self) -> &SettleSpec {
-        const SILENT: &SettleSpec = &SettleSpec::SILENT;
-        self.settle.as_ref().unwrap_or(SILENT)
-    }
-
-    /// `spec.hostAccess`, or its default.
-    pub fn host_access(&self) -> HostAccess {
-        self.host_access.unwrap_or_default()
-    }
-}
-
 fn read(text: Option<&str>, absent: GoDuration) -> Result<GoDuration, DurationError> {
     text.map_or(Ok(absent), str::parse)
 }
@@ -237,6 +217,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::plan::PlanSpec;
 
     fn reboot(spec: serde_json::Value) -> RebootSpec {
         serde_json::from_value(spec).unwrap()

@@ -14,9 +14,7 @@ pub use blackout::{Blackout, BlackoutSpec};
 pub(super) use cron::Cron;
 
 use super::invalid::{ErrorList, FieldPath};
-use super::plan::Day;
-use super::plan::{PlanSpec, TimeWindowSpec};
-use super::window::{Window, zone};
+use super::window::{Day, TimeWindowSpec, Window, zone};
 use refit_base::go::GoDuration;
 
 /// Longest `duration` of a window.
@@ -204,22 +202,6 @@ impl std::fmt::Display for PlanWindow {
 pub struct Windows(pub Vec<PlanWindow>);
 
 impl Windows {
-    /// The windows of a Plan, in which `spec.window` is the only one. `None` if it has none; those that are invalid are left
-    /// out.
-    pub fn of(spec: &PlanSpec, local: &TimeZone) -> Option<Self> {
-        let windows: Vec<PlanWindow> = match (&spec.window, &spec.windows) {
-            (Some(window), _) => {
-                let window = Window::parse(window, local).ok()?;
-                vec![PlanWindow::Weekly(window)]
-            }
-            (None, windows) => {
-                let parse = |window| PlanWindow::parse(window, local).ok();
-                windows.iter().flatten().filter_map(parse).collect()
-            }
-        };
-        (!windows.is_empty()).then_some(Self(windows))
-    }
-
     pub fn contains(&self, now: Timestamp) -> bool {
         self.0.iter().any(|window| window.contains(now))
     }
@@ -287,14 +269,6 @@ impl std::fmt::Display for Windows {
         }
         Ok(())
     }
-}
-
-/// The valid blackouts of a Plan.
-pub fn blackouts(spec: &PlanSpec, local: &TimeZone) -> Vec<Blackout> {
-    let blackouts = spec.blackouts.iter().flatten();
-    blackouts
-        .filter_map(|blackout| Blackout::parse(blackout, local).ok())
-        .collect()
 }
 
 /// The blackout that contains `now` and lasts longest.

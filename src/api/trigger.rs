@@ -2,8 +2,6 @@
 //! documentation prints.
 
 use super::field_enum::field_enum;
-use super::plan::{ContainerSpec, PlanSpec};
-use super::reboot::{RebootBy, RebootWhen};
 
 /// The version of a Plan on request that names none. Under system-upgrade-controller such a Plan has no version and runs
 /// nowhere.
@@ -17,64 +15,13 @@ field_enum! {
     }
 }
 
-impl PlanSpec {
-    /// Whether the Plan concerns a node only while that node requests it.
-    pub fn is_on_request(&self) -> bool {
-        self.trigger.is_some()
-    }
-
-    /// When the node reboots: `reboot.when`, or its default, which depends on the trigger.
-    pub fn reboot_when(&self) -> RebootWhen {
-        match &self.reboot {
-            Some(reboot) if reboot.when.is_none() && self.is_on_request() => RebootWhen::Always,
-            Some(reboot) => reboot.when(),
-            None => RebootWhen::Never,
-        }
-    }
-
-    /// Whether the Plan may reboot a node, by refit or by its payload.
-    pub fn may_reboot(&self) -> bool {
-        self.has_sentinel() || self.payload_reboots()
-    }
-
-    /// Whether refit may reboot a node. The Jobs of the Plan then have a sentinel.
-    pub fn has_sentinel(&self) -> bool {
-        self.reboot_when() != RebootWhen::Never
-    }
-
-    /// Whether the container `upgrade` reboots the node after it has ended.
-    pub fn payload_reboots(&self) -> bool {
-        let by = self.reboot.as_ref().and_then(|reboot| reboot.by);
-        by == Some(RebootBy::Payload)
-    }
-
-    /// The container that upgrades the node. Only a Plan with a trigger can do without; in any other it is empty if it is
-    /// absent, and so is its image, which is reported.
-    pub fn upgrade_container(&self) -> Option<&ContainerSpec> {
-        const EMPTY: &ContainerSpec = &ContainerSpec {
-            image: String::new(),
-            command: None,
-            args: None,
-            envs: None,
-            env_from: None,
-            volumes: None,
-            security_context: None,
-        };
-        let absent = (!self.is_on_request()).then_some(EMPTY);
-        self.upgrade.as_deref().or(absent)
-    }
-
-    /// The image that upgrades the node; empty if there is none.
-    pub fn upgrade_image(&self) -> &str {
-        self.upgrade.as_ref().map_or("", |upgrade| &upgrade.image)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::plan::{ContainerSpec, PlanSpec};
+    use crate::reboot::RebootWhen;
 
     fn spec(value: serde_json::Value) -> PlanSpec {
         serde_json::from_value(value).unwrap()

@@ -8,9 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::invalid::{ErrorList, at};
-use super::plan::PlanSpec;
 use refit_base::go::GoDuration;
-use refit_base::version::distribution_of;
 use refit_base::version::policy::Policy;
 
 /// Which versions a Plan takes, and when.
@@ -79,47 +77,12 @@ impl VersionPolicySpec {
     }
 }
 
-impl PlanSpec {
-    /// The parsed `spec.versionPolicy`, or the default policy.
-    ///
-    /// # Errors
-    /// Fails if a field is invalid; `validate` has reported it.
-    pub fn version_policy(&self) -> Result<Policy, ErrorList> {
-        let policy = self.version_policy.as_ref();
-        policy.map_or_else(|| Ok(Policy::default()), VersionPolicySpec::parse)
-    }
-
-    /// The distribution that the image of the Plan installs, if its name says so.
-    pub fn distribution(&self) -> Option<&'static str> {
-        distribution_of(self.upgrade_image())
-    }
-
-    /// Whether Jobs run their images by digest.
-    pub fn pins_digests(&self) -> bool {
-        let policy = self.version_policy.as_ref();
-        policy.and_then(|policy| policy.pin_digest).unwrap_or_default()
-    }
-
-    /// Whether a node may get an older version than it has.
-    pub fn allows_downgrade(&self) -> bool {
-        let policy = self.version_policy.as_ref();
-        policy
-            .and_then(|policy| policy.allow_downgrade)
-            .unwrap_or_default()
-    }
-
-    /// Maximum number of minor versions between a node and the Plan when the node starts.
-    pub fn max_minor_skip(&self) -> Option<u64> {
-        let skip = self.version_policy.as_ref()?.max_minor_skip?;
-        u64::try_from(skip).ok()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::plan::PlanSpec;
 
     fn read(policy: serde_json::Value) -> Result<Policy, String> {
         let policy: VersionPolicySpec = serde_json::from_value(policy).unwrap();

@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 
 use super::invalid::{ErrorList, FieldPath, Invalid, at};
 use super::node_limit::NodeLimit;
-use super::plan::PlanSpec;
 use super::selector::Selector;
 use refit_base::go::GoDuration;
 
@@ -132,51 +131,48 @@ fn is_name(name: &str) -> bool {
         && !name.ends_with('-')
 }
 
-impl PlanSpec {
-    /// The parsed `spec.waves`. Unless there are none, the last one takes the nodes that are left.
-    ///
-    /// # Errors
-    /// Fails with all that is wrong with them; `validate` has reported it.
-    pub fn waves(&self) -> Result<Vec<Wave>, ErrorList> {
-        let specs = self.waves.as_deref().unwrap_or_default();
-        let list = at("waves");
-        list.at_most(specs, MAX_WAVES, "waves")?;
-        let mut errors = ErrorList::default();
-        let mut waves: Vec<Wave> = Vec::with_capacity(specs.len() + 1);
-        for (index, spec) in specs.iter().enumerate() {
-            let (wave, before) = (list.index(index), &specs[..index]);
-            waves.extend(errors.take(spec.parse(index)));
-            let name = spec.name_or_default(index);
-            let mut names = before.iter().enumerate();
-            let first = names.position(|(index, other)| other.name_or_default(index) == name);
-            if let Some(first) = first.filter(|_| is_name(&name)) {
-                let problem = format!("is {name:?}, as that of spec.waves[{first}]");
-                errors.push(wave.field("name").invalid(problem));
-            }
-            if let Some(first) = before.iter().rposition(|other| spec.is_within(other)) {
-                let problem = format!(
-                    "is not more than that of spec.waves[{first}], whose nodes it includes, so that the wave has none"
-                );
-                let hint = "raise it: the nodes of earlier waves are included";
-                errors.push(wave.field("nodes").invalid(problem).hint(hint));
-            }
-            let takes_rest = spec.nodes.is_none() && spec.selector.is_none();
-            if takes_rest && index + 1 < specs.len() {
-                let problem = "takes all nodes that are left, so that the waves after it have none";
-                let hint = "move the wave to the end, or give it nodes or a selector";
-                errors.push(wave.invalid(problem).hint(hint));
-            }
+/// The parsed `spec.waves`. Unless there are none, the last one takes the nodes that are left.
+///
+/// # Errors
+/// Fails with all that is wrong with them; `validate` has reported it.
+pub(super) fn parse(specs: &[WaveSpec]) -> Result<Vec<Wave>, ErrorList> {
+    let list = at("waves");
+    list.at_most(specs, MAX_WAVES, "waves")?;
+    let mut errors = ErrorList::default();
+    let mut waves: Vec<Wave> = Vec::with_capacity(specs.len() + 1);
+    for (index, spec) in specs.iter().enumerate() {
+        let (wave, before) = (list.index(index), &specs[..index]);
+        waves.extend(errors.take(spec.parse(index)));
+        let name = spec.name_or_default(index);
+        let mut names = before.iter().enumerate();
+        let first = names.position(|(index, other)| other.name_or_default(index) == name);
+        if let Some(first) = first.filter(|_| is_name(&name)) {
+            let problem = format!("is {name:?}, as that of spec.waves[{first}]");
+            errors.push(wave.field("name").invalid(problem));
         }
-        if waves.last().is_some_and(|last| last.nodes != WaveNodes::Rest) {
-            waves.push(Wave {
-                name: default_name(specs.len()),
-                nodes: WaveNodes::Rest,
-                soak: SignedDuration::ZERO,
-                approval: false,
-            });
+        if let Some(first) = before.iter().rposition(|other| spec.is_within(other)) {
+            let problem = format!(
+                "is not more than that of spec.waves[{first}], whose nodes it includes, so that the wave has none"
+            );
+            let hint = "raise it: the nodes of earlier waves are included";
+            errors.push(wave.field("nodes").invalid(problem).hint(hint));
         }
-        errors.finish(Some(waves))
+        let takes_rest = spec.nodes.is_none() && spec.selector.is_none();
+        if takes_rest && index + 1 < specs.len() {
+            let problem = "takes all nodes that are left, so that the waves after it have none";
+            let hint = "move the wave to the end, or give it nodes or a selector";
+            errors.push(wave.invalid(problem).hint(hint));
+        }
     }
+    if waves.last().is_some_and(|last| last.nodes != WaveNodes::Rest) {
+        waves.push(Wave {
+            name: default_name(specs.len()),
+            nodes: WaveNodes::Rest,
+            soak: SignedDuration::ZERO,
+            approval: false,
+        });
+    }
+    errors.finish(Some(waves))
 }
 
 #[cfg(test)]
@@ -184,6 +180,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::plan::PlanSpec;
 
     fn waves(waves: &serde_json::Value) -> Result<Vec<Wave>, String> {
         let spec: PlanSpec = serde_json::from_value(json!({ "waves": waves })).unwrap();

@@ -481,8 +481,7 @@ impl Engine {
             }
             Err(message) => {
                 self.cluster.step_finished(&key);
-                let kind = StepErrorKind::Refused;
-                Some(self.back_off(&key, StepError { message, kind }))
+                Some(self.back_off(&key, StepError::new(StepErrorKind::Refused, message)))
             }
         }
     }

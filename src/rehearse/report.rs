@@ -27,7 +27,7 @@ use super::run::{Outcome, PlanOutcome};
 use super::upgrade_script::PrepareWait;
 use super::verdict::{Verdict, judge};
 use super::version_change::{Unusual, unusual};
-use refit_api::schedule::{Blackout, Windows, blackouts, next_blackout};
+use refit_api::schedule::{Blackout, Windows, next_blackout};
 use refit_api::{NodePhase, OpenEnum, Reason};
 
 #[derive(Clone, Debug, Serialize)]
@@ -362,7 +362,7 @@ fn plan_report(end: &PlanOutcome, outcome: &Outcome) -> PlanReport {
 }
 
 fn window_report(end: &PlanOutcome, turns: &[&NodeRun]) -> Option<WindowReport> {
-    let windows = Windows::of(&end.plan.spec, &TimeZone::system())?;
+    let windows = end.plan.spec.start_windows(&TimeZone::system())?;
     Some(used(&windows, turns))
 }
 
@@ -391,7 +391,7 @@ fn used(windows: &Windows, turns: &[&NodeRun]) -> WindowReport {
 
 /// Nodes that ended within a blackout; `None` if there were none.
 fn blackout_report(end: &PlanOutcome, for_all: &[Blackout], turns: &[&NodeRun]) -> Option<BlackoutReport> {
-    let own = blackouts(&end.plan.spec, &TimeZone::system());
+    let own = end.plan.spec.valid_blackouts(&TimeZone::system());
     let begins = |since| {
         let all = [own.as_slice(), for_all].into_iter();
         all.filter_map(|blackouts| next_blackout(blackouts, since)).min()

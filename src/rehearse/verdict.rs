@@ -11,7 +11,6 @@ use serde::Serialize;
 use super::nodes::{PlanSelector, contradiction};
 use super::report::TimeFormat;
 use super::run::{Ending, Outcome, PlanOutcome};
-use refit_api::schedule::Windows;
 use refit_api::selector::explain;
 use refit_api::{ConditionType, NodeProgress, PlanCondition, PlanStatus, Reason};
 
@@ -263,7 +262,7 @@ fn why_no_node(end: &PlanOutcome, outcome: &Outcome) -> String {
 
 /// The windows of the Plan, for a message about a wait for them.
 fn windows(end: &PlanOutcome) -> String {
-    let windows = Windows::of(&end.plan.spec, &TimeZone::system());
+    let windows = end.plan.spec.start_windows(&TimeZone::system());
     windows.map_or_else(String::new, |windows| format!(" ({windows})"))
 }
 

@@ -7,7 +7,7 @@ use url::Url;
 
 use super::{Check, CheckRequest, CheckSpec, HttpCheck, PrometheusCheck};
 use crate::invalid::{ErrorList, FieldPath, Invalid, at};
-use crate::plan::{PlanSpec, SecretRef};
+use crate::secret_ref::SecretRef;
 use refit_base::go::GoDuration;
 
 /// Maximum number of checks, as in the schema. A Plan stored under another schema may have more.
@@ -24,28 +24,25 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Up to as long as a request to a channel: a slot of the lane of checks is taken for no longer.
 const TIMEOUTS: RangeInclusive<Duration> = Duration::from_nanos(1)..=Duration::from_secs(30);
 
-impl PlanSpec {
-    /// The parsed `spec.checks`.
-    ///
-    /// # Errors
-    /// Fails with all that is wrong with them; `validate` has reported it.
-    pub fn checks(&self) -> Result<Vec<Check>, ErrorList> {
-        let specs = self.checks.as_deref().unwrap_or_default();
-        let list = at("checks");
-        list.at_most(specs, MAX_CHECKS, "checks")?;
-        let mut errors = ErrorList::default();
-        let mut checks = Vec::with_capacity(specs.len());
-        for (index, spec) in specs.iter().enumerate() {
-            let (check, name) = (list.index(index), &spec.name);
-            checks.extend(errors.take(spec.parse(&check)));
-            let first = specs[..index].iter().position(|other| other.name == *name);
-            if let Some(first) = first.filter(|_| is_name(name)) {
-                let problem = format!("is {name:?}, as that of spec.checks[{first}]");
-                errors.push(check.field("name").invalid(problem).hint("choose another name"));
-            }
+/// The parsed `spec.checks`.
+///
+/// # Errors
+/// Fails with all that is wrong with them; `validate` has reported it.
+pub(crate) fn parse(specs: &[CheckSpec]) -> Result<Vec<Check>, ErrorList> {
+    let list = at("checks");
+    list.at_most(specs, MAX_CHECKS, "checks")?;
+    let mut errors = ErrorList::default();
+    let mut checks = Vec::with_capacity(specs.len());
+    for (index, spec) in specs.iter().enumerate() {
+        let (check, name) = (list.index(index), &spec.name);
+        checks.extend(errors.take(spec.parse(&check)));
+        let first = specs[..index].iter().position(|other| other.name == *name);
+        if let Some(first) = first.filter(|_| is_name(name)) {
+            let problem = format!("is {name:?}, as that of spec.checks[{first}]");
+            errors.push(check.field("name").invalid(problem).hint("choose another name"));
         }
-        errors.finish(Some(checks))
     }
+    errors.finish(Some(checks))
 }
 
 impl CheckSpec {

@@ -8,7 +8,7 @@ use refit_rollout::StepEffect;
 
 impl Actor {
     /// Asks the server of a check. What goes wrong is an answer, too.
-    pub(super) async fn ask_check(&self, plan: PlanName, check: Box<Check>) -> Vec<StepEffect> {
+    pub(super) async fn ask_check(&self, plan: PlanName, check: Box<Check>) -> StepEffect {
         let asked = self.clock.now();
         let answer = match self.access_of_check(&check).await {
             Ok(access) => self.channels.check(&check, &access).await,
@@ -17,7 +17,7 @@ impl Actor {
                 message,
             },
         };
-        vec![StepEffect::Check(plan, check, asked, answer)]
+        StepEffect::Check(plan, check, asked, answer)
     }
 
     async fn access_of_check(&self, check: &Check) -> Result<Access, String> {

@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout_at};
 use super::Actor;
 use refit_api::Reason;
 use refit_cluster::kube::{Answer, Failure, brief, failure};
-use refit_facts::JobUid;
+use refit_facts::Text;
 use refit_rollout::{Event, StepEffect};
 
 /// Attempts to write an event before it waits apart from its step.
@@ -39,7 +39,7 @@ impl Actor {
 
     /// Whether a Job is still to wait for its events. A webhook or a quota that keeps them from being written must not keep
     /// the Job for ever.
-    pub(super) fn waits_for_events(&self, job: &JobUid) -> bool {
+    pub(super) fn waits_for_events(&self, job: &Text) -> bool {
         let now = Instant::now();
         let mut waiting = self
             .waiting_for_events

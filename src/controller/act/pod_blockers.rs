@@ -3,7 +3,7 @@
 use kube::ResourceExt as _;
 use kube::api::{Api, ListParams};
 
-use super::{Actor, StepResult, step_error};
+use super::{Actor, Outcome, step_error};
 use refit_api::{PodBlocker, names};
 use refit_facts::objects::SlimPod;
 use refit_facts::{NodeName, PlanName};
@@ -19,7 +19,7 @@ impl Actor {
         node: NodeName,
         generation: i64,
         blockers: &[PodBlocker],
-    ) -> StepResult {
+    ) -> Outcome {
         let mut found = None;
         for blocker in blockers {
             let api: Api<SlimPod> = match &blocker.namespace {
@@ -32,7 +32,7 @@ impl Actor {
                 .limit(PAGE);
             found = match first_pod(&api, params).await {
                 Ok(pod) => pod,
-                Err(error) => return Err((Vec::new(), step_error(&error))),
+                Err(error) => return step_error(&error).into(),
             };
             if found.is_some() {
                 break;
@@ -43,7 +43,7 @@ impl Actor {
             generation,
             pod: found.map(|pod| pod.as_str().into()),
         };
-        Ok(vec![StepEffect::PodCheck(plan, node, check)])
+        StepEffect::PodCheck(plan, node, check).into()
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::Secret;
 
-use super::{Actor, StepError, StepErrorKind, StepResult};
+use super::{Actor, Outcome, StepError, StepErrorKind};
 use refit_api::ChannelRef;
 use refit_api::image::ImageAnswer;
 use refit_api::names::is_secret_name;
@@ -22,9 +22,9 @@ impl Actor {
         channel: ChannelRef,
         latest_version: Option<String>,
         asked_by: BTreeMap<PlanName, String>,
-    ) -> Vec<StepEffect> {
+    ) -> StepEffect {
         let offer = self.poll(&channel, latest_version.as_deref()).await;
-        vec![StepEffect::Channel(channel, self.clock.now(), offer, asked_by)]
+        StepEffect::Channel(channel, self.clock.now(), offer, asked_by)
     }
 
     /// Asks the registry of an image. If Jobs run the digest, and the registry cannot be asked, retried after a delay.
@@ -35,12 +35,11 @@ impl Actor {
         image: String,
         access: &ChannelRef,
         pins: bool,
-    ) -> StepResult {
+    ) -> Outcome {
         let answer = self.image(&image, access, pins).await;
         match answer {
             ImageAnswer::Unknown(message) if pins => {
-                let kind = StepErrorKind::Refused;
-                return Err((Vec::new(), StepError { message, kind }));
+                return StepError::new(StepErrorKind::Refused, message).into();
             }
             // Nodes may have another way to it: a mirror, a proxy, credentials of their own.
             ImageAnswer::Unknown(ref why) => {
@@ -48,7 +47,7 @@ impl Actor {
             }
             ImageAnswer::Found(_) | ImageAnswer::Missing(_) => {}
         }
-        Ok(vec![StepEffect::Digest(plan, hash, image, answer)])
+        StepEffect::Digest(plan, hash, image, answer).into()
     }
 
     /// The offer of a channel, or the error for status and events.

@@ -6,7 +6,7 @@ use kube::api::ListParams;
 use kube::core::Request;
 use serde::Deserialize;
 
-use super::{Actor, StepResult, step_error};
+use super::{Actor, Outcome, step_error};
 use refit_api::text::{MAX_MESSAGE, shorten};
 use refit_cluster::kube::Answer;
 use refit_cluster::kube::read::send;
@@ -41,7 +41,7 @@ impl RefusalEvent {
 }
 
 impl Actor {
-    pub(super) async fn read_refusal(&self, job: JobName, uid: JobUid) -> StepResult {
+    pub(super) async fn read_refusal(&self, job: JobName, uid: JobUid) -> Outcome {
         let params = ListParams::default()
             .fields(&format!("involvedObject.uid={uid},reason={REASON}"))
             .limit(PAGE);
@@ -50,12 +50,12 @@ impl Actor {
             Ok(list) => list.items.unwrap_or_default(),
             // The Role of a release before this one.
             Err(error) if Answer::of(&error) == Answer::Forbidden => Vec::new(),
-            Err(error) => return Err((Vec::new(), step_error(&error))),
+            Err(error) => return step_error(&error).into(),
         };
         let last = events.iter().max_by(|a, b| a.time().cmp(&b.time()));
         let text = last.map(|event| words(&event.message, &job).as_str().into());
         let seen = self.clock.now();
-        Ok(vec![StepEffect::Refusal(uid, Refusal { seen, text })])
+        StepEffect::Refusal(uid, Refusal { seen, text }).into()
     }
 }
 

@@ -5,7 +5,7 @@ use kube::Resource as _;
 use kube::api::{GetParams, Request};
 use serde::Deserialize;
 
-use super::{Actor, StepError, StepErrorKind, StepResult, step_error};
+use super::{Actor, Outcome, StepError, StepErrorKind, step_error};
 use refit_cluster::kube::Answer;
 use refit_facts::{Text, WorkloadFacts};
 use refit_rollout::StepEffect;
@@ -32,7 +32,7 @@ struct Status {
 
 impl Actor {
     /// A controller that no longer exists wants no pods.
-    pub(super) async fn read_workload(&self, workload: Text) -> StepResult {
+    pub(super) async fn read_workload(&self, workload: Text) -> Outcome {
         let parts: Vec<_> = workload.split('/').collect();
         let (path, name) = match parts[..] {
             ["ReplicaSet", namespace, name] => (ReplicaSet::url_path(&(), Some(namespace)), name),
@@ -40,8 +40,7 @@ impl Actor {
             _ => {
                 let message =
                     format!("{workload:?} is not a ReplicaSet or StatefulSet with namespace and name");
-                let kind = StepErrorKind::Refused;
-                return Err((Vec::new(), StepError { message, kind }));
+                return StepError::new(StepErrorKind::Refused, message).into();
             }
         };
         let answer = match Request::new(path).get(name, &GetParams::default()) {
@@ -56,12 +55,9 @@ impl Actor {
                 it.spec.replicas.unwrap_or(1),
             ),
             Err(error) if Answer::of(&error) == Answer::NotFound => (0, 0),
-            Err(error) => return Err((Vec::new(), step_error(&error))),
+            Err(error) => return step_error(&error).into(),
         };
         let seen = self.clock.now();
-        Ok(vec![StepEffect::Workload(
-            workload,
-            WorkloadFacts { seen, ready, wanted },
-        )])
+        StepEffect::Workload(workload, WorkloadFacts { seen, ready, wanted }).into()
     }
 }

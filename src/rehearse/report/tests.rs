@@ -265,7 +265,7 @@ fn nodes_that_are_late_for_one_of_several_windows_or_for_a_blackout_are_counted(
     );
     let blackout = blackout_report(&end, &[], &turns).unwrap();
     assert_eq!((blackout.late, blackout.late_seconds), (2, 40 * 60));
-    let for_all = blackouts(&end.plan.spec, &TimeZone::UTC);
+    let for_all = end.plan.spec.valid_blackouts(&TimeZone::UTC);
     let unlimited = PlanOutcome {
         plan: refit_api::Plan::new("b", refit_api::PlanSpec::default()),
         ..end

@@ -8,7 +8,7 @@ use jiff::tz::TimeZone;
 
 use super::offset;
 use refit_api::Plan;
-use refit_api::schedule::{Blackout, Windows, blackouts};
+use refit_api::schedule::Blackout;
 
 #[derive(Clone, Debug)]
 pub struct TimeFormat {
@@ -39,11 +39,13 @@ impl TimeFormat {
     ) -> Self {
         let local = TimeZone::system();
         let zone = |plan: &Plan| {
-            let windows = Windows::of(&plan.spec, &local);
+            let windows = plan.spec.start_windows(&local);
             let window = windows.iter().flat_map(|windows| &windows.0).next();
             match window {
                 Some(window) => Some(window.zone().clone()),
-                None => blackouts(&plan.spec, &local)
+                None => plan
+                    .spec
+                    .valid_blackouts(&local)
                     .first()
                     .map(|one| one.zone().clone()),
             }
@@ -188,7 +190,7 @@ mod tests {
         };
         assert_eq!(times(&windows, &[]), ["2026-07-05 22:00:00 CEST"; 2]);
         assert_eq!(times(&blackout, &[]), ["2026-07-06 05:00:00 JST"; 2]);
-        let for_all = blackouts(&blackout.spec, &TimeZone::UTC);
+        let for_all = blackout.spec.valid_blackouts(&TimeZone::UTC);
         assert_eq!(times(&none, &for_all), ["2026-07-06 05:00:00 JST"; 2]);
     }
 }

@@ -5,8 +5,8 @@ mod policy;
 use jiff::{SignedDuration, Timestamp};
 
 use super::scenario::{Scenario, Setup};
+use refit_api::SecretRef;
 use refit_api::names::{ANNOTATION_APPROVE, ANNOTATION_POLL_NOW};
-use refit_api::plan::SecretRef;
 use refit_api::{ChannelStatus, Plan, PlanSpec, VersionPolicySpec};
 use refit_base::version::{Offer, Release};
 use refit_facts::PodStage;

@@ -6,7 +6,8 @@ mod versions;
 
 use super::scenario::{NAMESPACE, Scenario, Setup};
 use crate::fault::Rule;
-use refit_api::plan::{SecretSpec, TimeWindowSpec};
+use refit_api::TimeWindowSpec;
+use refit_api::plan::SecretSpec;
 use refit_api::{DrainSpec, Plan, SettleSpec, VersionPolicySpec, names};
 use refit_facts::PodStage;
 use refit_fixtures::{plan, plan_with};

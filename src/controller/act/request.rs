@@ -5,74 +5,46 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use super::permissions::OptionalPermissions;
+use super::write::{Target, Verb, Write};
 use refit_api::{crd, names};
-use refit_facts::{JobName, JobUid, NodeFacts, NodeName, NodeUid, PlanName, PlanUid, PodUid, Text};
+use refit_facts::{JobName, NodeFacts, NodeName, PlanName, Text};
 use refit_job::{JobInput, NodeInput, PlanInput, RebootInput, RebootPodMode, VerifyInput};
-use refit_rollout::{ClusterState, Event, NodeChange, Query, Step};
+use refit_rollout::{ClusterState, Event, Kind, NodeChange, Query, Step};
 
 /// A step that is ready to be sent.
 #[derive(Debug)]
-pub enum Prepared {
-    /// Patch the status of a Plan.
-    Status {
-        plan: PlanName,
-        uid: PlanUid,
-        body: Value,
-        events: Vec<Event>,
-    },
-    /// Patch a Plan.
-    Plan {
-        plan: PlanName,
-        uid: PlanUid,
-        body: Value,
-    },
-    /// Write events only.
-    WriteEvents {
+pub enum Request {
+    Write(Write),
+    /// Write events about a Plan only.
+    Events {
         plan: PlanName,
         events: Vec<Event>,
     },
-    CreateJob {
-        job: JobName,
-        body: Vec<u8>,
-    },
-    DeleteJob {
-        job: JobName,
-        uid: JobUid,
-        only_unbound: bool,
-    },
-    /// Make a pod: as one that its node cannot do without, and where that is not allowed as any other.
-    CreatePod {
-        pod: Text,
-        bodies: [Vec<u8>; 2],
-    },
-    DeletePod {
-        pod: Text,
-        uid: PodUid,
-    },
-    /// Patch a Job.
-    Job {
-        job: JobName,
-        uid: JobUid,
-        body: Value,
-        events: Vec<Event>,
-    },
-    /// Patch a Node.
-    Node {
-        node: NodeName,
-        uid: NodeUid,
-        body: Value,
-        events: Vec<Event>,
-    },
-    /// Read something; nothing is added to the step.
+    /// Read something.
     Query(Query),
-    AskPermissions(OptionalPermissions),
+    Permissions(OptionalPermissions),
+}
+
+impl Request {
+    fn write(kind: Kind, name: &Text, uid: &str, verb: Verb, events: Vec<Event>) -> Self {
+        let target = Target {
+            kind,
+            name: name.clone(),
+            uid: uid.into(),
+        };
+        Self::Write(Write { target, verb, events })
+    }
+
+    fn create(kind: Kind, name: &Text, bodies: Vec<Vec<u8>>) -> Self {
+        Self::write(kind, name, "", Verb::Create(bodies), Vec::new())
+    }
 }
 
 /// The request for a step; `None` if its object no longer exists, and an error if the request cannot be built.
 ///
 /// # Errors
 /// Fails if the request cannot be built, for example because the Plan cannot be rendered.
-pub fn prepare(cluster: &ClusterState, step: Step) -> Result<Option<Prepared>, String> {
+pub fn prepare(cluster: &ClusterState, step: Step) -> Result<Option<Request>, String> {
     Ok(match step {
         Step::WriteStatus {
             plan, status, events, ..
@@ -84,28 +56,24 @@ pub fn prepare(cluster: &ClusterState, step: Step) -> Result<Option<Prepared>, S
                 "metadata": { "uid": &*facts.uid, "resourceVersion": version.to_string() },
                 "status": crd::status_patch(&status),
             });
-            Prepared::Status {
-                plan,
-                uid: facts.uid.clone(),
-                body,
-                events,
-            }
+            let verb = Verb::PatchStatus(body);
+            Request::write(Kind::Plan, plan.text(), &facts.uid, verb, events)
         }),
         Step::NoteFields { plan, note } => {
-            annotate_plan(cluster, plan, names::ANNOTATION_FIELDS, note.as_deref())
+            annotate_plan(cluster, &plan, names::ANNOTATION_FIELDS, note.as_deref())
         }
         Step::NoteNotified { plan, notified } => {
-            annotate_plan(cluster, plan, names::ANNOTATION_NOTIFIED, Some(&notified))
+            annotate_plan(cluster, &plan, names::ANNOTATION_NOTIFIED, Some(&notified))
         }
-        Step::WriteEvents { plan, events } => Some(Prepared::WriteEvents { plan, events }),
+        Step::WriteEvents { plan, events } => Some(Request::Events { plan, events }),
         Step::CreateJob {
             plan,
             node,
             job,
             attempt,
-        } => create_job(cluster, &plan, &node, job, attempt)?,
+        } => create_job(cluster, &plan, &node, &job, attempt)?,
         step @ Step::CreateVerifyJob { .. } => verify_job(cluster, step)?,
-        Step::CreatePrepullJob { plan, node, job } => create_prepull_job(cluster, &plan, &node, job)?,
+        Step::CreatePrepullJob { plan, node, job } => create_prepull_job(cluster, &plan, &node, &job)?,
         Step::DeleteJob {
             job,
             uid,
@@ -113,11 +81,8 @@ pub fn prepare(cluster: &ClusterState, step: Step) -> Result<Option<Prepared>, S
             why,
         } => {
             tracing::info!(job = &*job, why, "deleting a Job");
-            Some(Prepared::DeleteJob {
-                job,
-                uid,
-                only_unbound,
-            })
+            let verb = Verb::Delete { only_unbound };
+            Some(Request::write(Kind::Job, job.text(), &uid, verb, Vec::new()))
         }
         step @ (Step::ReleaseJob { .. }
         | Step::EndRetries { .. }
@@ -134,11 +99,12 @@ pub fn prepare(cluster: &ClusterState, step: Step) -> Result<Option<Prepared>, S
         } => {
             let (boot_id, hash) = (boot_id.as_deref(), &hash);
             let time = (seconds, name_is_taken);
-            create_pod(cluster, [&*plan, &*node], pod, hash, boot_id, time)?
+            create_pod(cluster, [&*plan, &*node], &pod, hash, boot_id, time)?
         }
         Step::DeletePod { pod, uid, why } => {
             tracing::info!(pod = &*pod, why, "deleting a pod");
-            Some(Prepared::DeletePod { pod, uid })
+            let verb = Verb::Delete { only_unbound: false };
+            Some(Request::write(Kind::Pod, &pod, &uid, verb, Vec::new()))
         }
         Step::PatchNode {
             node,
@@ -147,16 +113,11 @@ pub fn prepare(cluster: &ClusterState, step: Step) -> Result<Option<Prepared>, S
             events,
         } => {
             let version = cluster.node_version(&node).unwrap_or_default();
-            let body = node_patch(&uid, version, &change);
-            Some(Prepared::Node {
-                node,
-                uid,
-                body,
-                events,
-            })
+            let verb = Verb::Patch(node_patch(&uid, version, &change));
+            Some(Request::write(Kind::Node, node.text(), &uid, verb, events))
         }
-        Step::Query(query) => Some(Prepared::Query(query)),
-        Step::AskPermissions => Some(Prepared::AskPermissions(OptionalPermissions {
+        Step::Query(query) => Some(Request::Query(query)),
+        Step::AskPermissions => Some(Request::Permissions(OptionalPermissions {
             reboots: cluster.has_reboots(),
             workloads: cluster.has_workloads(),
             pods: cluster.has_pod_blockers(),
@@ -166,7 +127,7 @@ pub fn prepare(cluster: &ClusterState, step: Step) -> Result<Option<Prepared>, S
     })
 }
 
-fn verify_job(cluster: &ClusterState, step: Step) -> Result<Option<Prepared>, String> {
+fn verify_job(cluster: &ClusterState, step: Step) -> Result<Option<Request>, String> {
     let Step::CreateVerifyJob {
         plan,
         node,
@@ -195,15 +156,15 @@ fn verify_job(cluster: &ClusterState, step: Step) -> Result<Option<Prepared>, St
         attempt: u32::try_from(attempt).unwrap_or(1),
         upgrade_job: &upgrade_job,
     };
-    create_verify_job(cluster, job, &input)
+    create_verify_job(cluster, &job, &input)
 }
 
-fn job_patch(cluster: &ClusterState, step: Step) -> Option<Prepared> {
+fn job_patch(cluster: &ClusterState, step: Step) -> Option<Request> {
     match step {
         Step::ReleaseJob { job, uid } => {
             // system-upgrade-controller creates its Jobs with parallelism 0.
             let body = json!({ "metadata": { "uid": &*uid }, "spec": { "parallelism": 1 } });
-            Some(patch_job(job, uid, body, Vec::new()))
+            Some(patch_job(&job, &uid, body))
         }
         Step::EndRetries { job, uid, limit } => cluster.job_version(&job).map(|version| {
             tracing::info!(
@@ -215,7 +176,7 @@ fn job_patch(cluster: &ClusterState, step: Step) -> Option<Prepared> {
                 "metadata": { "uid": &*uid, "resourceVersion": version.to_string() },
                 "spec": { "backoffLimit": limit },
             });
-            patch_job(job, uid, body, Vec::new())
+            patch_job(&job, &uid, body)
         }),
         Step::NoteBoots { job, uid, boots } => cluster.job_version(&job).map(|version| {
             tracing::info!(job = &*job, boots = boots.len(), "the node of a Job has rebooted");
@@ -226,7 +187,7 @@ fn job_patch(cluster: &ClusterState, step: Step) -> Option<Prepared> {
                     "annotations": { names::ANNOTATION_BOOT_IDS: boots.join(",") },
                 },
             });
-            patch_job(job, uid, body, Vec::new())
+            patch_job(&job, &uid, body)
         }),
         Step::MarkRecorded {
             job,
@@ -247,30 +208,26 @@ fn job_patch(cluster: &ClusterState, step: Step) -> Option<Prepared> {
                 // With a TTL from the beginning, Kubernetes might delete the Job before its result is recorded.
                 "spec": { "ttlSecondsAfterFinished": ttl_seconds },
             });
-            Some(patch_job(job, uid, body, events))
+            let verb = Verb::MarkRecorded(body);
+            Some(Request::write(Kind::Job, job.text(), &uid, verb, events))
         }
         _ => None,
     }
 }
 
-fn patch_job(job: JobName, uid: JobUid, body: Value, events: Vec<Event>) -> Prepared {
-    Prepared::Job {
-        job,
-        uid,
-        body,
-        events,
-    }
+fn patch_job(job: &JobName, uid: &str, body: Value) -> Request {
+    Request::write(Kind::Job, job.text(), uid, Verb::Patch(body), Vec::new())
 }
 
 /// Sets an annotation of a Plan at the version that the decision saw.
 fn annotate_plan(
     cluster: &ClusterState,
-    plan: PlanName,
+    plan: &PlanName,
     name: &str,
     value: Option<&str>,
-) -> Option<Prepared> {
-    let facts = cluster.plan(&plan)?;
-    let version = cluster.plan_version(&plan).unwrap_or_default();
+) -> Option<Request> {
+    let facts = cluster.plan(plan)?;
+    let version = cluster.plan_version(plan).unwrap_or_default();
     let body = json!({
         "metadata": {
             "uid": &*facts.uid,
@@ -281,8 +238,13 @@ fn annotate_plan(
         // refuse.
         "status": { "observedGeneration": facts.generation() },
     });
-    let uid = facts.uid.clone();
-    Some(Prepared::Plan { plan, uid, body })
+    Some(Request::write(
+        Kind::Plan,
+        plan.text(),
+        &facts.uid,
+        Verb::Patch(body),
+        Vec::new(),
+    ))
 }
 
 /// What a Job of a Plan on a node is made of; `None` if either is gone.
@@ -312,10 +274,10 @@ fn create_job(
     cluster: &ClusterState,
     plan: &PlanName,
     node: &NodeName,
-    job: JobName,
+    job: &JobName,
     attempt: i64,
-) -> Result<Option<Prepared>, String> {
-    let Some((input, facts)) = job_input(cluster, plan, node, &job, attempt) else {
+) -> Result<Option<Request>, String> {
+    let Some((input, facts)) = job_input(cluster, plan, node, job, attempt) else {
         return Ok(None);
     };
     let mut manifest =
@@ -329,20 +291,20 @@ fn create_job(
     tracing::info!(
         plan = input.plan.name,
         node = &*facts.name,
-        job = &*job,
+        job = &**job,
         attempt,
         "creating a Job"
     );
-    Ok(Some(Prepared::CreateJob { job, body }))
+    Ok(Some(Request::create(Kind::Job, job.text(), vec![body])))
 }
 
 fn create_prepull_job(
     cluster: &ClusterState,
     plan: &PlanName,
     node: &NodeName,
-    job: JobName,
-) -> Result<Option<Prepared>, String> {
-    let Some((input, facts)) = job_input(cluster, plan, node, &job, 1) else {
+    job: &JobName,
+) -> Result<Option<Request>, String> {
+    let Some((input, facts)) = job_input(cluster, plan, node, job, 1) else {
         return Ok(None);
     };
     let Some(manifest) = refit_job::prepull_job(&input, cluster.job_settings()) else {
@@ -352,17 +314,17 @@ fn create_prepull_job(
     tracing::info!(
         plan = input.plan.name,
         node = &*facts.name,
-        job = &*job,
+        job = &**job,
         "creating a Job that pulls an image"
     );
-    Ok(Some(Prepared::CreateJob { job, body }))
+    Ok(Some(Request::create(Kind::Job, job.text(), vec![body])))
 }
 
 fn create_verify_job(
     cluster: &ClusterState,
-    job: JobName,
+    job: &JobName,
     input: &VerifyInput<'_>,
-) -> Result<Option<Prepared>, String> {
+) -> Result<Option<Request>, String> {
     let manifest = refit_job::verify_job(input, cluster.job_settings()).map_err(|error| error.to_string())?;
     let Some(manifest) = manifest else {
         return Ok(None);
@@ -371,20 +333,20 @@ fn create_verify_job(
     tracing::info!(
         plan = input.plan.name,
         node = input.node.name,
-        job = &*job,
+        job = &**job,
         "creating a Job that verifies its node"
     );
-    Ok(Some(Prepared::CreateJob { job, body }))
+    Ok(Some(Request::create(Kind::Job, job.text(), vec![body])))
 }
 
 fn create_pod(
     cluster: &ClusterState,
     [plan, node]: [&str; 2],
-    pod: Text,
+    pod: &Text,
     hash: &str,
     boot_id: Option<&str>,
     (seconds, name_is_taken): (i64, bool),
-) -> Result<Option<Prepared>, String> {
+) -> Result<Option<Request>, String> {
     let (Some(plan), Some(facts)) = (cluster.job_input(plan), cluster.node(node)) else {
         return Ok(None);
     };
@@ -402,15 +364,16 @@ fn create_pod(
             refit_job::reboot_pod(&input, cluster.job_settings()).map_err(|error| error.to_string())?;
         serde_json::to_vec(&manifest).map_err(|error| error.to_string())
     };
-    let bodies = [body(true)?, body(false)?];
+    // A quota may reserve the priority class for other namespaces.
+    let bodies = vec![body(true)?, body(false)?];
     tracing::info!(
         plan = plan.name,
         node = &*facts.name,
-        pod = &*pod,
+        pod = &**pod,
         boot_id,
         "creating a pod that reboots its node, or reads its boot ID"
     );
-    Ok(Some(Prepared::CreatePod { pod, bodies }))
+    Ok(Some(Request::create(Kind::Pod, pod, bodies)))
 }
 
 fn node_input(facts: &NodeFacts) -> NodeInput<'_> {
