@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex};
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::Client;
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
 use permissions::OptionalPermissions;
@@ -122,7 +122,13 @@ impl From<StepError> for Outcome {
 }
 
 impl Actor {
-    pub async fn carry_out(self: Arc<Self>, key: Key, request: Request) -> FinishedStep {
+    /// `stopped` completes when a drain must end.
+    pub async fn carry_out(
+        self: Arc<Self>,
+        key: Key,
+        request: Request,
+        stopped: oneshot::Receiver<()>,
+    ) -> FinishedStep {
         let Outcome { effects, error } = match request {
             Request::Write(write) => self.write(write).await,
             Request::Events { plan, events } => {
@@ -132,6 +138,11 @@ impl Actor {
                 Outcome::done(effects)
             }
             Request::Query(query) => self.query(query).await,
+            Request::Maintain { id, task, progress } => {
+                let uid = task.object.uid().into();
+                let (progress, again) = Box::pin(self.maintain(*task, *progress, stopped)).await;
+                StepEffect::Maintained(id, uid, Box::new(progress), again).into()
+            }
             Request::Permissions(optional) => self.ask_permissions(optional).await,
         };
         FinishedStep { key, effects, error }

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
 
-use super::act::{Actor, FinishedStep, StepError, StepErrorKind, prepare};
+use super::act::{Actor, FinishedStep, Request, StepError, StepErrorKind, prepare};
 use super::lanes::{self, Lanes};
 use super::lease::{PlansNote, Progress};
 use super::metrics::{LoopFigures, Reporter, Scrape};
@@ -19,7 +19,7 @@ use super::wanted::Wanted;
 use refit_api::Reason;
 use refit_facts::Schema;
 use refit_rollout::{
-    ClusterState, Decision, Key, Kind, Lane, ListCounts, Observation, ReservationDecisions, Step, StepEffect,
+    ClusterState, Decision, Key, Kind, Lane, ListCounts, MaintenanceId, Observation, Step, StepEffect,
     decide, decide_degraded,
 };
 
@@ -65,8 +65,6 @@ pub struct Engine {
     reporter: Reporter,
     plans_note: Option<KeptNote>,
     outlook: Option<OutlookServer>,
-    /// Receives which nodes other objects than Plans may take.
-    grants: Option<watch::Sender<ReservationDecisions>>,
 }
 
 /// The note about Plans on the Lease.
@@ -125,6 +123,15 @@ struct InFlight {
     /// The lists that had ended when the step began.
     lists: ListCounts,
     lane: Lane,
+    /// Of a maintenance: its object, and how to end its drain.
+    drain: Option<Drain>,
+}
+
+struct Drain {
+    id: MaintenanceId,
+    uid: String,
+    /// Dropped to end it.
+    _end: oneshot::Sender<()>,
 }
 
 struct Backoff {
@@ -159,7 +166,6 @@ impl Engine {
             reporter: Reporter::unused(),
             plans_note: None,
             outlook: None,
-            grants: None,
         }
     }
 
@@ -172,11 +178,6 @@ impl Engine {
     /// Answers questions about the notices of roll-outs.
     pub(super) fn answer_outlooks(&mut self, outlook: OutlookServer) {
         self.outlook = Some(outlook);
-    }
-
-    /// Tells which nodes other objects than Plans may take.
-    pub(super) fn send_grants_to(&mut self, grants: watch::Sender<ReservationDecisions>) {
-        self.grants = Some(grants);
     }
 
     /// Has the state remember on the Lease which Plans have existed.
@@ -210,7 +211,7 @@ impl Engine {
             // permission is missing.
             } else if *self.actor.degraded.borrow() && self.is_listed(Kind::Plan) {
                 degraded = true;
-                decide_degraded(&self.cluster)
+                decide_degraded(&self.cluster, self.actor.clock.now())
             } else {
                 continue;
             };
@@ -220,6 +221,9 @@ impl Engine {
 
     /// Waits for the steps in flight, and starts no more.
     pub async fn finish(&mut self) {
+        for step in self.in_flight.values_mut() {
+            step.drain = None;
+        }
         while self.steps.join_next().await.is_some() {}
     }
 
@@ -318,15 +322,7 @@ impl Engine {
         let began = Instant::now();
         let mut decision = self.decide();
         let pictures = std::mem::take(&mut decision.pictures);
-        if let Some(known) = &self.grants {
-            let grants = std::mem::take(&mut decision.grants);
-            self.cluster.note_grants(&grants);
-            known.send_if_modified(|known| {
-                let changed = *known != grants;
-                *known = grants;
-                changed
-            });
-        }
+        self.cluster.note_grants(&decision.grants);
         let (took, now) = (began.elapsed(), self.actor.clock.now());
         self.reporter.record_decision(&self.cluster, pictures, took, now);
         if let Some(outlook) = &mut self.outlook {
@@ -395,6 +391,12 @@ impl Engine {
 
     /// Starts the steps that can start, and returns when to decide again at the latest.
     fn start_steps(&mut self, decision: Decision) -> Option<Instant> {
+        // Their nodes are restored next, and no pod of them may be evicted any more.
+        let cluster = &self.cluster;
+        for step in self.in_flight.values_mut() {
+            step.drain
+                .take_if(|drain| cluster.is_maintenance_over(&drain.id, &drain.uid));
+        }
         let now = Instant::now();
         let clock = self.actor.clock.now();
         let mut requeue_at = decision.requeue_at.map(|at| {
@@ -420,7 +422,7 @@ impl Engine {
                 Lane::Background => background.push((key, step)),
                 Lane::Check => checks.push((key, step)),
                 Lane::Secrets => secrets.push((key, step)),
-                Lane::Interactive | Lane::External => ready.push((key, step)),
+                Lane::Interactive | Lane::External | Lane::Drain => ready.push((key, step)),
             }
         }
         self.lanes.note_waiting(Lane::Interactive, &ready, now);
@@ -466,12 +468,23 @@ impl Engine {
         self.lanes.dequeue(&key);
         // The request is built from the state as it is now, which may be newer than the decision.
         match prepare(&self.cluster, step) {
-            Ok(Some(prepared)) => {
+            Ok(Some(request)) => {
                 tracing::debug!(?key, "a step begins");
                 self.lanes.begin(lane, now);
+                let (end, ended) = oneshot::channel();
+                let drain = match (&key, &request) {
+                    (Key::Maintenance(id), Request::Maintain { task, .. }) => Some(Drain {
+                        id: id.clone(),
+                        uid: task.object.uid().to_owned(),
+                        _end: end,
+                    }),
+                    _ => None,
+                };
                 let lists = self.cluster.lists();
-                self.in_flight.insert(key.clone(), InFlight { lists, lane });
-                self.steps.spawn(Arc::clone(&self.actor).carry_out(key, prepared));
+                self.in_flight
+                    .insert(key.clone(), InFlight { lists, lane, drain });
+                self.steps
+                    .spawn(Arc::clone(&self.actor).carry_out(key, request, ended));
                 None
             }
             // Nothing to send any more. The next decision sees why.

@@ -12,26 +12,12 @@ use refit_api::ForeignReason;
 use refit_cluster::kube::Answer;
 use refit_cluster::kube::watch::{Selection, Watch, WatchEvent};
 use refit_facts::Watched;
+use refit_rollout::Change;
 
 /// Objects per page of a list.
 const PAGE: u32 = 100;
 /// Capacity of a queue of changes.
 pub(super) const QUEUE: usize = 64;
-
-/// A change of the objects of a kind.
-pub(super) enum Change<T> {
-    ListStarted,
-    ListFinished,
-    Object(T),
-    Deleted {
-        name: String,
-        uid: String,
-    },
-    /// The API server does not know the kind, so there are no objects.
-    Unknown,
-    /// The objects may not be listed or watched.
-    Forbidden,
-}
 
 /// What a watch needs.
 pub(super) struct Watcher {
@@ -41,13 +27,14 @@ pub(super) struct Watcher {
 }
 
 impl Watcher {
-    /// Sends what happens to the objects of a kind, in a namespace or in all, until the receiver is gone.
-    pub(super) async fn run<K: Watched + Resource<DynamicType = ()>, S: Copy, T: From<K>>(
+    /// Sends what happens to the objects of a kind, in a namespace or in all, until the receiver is gone. `message` also gets
+    /// `None`, if they may not be listed or watched.
+    pub(super) async fn run<K: Watched + Resource<DynamicType = ()>, T>(
         self,
-        source: S,
         namespace: Option<String>,
         labels: Option<&str>,
-        changes: mpsc::Sender<(S, Change<T>)>,
+        messages: mpsc::Sender<T>,
+        message: impl Fn(Option<Change<K>>) -> Option<T>,
     ) {
         let kind = K::kind(&());
         let selection = Selection {
@@ -59,10 +46,10 @@ impl Watcher {
         let mut watch = Watch::<K>::new(self.client, selection);
         loop {
             let change = match watch.next().await {
-                WatchEvent::ListStarted => Change::ListStarted,
-                WatchEvent::ListFinished => Change::ListFinished,
-                WatchEvent::Object(object) => Change::Object(object.into()),
-                WatchEvent::Deleted { name, uid } => Change::Deleted { name, uid },
+                WatchEvent::ListStarted => Some(Change::ListStarted),
+                WatchEvent::ListFinished => Some(Change::ListFinished),
+                WatchEvent::Object(object) => Some(Change::Object(object)),
+                WatchEvent::Deleted { name, uid } => Some(Change::Deleted { name, uid }),
                 WatchEvent::Watching => continue,
                 WatchEvent::Unreadable(unreadable) => {
                     tracing::error!(
@@ -79,7 +66,7 @@ impl Watcher {
                     return std::future::pending().await;
                 }
                 // The watch goes on, because the CRD may be installed later.
-                WatchEvent::Failed(error) if error.answer() == Answer::NotFound => Change::Unknown,
+                WatchEvent::Failed(error) if error.answer() == Answer::NotFound => Some(Change::Unknown),
                 WatchEvent::Failed(error) => {
                     tracing::warn!(
                         kind = &*kind,
@@ -89,10 +76,12 @@ impl Watcher {
                     if error.answer() != Answer::Forbidden {
                         continue;
                     }
-                    Change::Forbidden
+                    None
                 }
             };
-            if changes.send((source, change)).await.is_err() {
+            if let Some(message) = message(change)
+                && messages.send(message).await.is_err()
+            {
                 return;
             }
         }
@@ -175,18 +164,18 @@ mod tests {
             client: Client::new(transport, "default"),
             restored: Arc::default(),
         };
-        let (changes, mut queue) = mpsc::channel::<((), Change<Maintenance>)>(QUEUE);
-        tokio::spawn(watcher.run::<KubevirtMaintenance, _, _>((), None, None, changes));
+        let (changes, mut queue) = mpsc::channel::<Change<KubevirtMaintenance>>(QUEUE);
+        tokio::spawn(watcher.run(None, None, changes, |change| change));
         let mut last = tokio::time::Instant::now();
         let mut unknown = 0;
-        while let Some(((), change)) = queue.recv().await {
+        while let Some(change) = queue.recv().await {
             let pause = last.elapsed();
             assert!(pause.as_secs() < 60, "{pause:?}");
             last = tokio::time::Instant::now();
             match change {
                 Change::Unknown => unknown += 1,
                 Change::Object(object) => {
-                    assert_eq!(object.name(), "disk");
+                    assert_eq!(Maintenance::from(object).name(), "disk");
                     break;
                 }
                 Change::ListStarted => {}

@@ -18,6 +18,8 @@ const OUTSIDE: usize = 32;
 const CHECKS: usize = 32;
 /// Reads of Secrets. Plans may name thousands that do not exist.
 const SECRETS: usize = 4;
+/// Drains for maintenances. A drain mostly waits, and has limits of its own for its requests.
+const DRAINS: usize = 64;
 /// The API server has room if no interactive request was in flight for this time. In a large roll-out there is one
 /// every few milliseconds.
 const QUIET: Duration = Duration::from_millis(500);
@@ -31,7 +33,7 @@ const OVERDUE: Duration = Duration::from_secs(2);
 /// The requests in flight, and those that wait in the lanes for background requests, checks and Secrets.
 #[derive(Debug, Default)]
 pub struct Lanes {
-    counts: [usize; 5],
+    counts: [usize; 6],
     /// When an interactive request last began or ended.
     interactive: Option<Instant>,
     /// Since when each interactive request has waited for a place.
@@ -75,6 +77,7 @@ impl Lanes {
             Lane::External => count < OUTSIDE,
             Lane::Check => count < CHECKS,
             Lane::Secrets => count < SECRETS,
+            Lane::Drain => count < DRAINS,
             Lane::Background => count < BACKGROUND && self.background_from().is_none_or(|from| from <= now),
         }
     }
@@ -92,7 +95,7 @@ impl Lanes {
         match lane {
             Lane::Secrets => &mut self.secrets,
             Lane::Check => &mut self.checks,
-            Lane::Interactive | Lane::External => &mut self.urgent,
+            Lane::Interactive | Lane::External | Lane::Drain => &mut self.urgent,
             Lane::Background => &mut self.waiting,
         }
     }
@@ -129,14 +132,15 @@ impl Lanes {
         self.secrets.remove(key);
     }
 
-    /// The requests in flight in the lanes interactive, background, external and secrets. Checks are external, too.
-    pub fn in_flight(&self) -> [usize; 4] {
+    /// The requests in flight in the lanes interactive, background, external, secrets and drains. Checks are external, too.
+    pub fn in_flight(&self) -> [usize; 5] {
         let count = |lane: Lane| self.counts[lane as usize];
         [
             count(Lane::Interactive),
             count(Lane::Background),
             count(Lane::External) + count(Lane::Check),
             count(Lane::Secrets),
+            count(Lane::Drain),
         ]
     }
 

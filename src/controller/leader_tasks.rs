@@ -13,7 +13,6 @@ use super::crd::Registered;
 use super::engine::Engine;
 use super::events::Source;
 use super::lease::{PlansNote, Progress};
-use super::maintenance::FrontEnd;
 use super::metrics::Metrics;
 use super::node_ops::NodeOps;
 use super::notify::{self, NotifyConfig, OutlookClient};
@@ -30,7 +29,7 @@ use refit_cluster::kube::{Leadership, brief};
 use refit_facts::objects::Intern;
 use refit_formats::notify::Context;
 use refit_job::JobSettings;
-use refit_rollout::{ClusterState, Defaults, Kind, Observation, ReservationDecisions};
+use refit_rollout::{ClusterState, Defaults, Kind, Observation};
 
 /// Why the tasks of a leader ended.
 pub(super) enum Ended {
@@ -71,7 +70,7 @@ pub(super) struct LeaderTasks {
     listed: watch::Receiver<BTreeSet<Kind>>,
     observer: Observer,
     outbox: Outbox,
-    maintenance: Option<FrontEnd>,
+    has_maintenances: bool,
     node_ops: Option<NodeOps>,
     may_watch_pods: bool,
     wishes: Wishes,
@@ -205,8 +204,7 @@ impl LeaderTasks {
         if let Some(notifier) = notifier {
             notifier.spawn(&mut watches, config, observer.observations.clone());
         }
-        let (grants_tx, grants) = watch::channel(ReservationDecisions::new());
-        let maintenance = FrontEnd::if_enabled(settings, &observer, &outbox, &clock, grants);
+        let has_maintenances = settings.enable.contains(&FrontEndName::Maintenance);
         let node_ops = NodeOps::if_enabled(settings, &observer, &outbox, &clock);
         let cluster = ClusterState::new(defaults(settings, &channels, jobs));
         let actor = Actor {
@@ -227,7 +225,6 @@ impl LeaderTasks {
             engine = engine.reporting_to(metrics.reporter(listed.clone()));
         }
         engine.answer_outlooks(outlook_server);
-        engine.send_grants_to(grants_tx);
         if let Some(note) = plans_note {
             engine.keep_note(note);
         }
@@ -245,7 +242,7 @@ impl LeaderTasks {
             listed,
             observer,
             outbox,
-            maintenance,
+            has_maintenances,
             node_ops,
             may_watch_pods,
             wishes,
@@ -264,7 +261,7 @@ impl LeaderTasks {
             clock,
             listed,
             observer,
-            maintenance,
+            has_maintenances,
             node_ops,
             may_watch_pods,
             wishes,
@@ -280,8 +277,8 @@ impl LeaderTasks {
             let (defined_tx, mut defined) = watch::channel(false);
             watches.spawn(watching.clone().schema(defined_tx));
             watches.spawn(watching.clone().secrets(wishes.secrets.clone()));
-            if let Some(front_end) = maintenance.take() {
-                watches.spawn(front_end.run());
+            if *has_maintenances {
+                watches.spawn(watching.clone().maintenances());
             }
             if let Some(front_end) = node_ops.take() {
                 watches.spawn(front_end.run());

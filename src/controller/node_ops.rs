@@ -31,6 +31,7 @@ use refit_cluster::kube::read::list_metadata;
 use refit_facts::objects::node_op::{
     AnyOp, GROUP, NodeOp, NodeOpUpgrade, OpKind, OpStatus, OwnedPlan, VERSION,
 };
+use refit_rollout::Change;
 use supervisor::Supervisor;
 
 /// Nodes per page of a list of metadata.
@@ -73,6 +74,11 @@ impl From<OwnedPlan> for Object {
     }
 }
 
+/// A change of an object of this kind.
+fn of_kind<K: Into<Object>>(kind: Kind) -> impl Fn(Option<Change<K>>) -> Option<(Kind, Change<Object>)> {
+    move |change| Some((kind, change?.map(Into::into)))
+}
+
 /// What the front end needs of the controller.
 pub(super) struct NodeOps {
     client: Client,
@@ -110,10 +116,10 @@ impl NodeOps {
             restored: Arc::clone(&self.restored),
         };
         let [ops, upgrades, plans] = Kind::ALL;
-        tasks.spawn(watcher().run::<NodeOp, _, _>(ops, None, None, changes.clone()));
-        tasks.spawn(watcher().run::<NodeOpUpgrade, _, _>(upgrades, None, None, changes.clone()));
-        let namespace = Some(self.namespace.clone());
-        tasks.spawn(watcher().run::<OwnedPlan, _, _>(plans, namespace, Some(child::LABEL_OWNER), changes));
+        tasks.spawn(watcher().run(None, None, changes.clone(), of_kind::<NodeOp>(ops)));
+        tasks.spawn(watcher().run(None, None, changes.clone(), of_kind::<NodeOpUpgrade>(upgrades)));
+        let (namespace, labels) = (Some(self.namespace.clone()), Some(child::LABEL_OWNER));
+        tasks.spawn(watcher().run(namespace, labels, changes, of_kind::<OwnedPlan>(plans)));
         let mut supervisor = Supervisor::new(self);
         loop {
             let retry_at = supervisor.retry_at;

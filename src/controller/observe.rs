@@ -17,6 +17,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::{Client, Resource};
 use tokio::sync::{Notify, mpsc, watch};
 
+use super::front_end::Watcher;
 use super::metrics::{DEFINITIONS, Metrics, resource};
 use super::notify::NotifyConfig;
 use refit_api::text::{MAX_MESSAGE, shorten};
@@ -24,10 +25,13 @@ use refit_api::{crd, names};
 use refit_cluster::kube::Answer;
 use refit_cluster::kube::watch::{Selection, Watch, WatchEvent};
 use refit_facts::Watched;
+use refit_facts::objects::maintenance::{
+    KubevirtMaintenance, Maintenance, MaintenanceGroup, MedikMaintenance,
+};
 use refit_facts::objects::{Intern, RawPlan, SlimJob, SlimNode, SlimPod, version};
 use refit_facts::read::Unreadable;
 use refit_facts::{Schema, Text};
-use refit_rollout::{Kind, Observation};
+use refit_rollout::{Change, Kind, Observation};
 
 pub use report::Reports;
 
@@ -220,6 +224,25 @@ impl Observer {
         }
     }
 
+    /// Watches the objects of the kind `NodeMaintenance` of both groups.
+    pub async fn maintenances(self) {
+        let watcher = || Watcher {
+            client: self.client.clone(),
+            restored: Arc::clone(&self.restored),
+        };
+        let [medik8s, kubevirt] = MaintenanceGroup::ALL;
+        let observations = || self.observations.clone();
+        tokio::join!(
+            watcher().run(None, None, observations(), in_group::<MedikMaintenance>(medik8s)),
+            watcher().run(
+                None,
+                None,
+                observations(),
+                in_group::<KubevirtMaintenance>(kubevirt)
+            ),
+        );
+    }
+
     /// Has the controller start over, which ends this task.
     async fn give_up(&self) {
         self.restored.notify_one();
@@ -286,6 +309,17 @@ impl Observer {
             let (name, uid) = (name.as_str().into(), uid.as_str().into());
             self.send(Observation::Unreadable { kind, name, uid, why }).await;
         }
+    }
+}
+
+fn in_group<K: Into<Maintenance>>(
+    group: MaintenanceGroup,
+) -> impl Fn(Option<Change<K>>) -> Option<Observation> {
+    move |change| {
+        let change = change.map(|change| change.map(|object| Box::new(object.into())));
+        Some(change.map_or(Observation::Forbidden, |change| {
+            Observation::Maintenance(group, change)
+        }))
     }
 }
 

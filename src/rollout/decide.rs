@@ -8,6 +8,7 @@ use super::answered;
 use super::blocker::Blocker;
 use super::decision::Decision;
 use super::grants;
+use super::maintenance;
 use super::node::NodeReconciler;
 use super::node::state::NodeStates;
 use super::node::state::{NodeDecision, NodeState};
@@ -44,6 +45,7 @@ pub fn decide(cluster: &ClusterState, now: Timestamp) -> Decision {
     if let Some(block) = cluster.write_block(now) {
         // A status write now could store a spec that has lost refit's fields for good.
         decide_while_blocked(cluster, block, &mut decision);
+        maintenance::add_turns(cluster, now, &mut decision);
         return decision;
     }
 
@@ -86,29 +88,8 @@ pub fn decide(cluster: &ClusterState, now: Timestamp) -> Decision {
     // Before new nodes start: a Plan with many nodes would otherwise take each unit of a limit that becomes free, and
     // a maintenance would wait until the Plan is complete.
     decision.grants = grants::grants(cluster, &mut locks);
-    for (node, state) in node_states.values_mut().flatten() {
-        // A refused patch is retried with back-off, and until then the node does not move. Without this reason status
-        // would show it as working.
-        let patches = state
-            .steps
-            .iter()
-            .any(|step| matches!(step, Step::PatchNode { .. }));
-        if let Some(failure) = cluster
-            .memory
-            .failures
-            .get(&Key::Node(node.clone()))
-            .filter(|t| patches && t.refused)
-        {
-            state.set_reason(
-                Reason::NodeRefused,
-                format!("the node cannot be patched: {}", failure.message),
-            );
-        }
-        decision.steps.append(&mut state.steps);
-        if let Some(at) = state.requeue_at {
-            decision.requeue(at);
-        }
-    }
+    maintenance::add_turns(cluster, now, &mut decision);
+    take_steps(cluster, &mut node_states, &mut decision);
 
     add_mark_steps(cluster, now, &mut decision);
     notified::note(cluster, &mut decision);
@@ -158,6 +139,33 @@ pub fn decide(cluster: &ClusterState, now: Timestamp) -> Decision {
         decision.pictures.insert(name, waits);
     }
     decision
+}
+
+/// Takes the steps of the nodes that a Plan has started.
+fn take_steps(cluster: &ClusterState, node_states: &mut NodeStates, decision: &mut Decision) {
+    for (node, state) in node_states.values_mut().flatten() {
+        // A refused patch is retried with back-off, and until then the node does not move. Without this reason status
+        // would show it as working.
+        let patches = state
+            .steps
+            .iter()
+            .any(|step| matches!(step, Step::PatchNode { .. }));
+        if let Some(failure) = cluster
+            .memory
+            .failures
+            .get(&Key::Node(node.clone()))
+            .filter(|t| patches && t.refused)
+        {
+            state.set_reason(
+                Reason::NodeRefused,
+                format!("the node cannot be patched: {}", failure.message),
+            );
+        }
+        decision.steps.append(&mut state.steps);
+        if let Some(at) = state.requeue_at {
+            decision.requeue(at);
+        }
+    }
 }
 
 /// The step that pulls the image on a node that starts next, unless that was done.
@@ -260,7 +268,7 @@ fn add_mark_steps(cluster: &ClusterState, now: Timestamp, decision: &mut Decisio
 
 /// Decides while a kind cannot be listed that a decision needs: only checks which permissions are missing, and reports
 /// them on each Plan. Nothing is known about objects of that kind, so nothing is written and no node starts.
-pub fn decide_degraded(cluster: &ClusterState) -> Decision {
+pub fn decide_degraded(cluster: &ClusterState, now: Timestamp) -> Decision {
     let mut decision = Decision::default();
     decision
         .steps
@@ -271,6 +279,7 @@ pub fn decide_degraded(cluster: &ClusterState) -> Decision {
             decision.steps.extend(event_once(cluster, plan, &blocker));
         }
     }
+    maintenance::add_turns(cluster, now, &mut decision);
     decision
 }
 

@@ -5,6 +5,7 @@ pub(super) mod answers;
 pub(super) mod results;
 pub(super) mod timers;
 pub(super) mod trusted_plans;
+pub(super) mod turns;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,6 +15,7 @@ use answers::Answers;
 use results::Results;
 use timers::Timers;
 use trusted_plans::TrustedPlans;
+use turns::Turns;
 
 use super::step::Key;
 use refit_api::Notified;
@@ -44,6 +46,8 @@ pub(super) struct Memory {
     /// The objects that may take the nodes that they want, by UID. Their front end may be about to cordon the node, so
     /// this is not taken back while they want it.
     pub(super) granted: BTreeMap<NodeName, Text>,
+    /// What was done for each `NodeMaintenance`.
+    pub(super) turns: Turns,
     /// Whether the API server keeps `spec.podReplacementPolicy` of Jobs, by the Job of refit that was seen last.
     pub(super) keeps_replacement_policy: Option<bool>,
 }
@@ -95,6 +99,7 @@ impl Memory {
     pub(super) fn shift_times(&mut self, step: SignedDuration) {
         let shift = |at: &mut Timestamp| *at = at.saturating_add(step).unwrap_or(*at);
         self.timers.shift_times(shift);
+        self.turns.shift_times(shift);
         self.name_conflicts.values_mut().for_each(shift);
         self.answers.shift_times(shift);
     }

@@ -5,11 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 
 use super::memory::answers::{PodCheck, Refusal};
+use super::memory::turns::MaintenanceProgress;
 use super::world::limits::GlobalLimits;
-use super::world::reservations::Reservations;
+use super::world::maintenances::MaintenanceId;
 use refit_api::image::ImageAnswer;
 use refit_api::{ChannelRef, Check, CheckAnswer};
 use refit_base::version::Offer;
+use refit_facts::objects::maintenance::{Maintenance, MaintenanceGroup};
 use refit_facts::{
     Hash, JobFacts, JobName, JobUid, Missing, NodeFacts, NodeName, NodeUid, PlanFacts, PlanName, PlanUid,
     PodFacts, PodUid, Schema, Text, WorkloadFacts,
@@ -23,6 +25,32 @@ pub enum Kind {
     /// Pods of these Jobs.
     Pod,
     Plan,
+}
+
+/// A change of the objects of a kind that not every cluster has.
+#[derive(Debug)]
+pub enum Change<T> {
+    ListStarted,
+    ListFinished,
+    Object(T),
+    Deleted {
+        name: String,
+        uid: String,
+    },
+    /// The API server does not know the kind, so there are no objects.
+    Unknown,
+}
+
+impl<T> Change<T> {
+    pub fn map<U>(self, of: impl FnOnce(T) -> U) -> Change<U> {
+        match self {
+            Self::ListStarted => Change::ListStarted,
+            Self::ListFinished => Change::ListFinished,
+            Self::Object(object) => Change::Object(of(object)),
+            Self::Deleted { name, uid } => Change::Deleted { name, uid },
+            Self::Unknown => Change::Unknown,
+        }
+    }
 }
 
 /// What a list or a watch has returned, or how it went.
@@ -65,8 +93,8 @@ pub enum Observation {
     Limits(GlobalLimits),
     /// The nodes whose member of etcd is not Ready: all of them.
     EtcdDown(BTreeSet<NodeName>),
-    /// The nodes that other objects than Plans want: all of them.
-    Reservations(Reservations),
+    /// A change of the objects of the kind `NodeMaintenance` of a group.
+    Maintenance(MaintenanceGroup, Change<Box<Maintenance>>),
     /// Notifications about a Plan were sent: its name and UID, and their marks.
     Notified(PlanName, PlanUid, Vec<String>),
     /// This process has just changed the CRD, and an API server may not have loaded it yet.
@@ -143,6 +171,9 @@ pub enum StepEffect {
     /// What was seen of pods for which a node of a Plan waits.
     PodCheck(PlanName, NodeName, PodCheck),
     Permissions(Missing),
+    /// A turn of a maintenance has ended: that of the object with this UID, what was written, and when to look again if nothing
+    /// changes before.
+    Maintained(MaintenanceId, Text, Box<MaintenanceProgress>, Option<Timestamp>),
     /// A request was refused because a permission is missing.
     Forbidden,
 }

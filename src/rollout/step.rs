@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::event::Event;
+use super::memory::turns::{MaintenanceProgress, MaintenanceTask};
+use super::world::maintenances::MaintenanceId;
 use refit_api::{ChannelRef, Check, PlanStatus, PodBlocker};
 use refit_facts::{
     BootId, Hash, JobName, JobUid, NodeFacts, NodeName, NodeUid, PlanName, PodUid, Taint, Text,
@@ -38,6 +40,8 @@ pub enum Key {
     Digest(PlanName, String),
     /// The check of this name in `spec.checks` of the Plan.
     Check(PlanName, String),
+    /// A `NodeMaintenance`.
+    Maintenance(MaintenanceId),
     /// The controller's permissions.
     Permissions,
     Plans,
@@ -187,6 +191,12 @@ pub enum Step {
     },
     /// Read something, and change nothing.
     Query(Query),
+    /// Do for a `NodeMaintenance` what can be done now.
+    Maintain {
+        id: MaintenanceId,
+        task: Box<MaintenanceTask>,
+        progress: Box<MaintenanceProgress>,
+    },
     /// Check the controller's permissions.
     AskPermissions,
     /// Restart the watch of Plans, so that all of them are read again.
@@ -266,6 +276,8 @@ pub enum Lane {
     Check,
     /// Secrets that Plans name, which may be many: their Plans wait for them, and no other.
     Secrets,
+    /// Drains for maintenances, which take half a minute each, and mostly wait.
+    Drain,
 }
 
 impl Step {
@@ -279,6 +291,7 @@ impl Step {
             Self::Query(Query::Poll { .. } | Query::ReadDigest { .. }) => Lane::External,
             Self::Query(Query::Check { .. }) => Lane::Check,
             Self::Query(Query::ReadSecret { .. }) => Lane::Secrets,
+            Self::Maintain { .. } => Lane::Drain,
             _ => Lane::Interactive,
         }
     }
@@ -308,6 +321,7 @@ impl Step {
             Self::Query(Query::ReadRefusal { job, .. }) => Key::Refusal(job.clone()),
             Self::Query(Query::ReadWorkload { workload }) => Key::Workload(workload.clone()),
             Self::Query(Query::ListPods { plan, node, .. }) => Key::Pods(plan.clone(), node.clone()),
+            Self::Maintain { id, .. } => Key::Maintenance(id.clone()),
             Self::AskPermissions => Key::Permissions,
             Self::ReadPlans => Key::Plans,
         }

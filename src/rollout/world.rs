@@ -5,6 +5,7 @@ pub(super) mod definition;
 pub(super) mod index;
 pub(super) mod jobs;
 pub(super) mod limits;
+pub(super) mod maintenances;
 pub(super) mod nodes;
 pub(super) mod pods;
 pub(super) mod reservations;
@@ -16,6 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use definition::Definition;
 use jobs::Jobs;
 use limits::KnownLimits;
+use maintenances::Maintenances;
 use nodes::Nodes;
 use pods::Pods;
 use reservations::Reservations;
@@ -36,7 +38,8 @@ pub(super) struct World {
     pub(super) limits: KnownLimits,
     /// Missing permissions, once checked.
     pub(super) permissions: Option<Missing>,
-    /// The nodes that other objects than Plans want; `None` before a front end has reported them.
+    pub(super) maintenances: Maintenances,
+    /// The nodes that other objects than Plans want; `None` before all of these objects are known.
     pub(super) reservations: Option<Reservations>,
     /// Nodes whose member of etcd is not Ready, as its pod says; `None` before the pods were read.
     pub(super) etcd_down: Option<BTreeSet<NodeName>>,

@@ -9,7 +9,9 @@ use super::write::{Target, Verb, Write};
 use refit_api::{crd, names};
 use refit_facts::{JobName, NodeFacts, NodeName, PlanName, Text};
 use refit_job::{JobInput, NodeInput, PlanInput, RebootInput, RebootPodMode, VerifyInput};
-use refit_rollout::{ClusterState, Event, Kind, NodeChange, Query, Step};
+use refit_rollout::{
+    ClusterState, Event, Kind, MaintenanceId, MaintenanceProgress, MaintenanceTask, NodeChange, Query, Step,
+};
 
 /// A step that is ready to be sent.
 #[derive(Debug)]
@@ -22,6 +24,12 @@ pub enum Request {
     },
     /// Read something.
     Query(Query),
+    /// Do for a `NodeMaintenance` what can be done now.
+    Maintain {
+        id: MaintenanceId,
+        task: Box<MaintenanceTask>,
+        progress: Box<MaintenanceProgress>,
+    },
     Permissions(OptionalPermissions),
 }
 
@@ -117,6 +125,7 @@ pub fn prepare(cluster: &ClusterState, step: Step) -> Result<Option<Request>, St
             Some(Request::write(Kind::Node, node.text(), &uid, verb, events))
         }
         Step::Query(query) => Some(Request::Query(query)),
+        Step::Maintain { id, task, progress } => Some(Request::Maintain { id, task, progress }),
         Step::AskPermissions => Some(Request::Permissions(OptionalPermissions {
             reboots: cluster.has_reboots(),
             workloads: cluster.has_workloads(),

@@ -5,21 +5,10 @@ use serde_json::{Value, json};
 use refit_cluster::drain::pods::PodId;
 use refit_facts::objects::maintenance::{MaintenancePhase, MaintenanceStatus, PodRef};
 
-/// Errors of the Lease in a row after which a maintenance gives up.
-pub(super) const MAX_LEASE_ERRORS: i64 = 4;
 pub(super) const LEASE_LOST: &str = "maintenance failed: lease could not be extended after 4 attempts";
 
 /// Pods that are named. The others are counted by `drainProgress`.
 const MAX_NAMED: usize = 200;
-
-/// Whether the maintenance has failed for good, because its Lease was lost.
-pub(super) fn has_given_up(status: &MaintenanceStatus) -> bool {
-    is_in(status, MaintenancePhase::Failed) && status.error_on_lease_count >= MAX_LEASE_ERRORS
-}
-
-pub(super) fn is_in(status: &MaintenanceStatus, phase: MaintenancePhase) -> bool {
-    status.phase.as_ref().is_some_and(|it| *it == phase)
-}
 
 /// Before the drain: these pods are to be evicted, of all on the node.
 pub(super) fn begin(status: &mut MaintenanceStatus, pending: &[PodId], total: usize) {

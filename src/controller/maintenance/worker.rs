@@ -3,18 +3,20 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
 use kube::api::{Api, ApiResource, DynamicObject, ListParams, Patch, PatchParams};
 use serde_json::json;
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 
 use super::events::{MaintenanceEvent, event};
+use super::guard;
 use super::lease::{LeaseError, NodeLease};
-use super::status::{self, LEASE_LOST, MAX_LEASE_ERRORS};
-use super::{FrontEnd, PAUSE, guard};
+use super::status::{self, LEASE_LOST};
+use crate::act::Actor;
 use refit_api::text::{MAX_MESSAGE, shorten_in_place};
-use refit_api::{Holder, NodeMark, OpenEnum};
+use refit_api::{Holder, NodeMark};
 use refit_base::go::GoDuration;
 use refit_cluster::drain::pods::{PodId, Rules};
 use refit_cluster::drain::{DryRun, Event, Failure, NodeSelection, Options, PlanRun, Session};
@@ -22,9 +24,11 @@ use refit_cluster::kube::read::list_metadata;
 use refit_cluster::kube::{Answer, brief};
 use refit_facts::NodeFacts;
 use refit_facts::objects::maintenance::{
-    KIND, Maintenance, MaintenanceGroup, MaintenancePhase, MaintenanceStatus, PLURAL, VERSION,
+    KIND, MAX_LEASE_ERRORS, Maintenance, MaintenanceGroup, MaintenancePhase, MaintenanceStatus, PLURAL,
+    VERSION,
 };
 use refit_facts::objects::{Intern, SlimNode};
+use refit_rollout::{MaintenanceProgress, MaintenanceTask};
 
 /// Finalizer of node-maintenance-operator.
 const FINALIZER: &str = "foregroundDeleteNodeMaintenance";
@@ -37,16 +41,8 @@ const RETRY: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_secs(30);
 /// How often it is looked at whether the node has been restored.
 const RESTORE_LOOK: Duration = Duration::from_millis(500);
-
-/// What a worker is to do.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Task {
-    pub(super) object: Maintenance,
-    /// Whether the node is its own, and not that of an older object.
-    pub(super) is_owner: bool,
-    /// Whether it may take the node, and otherwise why not; `None` before a decision.
-    pub(super) grant: Option<Result<(), String>>,
-}
+/// Pause after an error of the API server that is not about the drain.
+const PAUSE: Duration = Duration::from_secs(5);
 
 /// When to look again.
 enum Next {
@@ -56,60 +52,48 @@ enum Next {
     Over,
 }
 
-pub(super) struct Worker {
-    front_end: FrontEnd,
-    task: watch::Receiver<Task>,
-    /// The status that was written last, which a watch may not have delivered yet.
-    status: MaintenanceStatus,
-    /// Whether this process has reported that the maintenance begins, succeeded, or failed.
-    reported: Option<MaintenancePhase>,
-    has_reported_end: bool,
+/// A turn for one object.
+struct Turn<'a> {
+    actor: &'a Actor,
+    task: MaintenanceTask,
+    progress: MaintenanceProgress,
+    /// Completes when the object does not want its node any more.
+    stopped: oneshot::Receiver<()>,
 }
 
-type Pass = Result<Next, kube::Error>;
+type TurnResult = Result<Next, kube::Error>;
 
-impl Worker {
-    pub(super) fn new(front_end: FrontEnd, task: watch::Receiver<Task>) -> Self {
-        let status = task.borrow().object.status.clone();
-        let reported = status.phase.as_ref().and_then(OpenEnum::known);
-        let reported = reported.filter(|phase| *phase != MaintenancePhase::Running);
-        Self {
-            front_end,
+impl Actor {
+    /// Does for an object what can be done now. Returns what was written, and when to look again if nothing changes before.
+    pub(crate) async fn maintain(
+        &self,
+        task: MaintenanceTask,
+        progress: MaintenanceProgress,
+        stopped: oneshot::Receiver<()>,
+    ) -> (MaintenanceProgress, Option<Timestamp>) {
+        let mut turn = Turn {
+            actor: self,
             task,
-            status,
-            reported,
-            has_reported_end: false,
-        }
-    }
-
-    pub(super) async fn run(mut self) {
-        loop {
-            let pause = match self.pass().await {
-                Ok(Next::Over) => return,
-                Ok(Next::After(pause)) => Some(pause),
-                Ok(Next::Changed) => None,
-                Err(error) => {
-                    let object = self.task.borrow().object.title();
-                    tracing::warn!(object, error = brief(&error), "a maintenance is tried again");
-                    Some(PAUSE)
-                }
-            };
-            let pause = async {
-                match pause {
-                    Some(pause) => tokio::time::sleep(pause).await,
-                    None => std::future::pending().await,
-                }
-            };
-            tokio::select! {
-                biased;
-                changed = self.task.changed() => if changed.is_err() { return },
-                () = pause => {}
+            progress,
+            stopped,
+        };
+        let pause = match turn.take().await {
+            Ok(Next::Changed | Next::Over) => None,
+            Ok(Next::After(pause)) => Some(pause),
+            Err(error) => {
+                let object = turn.task.object.title();
+                tracing::warn!(object, error = brief(&error), "a maintenance is tried again");
+                Some(PAUSE)
             }
-        }
+        };
+        let again = pause.map(|pause| self.clock.now().saturating_add(pause).unwrap_or(Timestamp::MAX));
+        (turn.progress, again)
     }
+}
 
+impl Turn<'_> {
     fn client(&self) -> Client {
-        self.front_end.client.clone()
+        self.actor.client.clone()
     }
 
     fn api(&self, group: MaintenanceGroup) -> Api<DynamicObject> {
@@ -129,12 +113,12 @@ impl Worker {
     }
 
     fn emit(&self, kind: MaintenanceEvent, object: &Maintenance, node_uid: &str) {
-        let event = event(kind, object, node_uid, self.front_end.clock.now());
-        self.front_end.outbox.put(event);
+        let event = event(kind, object, node_uid, self.actor.clock.now());
+        self.actor.outbox.put(event);
     }
 
-    async fn pass(&mut self) -> Pass {
-        let Task { object, is_owner, .. } = self.task.borrow_and_update().clone();
+    async fn take(&mut self) -> TurnResult {
+        let MaintenanceTask { object, is_owner, .. } = self.task.clone();
         if object.is_being_deleted() {
             return self.end(&object).await;
         }
@@ -144,7 +128,7 @@ impl Worker {
             self.patch(&object, &json!({ "finalizers": finalizers })).await?;
             self.emit(MaintenanceEvent::Begun, &object, "");
         }
-        if status::has_given_up(&self.status) {
+        if self.progress.status.has_given_up() {
             return Ok(Next::Changed);
         }
         let name = object.spec.node_name.clone();
@@ -157,53 +141,51 @@ impl Worker {
             let why = format!("invalid nodeName, a NodeMaintenance for node {name} already exists");
             return self.fail(&object, why, LOOK).await;
         }
-        if status::is_in(&self.status, MaintenancePhase::Failed) || self.status.phase.is_none() {
+        if self.progress.status.is_in(MaintenancePhase::Failed) || self.progress.status.phase.is_none() {
             let (pending, total) = (self.pending(&name).await, self.total(&name).await?);
-            status::begin(&mut self.status, &pending, total);
-            self.status.last_error = None;
-            self.reported = None;
+            status::begin(&mut self.progress.status, &pending, total);
+            self.progress.status.last_error = None;
+            self.progress.reported = None;
             self.write(&object).await?;
         }
         let has_taken = holds(&node, object.uid());
         if !has_taken && let Some(why) = self.blocker(&object, &node).await? {
-            self.status.last_error = Some(why);
+            self.progress.status.last_error = Some(why);
             self.write(&object).await?;
             return Ok(Next::After(PAUSE));
         }
         if let Err(error) = self.hold_lease(&object, &node).await {
             return self.record_lease_error(&object, error).await;
         }
-        self.status.error_on_lease_count = 0;
+        self.progress.status.error_on_lease_count = 0;
         let is_drained =
-            node.unschedulable && has_taken && status::is_in(&self.status, MaintenancePhase::Succeeded);
+            node.unschedulable && has_taken && self.progress.status.is_in(MaintenancePhase::Succeeded);
         if is_drained && self.pending(&name).await.is_empty() {
             self.write(&object).await?;
             return Ok(Next::After(LOOK));
         }
         let session = self.session(&object, Some(&node), DryRun::None, Arc::new(|_| {}));
-        let (mut task, which, options) = (self.task.clone(), which(&name), options());
+        let (which, options) = (which(&name), options());
         let drained = tokio::select! {
             biased;
             // The decision restores the node at once, and no pod of it may be evicted any more.
-            _ = task.wait_for(|task| task.object.is_being_deleted() || !task.is_owner) => {
-                return Ok(Next::After(Duration::ZERO));
-            }
+            _ = &mut self.stopped => return Ok(Next::Changed),
             drained = session.drain(&which, &options) => drained,
         };
         match drained {
             Ok(()) => {
-                status::succeed(&mut self.status);
+                status::succeed(&mut self.progress.status);
                 self.write(&object).await?;
                 let phase = MaintenancePhase::Succeeded;
-                if self.reported.replace(phase) != Some(phase) {
+                if self.progress.reported.replace(phase) != Some(phase) {
                     self.emit(MaintenanceEvent::Succeeded, &object, "");
                 }
                 Ok(Next::After(LOOK))
             }
             Err(Failure::Failed(why) | Failure::Stopped { message: why, .. }) => {
                 let pending = self.pending(&name).await;
-                status::fall_short(&mut self.status, &pending, why);
-                self.reported = None;
+                status::fall_short(&mut self.progress.status, &pending, why);
+                self.progress.reported = None;
                 self.write(&object).await?;
                 tracing::info!(object = object.title(), "Reconciling with fixed duration");
                 Ok(Next::After(RETRY))
@@ -213,7 +195,7 @@ impl Worker {
 
     /// Why the node may not be taken. One that was taken stays so.
     async fn blocker(&self, object: &Maintenance, node: &NodeFacts) -> Result<Option<String>, kube::Error> {
-        match &self.task.borrow().grant {
+        match &self.task.grant {
             Some(Ok(())) => {}
             Some(Err(why)) => return Ok(Some(why.clone())),
             None => {
@@ -225,7 +207,7 @@ impl Worker {
         if !node.is_control_plane() {
             return Ok(None);
         }
-        match guard::blocker(&self.front_end.client, &object.spec.node_name).await {
+        match guard::blocker(&self.actor.client, &object.spec.node_name).await {
             // Without the permission, there is no etcd of OpenShift to guard.
             Err(error) if matches!(Answer::of(&error), Answer::Forbidden | Answer::NotFound) => Ok(None),
             answer => answer,
@@ -234,13 +216,13 @@ impl Worker {
 
     async fn hold_lease(&self, object: &Maintenance, node: &NodeFacts) -> Result<(), LeaseError> {
         let lease = NodeLease::new(self.client(), object.group, &node.name);
-        lease.hold(&node.uid, &node.name, &self.front_end.clock).await
+        lease.hold(&node.uid, &node.name, &self.actor.clock).await
     }
 
     /// The Lease is another's, or cannot be written. Before the drain this is waited for; later, the fourth time in a
     /// row ends the maintenance.
-    async fn record_lease_error(&mut self, object: &Maintenance, error: LeaseError) -> Pass {
-        let has_begun = self.status.drain_progress > 0;
+    async fn record_lease_error(&mut self, object: &Maintenance, error: LeaseError) -> TurnResult {
+        let has_begun = self.progress.status.drain_progress > 0;
         let (why, is_held) = match error {
             LeaseError::Held(holder) => {
                 let why = format!(
@@ -252,10 +234,10 @@ impl Worker {
         };
         // Before the drain nothing is lost by waiting.
         if has_begun {
-            self.status.error_on_lease_count += 1;
+            self.progress.status.error_on_lease_count += 1;
         }
-        let number = self.status.error_on_lease_count;
-        self.status.last_error = Some(match (is_held, has_begun) {
+        let number = self.progress.status.error_on_lease_count;
+        self.progress.status.last_error = Some(match (is_held, has_begun) {
             (false, _) => why,
             (true, false) => {
                 format!("failed to obtain a lease that is not owned by us : {why} errorOnLeaseCount {number}")
@@ -265,26 +247,26 @@ impl Worker {
             ),
         });
         if number >= MAX_LEASE_ERRORS {
-            self.status.phase = Some(MaintenancePhase::Failed.into());
-            self.status.last_error = Some(LEASE_LOST.to_owned());
+            self.progress.status.phase = Some(MaintenancePhase::Failed.into());
+            self.progress.status.last_error = Some(LEASE_LOST.to_owned());
             self.emit(MaintenanceEvent::Failed, object, "");
-            self.reported = Some(MaintenancePhase::Failed);
+            self.progress.reported = Some(MaintenancePhase::Failed);
             self.write(object).await?;
             // The supervisor sees the status, and the node is restored.
             return Ok(Next::Changed);
         }
-        self.status.phase = Some(MaintenancePhase::Running.into());
+        self.progress.status.phase = Some(MaintenancePhase::Running.into());
         self.write(object).await?;
         tracing::info!(object = object.title(), "Reconciling with exponential duration");
         Ok(Next::After(PAUSE))
     }
 
-    async fn fail(&mut self, object: &Maintenance, why: String, again: Duration) -> Pass {
-        self.status.phase = Some(MaintenancePhase::Failed.into());
-        self.status.last_error = Some(why);
+    async fn fail(&mut self, object: &Maintenance, why: String, again: Duration) -> TurnResult {
+        self.progress.status.phase = Some(MaintenancePhase::Failed.into());
+        self.progress.status.last_error = Some(why);
         self.write(object).await?;
         let phase = MaintenancePhase::Failed;
-        if self.reported.replace(phase) != Some(phase) {
+        if self.progress.reported.replace(phase) != Some(phase) {
             self.emit(MaintenanceEvent::Failed, object, "");
         }
         Ok(Next::After(again))
@@ -292,7 +274,7 @@ impl Worker {
 
     /// The object is being deleted. The decision restores the node; what is left is to give back the Lease and the
     /// finalizer.
-    async fn end(&mut self, object: &Maintenance) -> Pass {
+    async fn end(&mut self, object: &Maintenance) -> TurnResult {
         if !has_finalizer(object) {
             return Ok(Next::Over);
         }
@@ -302,10 +284,9 @@ impl Worker {
             return Ok(Next::After(RESTORE_LOOK));
         }
         // Before the last patch: the supervisor ends this task when the object is gone.
-        if !std::mem::replace(&mut self.has_reported_end, true) {
+        if !std::mem::replace(&mut self.progress.has_reported_end, true) {
             let restored = node.filter(|node| !node.unschedulable);
-            if let Some(node) = restored.filter(|_| status::is_in(&self.status, MaintenancePhase::Succeeded))
-            {
+            if let Some(node) = restored.filter(|_| self.progress.status.is_in(MaintenancePhase::Succeeded)) {
                 self.emit(MaintenanceEvent::Uncordoned, object, &node.uid);
             }
             self.emit(MaintenanceEvent::Removed, object, "");
@@ -338,18 +319,18 @@ impl Worker {
 
     /// Writes the status, unless it is stored.
     async fn write(&mut self, object: &Maintenance) -> Result<(), kube::Error> {
-        if let Some(error) = &mut self.status.last_error {
+        if let Some(error) = &mut self.progress.status.last_error {
             shorten_in_place(error, MAX_MESSAGE);
         }
         let stored = MaintenanceStatus {
             last_update: object.status.last_update.clone(),
-            ..self.status.clone()
+            ..self.progress.status.clone()
         };
         if stored == object.status {
             return Ok(());
         }
-        self.status.last_update = Some(format!("{:.0}", self.front_end.clock.now()));
-        let patch = Patch::Merge(status::patch(&self.status));
+        self.progress.status.last_update = Some(format!("{:.0}", self.actor.clock.now()));
+        let patch = Patch::Merge(status::patch(&self.progress.status));
         let api = self.api(object.group);
         match api
             .patch_status(object.name(), &PatchParams::default(), &patch)
@@ -395,7 +376,7 @@ impl Worker {
         let (_, stop) = watch::channel(None);
         Session {
             client: self.client(),
-            clock: self.front_end.clock.clone(),
+            clock: self.actor.clock.clone(),
             plan,
             dry_run,
             report,
@@ -406,7 +387,7 @@ impl Worker {
 
     /// The pods that a drain would evict now. None if they cannot be listed: the drain says why.
     async fn pending(&self, node: &str) -> Vec<PodId> {
-        let object = self.task.borrow().object.clone();
+        let object = &self.task.object;
         let found = Arc::new(Mutex::new(Vec::new()));
         let sink = Arc::clone(&found);
         let report = Arc::new(move |event| {
@@ -414,7 +395,7 @@ impl Worker {
                 sink.lock().unwrap_or_else(PoisonError::into_inner).push(pod);
             }
         });
-        let session = self.session(&object, None, DryRun::Client, report);
+        let session = self.session(object, None, DryRun::Client, report);
         let _ = session.drain(&which(node), &options()).await;
         let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::take(&mut *found)

@@ -18,7 +18,7 @@ use refit_rollout::{ClusterState, PlanPicture};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LoopFigures {
     /// Steps in flight in the lanes interactive, background, external and secrets.
-    pub in_flight: [usize; 4],
+    pub in_flight: [usize; 5],
     pub background_waiting: usize,
     pub backing_off: usize,
     pub observations_waiting: usize,
@@ -107,7 +107,7 @@ fn of_loop(figures: LoopFigures) -> Samples {
         events_waiting,
         events_dropped,
     } = figures;
-    let lanes = ["interactive", "background", "external", "secrets"]
+    let lanes = ["interactive", "background", "external", "secrets", "drains"]
         .into_iter()
         .zip(in_flight);
     let lanes = lanes.map(|(lane, count)| Sample::count(&list::STEPS_IN_FLIGHT, count).with(lane));

@@ -12,12 +12,12 @@ use tokio::time::Instant;
 use super::status::{self, Progress};
 use super::traces::{self, missing_is_fine, skipped_because};
 use super::{Kind, NodeOps, Object, PAUSE, child};
-use crate::front_end::Change;
 use refit_api::text::{MAX_MESSAGE, shorten};
 use refit_api::{NodePhase, names};
 use refit_cluster::kube::read::get_metadata;
 use refit_cluster::kube::{Answer, brief};
 use refit_facts::objects::node_op::{AnyOp, OwnedPlan};
+use refit_rollout::Change;
 
 /// The owner of the fields of Plans that are made here.
 const MANAGER: &str = "refit-node-ops";
@@ -203,7 +203,6 @@ impl Supervisor {
                 self.keep(kind, |_| false);
                 self.known.insert(kind);
             }
-            Change::Forbidden => {}
         }
     }
 

@@ -53,6 +53,9 @@ closed_enum! {
     }
 }
 
+/// Errors of the Lease in a row after which a maintenance gives up.
+pub const MAX_LEASE_ERRORS: i64 = 4;
+
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct MaintenanceSpec {
@@ -83,6 +86,17 @@ pub struct MaintenanceStatus {
     pub total_pods: i64,
     pub eviction_pods: i64,
     pub error_on_lease_count: i64,
+}
+
+impl MaintenanceStatus {
+    pub fn is_in(&self, phase: MaintenancePhase) -> bool {
+        self.phase.as_ref().is_some_and(|it| *it == phase)
+    }
+
+    /// Whether the maintenance has failed for good, because its Lease was lost.
+    pub fn has_given_up(&self) -> bool {
+        self.is_in(MaintenancePhase::Failed) && self.error_on_lease_count >= MAX_LEASE_ERRORS
+    }
 }
 
 macro_rules! maintenance {

@@ -79,6 +79,9 @@ impl ClusterState {
             StepEffect::Workload(workload, facts) => self.memory.answers.add_workload(workload, facts),
             StepEffect::PodCheck(plan, node, check) => self.memory.answers.add_pod_check(plan, node, check),
             StepEffect::Permissions(missing) => self.world.permissions = Some(missing),
+            StepEffect::Maintained(id, uid, progress, again) => {
+                self.memory.turns.ended(&id, &uid, *progress, again);
+            }
             StepEffect::Forbidden => {
                 self.world.permissions.take_if(|missing| missing.is_empty());
             }
@@ -123,7 +126,7 @@ impl ClusterState {
                 true
             }
             Observation::EtcdDown(nodes) => self.world.etcd_down.replace(nodes) != self.world.etcd_down,
-            Observation::Reservations(reservations) => nodes::reserve(self, reservations),
+            Observation::Maintenance(group, change) => nodes::maintenance(self, group, change),
             Observation::Notified(plan, uid, marks) => notified::put(self, plan, uid, marks),
             Observation::SchemaReplaced => {
                 self.world.definition.distrust_lists();

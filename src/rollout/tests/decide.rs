@@ -7,13 +7,14 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::build::{apply_effect, cluster, observe_job, observe_node, observe_plan};
 use crate::{
-    ClusterState, Decision, Event, GlobalLimits, Observation, Query, Reservation, Step, StepEffect, decide,
+    Change, ClusterState, Decision, Event, GlobalLimits, Observation, Query, Step, StepEffect, decide,
 };
 use refit_api::{
     ChannelRef, DrainNote, DrainWait, NodeDrain, PlanSpec, PlanStatus, Reason, SecretSpec, VersionPolicySpec,
     names,
 };
 use refit_base::version::Offer;
+use refit_facts::objects::maintenance::{Maintenance, MaintenanceGroup, MedikMaintenance};
 use refit_facts::{NodeFacts, PlanFacts, PodFacts, PodStage, Schema, Text};
 use refit_fixtures::{job, labels, morning, node, plan, plan_with, read};
 
@@ -360,15 +361,20 @@ fn a_node_that_was_granted_to_an_object_counts_before_it_is_cordoned() {
     let limits = BTreeMap::from([("maxUnavailable".to_owned(), "1".to_owned())]);
     cluster.apply(Observation::Limits(GlobalLimits::Present(limits)));
     let want = |cluster: &mut ClusterState, nodes: &[&str]| {
-        let reservation = |node: &&str| {
-            let reservation = Reservation {
-                object: format!("NodeMaintenance {node}").as_str().into(),
-                uid: format!("uid-{node}").as_str().into(),
-            };
-            ((*node).into(), reservation)
-        };
-        let wanted = nodes.iter().map(reservation).collect();
-        cluster.apply(Observation::Reservations(wanted));
+        let group = MaintenanceGroup::Medik8s;
+        cluster.apply(Observation::Maintenance(
+            MaintenanceGroup::Kubevirt,
+            Change::Unknown,
+        ));
+        cluster.apply(Observation::Maintenance(group, Change::ListStarted));
+        for node in nodes {
+            let mut object = Maintenance::from(MedikMaintenance::default());
+            object.metadata.name = Some((*node).to_owned());
+            object.metadata.uid = Some(format!("uid-{node}"));
+            object.spec.node_name = (*node).to_owned();
+            cluster.apply(Observation::Maintenance(group, Change::Object(Box::new(object))));
+        }
+        cluster.apply(Observation::Maintenance(group, Change::ListFinished));
         let grants = decided(cluster).grants;
         cluster.note_grants(&grants);
         let granted = grants.into_iter().filter(|(_, grant)| grant.answer.is_ok());

@@ -6,14 +6,14 @@ use refit_facts::{NodeName, Text};
 
 /// An object that wants or holds a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reservation {
+pub(crate) struct Reservation {
     /// Its kind and name, for messages.
     pub object: Text,
     pub uid: Text,
 }
 
 /// The nodes that objects want, by name; one object each.
-pub type Reservations = BTreeMap<NodeName, Reservation>;
+pub(crate) type Reservations = BTreeMap<NodeName, Reservation>;
 
 /// What was decided about an object that wants a node.
 #[derive(Clone, Debug, PartialEq, Eq)]

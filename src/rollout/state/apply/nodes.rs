@@ -1,8 +1,9 @@
 //! Nodes, and the objects other than Plans that want them.
 
 use super::jobs;
+use crate::observation::Change;
 use crate::state::ClusterState;
-use crate::world::reservations::Reservations;
+use refit_facts::objects::maintenance::{Maintenance, MaintenanceGroup};
 use refit_facts::{NodeFacts, NodeName, Text};
 
 pub(super) fn put(cluster: &mut ClusterState, version: u64, facts: NodeFacts) -> bool {
@@ -37,9 +38,19 @@ pub(super) fn remove(cluster: &mut ClusterState, name: &str, uid: &str) -> bool 
     true
 }
 
-pub(super) fn reserve(cluster: &mut ClusterState, reservations: Reservations) -> bool {
+pub(super) fn maintenance(
+    cluster: &mut ClusterState,
+    group: MaintenanceGroup,
+    change: Change<Box<Maintenance>>,
+) -> bool {
+    let changed = cluster.world.maintenances.apply(group, change);
+    if !changed || !cluster.world.maintenances.are_known() {
+        return false;
+    }
+    cluster.memory.turns.forget_absent(&cluster.world.maintenances);
+    let reservations = cluster.world.maintenances.reservations();
     let wants = |node: &NodeName, uid: &Text| reservations.get(node).is_some_and(|it| it.uid == *uid);
     cluster.memory.granted.retain(|node, uid| wants(node, uid));
-    let known = cluster.world.reservations.replace(reservations);
-    known != cluster.world.reservations
+    cluster.world.reservations = Some(reservations);
+    true
 }

@@ -1,0 +1,48 @@
+//! The turns of objects of the kind `NodeMaintenance`. A turn does what can be done now: the finalizer, the Lease, a drain of
+//! half a minute, the status. The Lease is of the same operator as the object, so that each of the two can continue the other's.
+
+use jiff::Timestamp;
+
+use super::decision::Decision;
+use super::memory::turns::{Due, MaintenanceTask};
+use super::state::ClusterState;
+use super::step::Step;
+use super::world::maintenances::MaintenanceId;
+
+/// Requests the turns that are due. [`Decision::grants`] says which nodes may be taken.
+pub(super) fn add_turns(cluster: &ClusterState, now: Timestamp, decision: &mut Decision) {
+    let all = &cluster.world.maintenances;
+    if !all.are_known() {
+        return;
+    }
+    let owners = all.owners();
+    for (id, object) in all.iter() {
+        let node = object.spec.node_name.as_str();
+        let grant = decision.grants.get(node);
+        let task = MaintenanceTask {
+            object: object.clone(),
+            is_owner: owners.get(node) == Some(&id),
+            grant: grant
+                .filter(|grant| *grant.uid == *object.uid())
+                .map(|grant| grant.answer.clone()),
+        };
+        match cluster.memory.turns.due(id, &task, now) {
+            Due::Now(progress) => decision.steps.push(Step::Maintain {
+                id: id.clone(),
+                task: Box::new(task),
+                progress,
+            }),
+            Due::At(at) => decision.requeue(at),
+            Due::WhenSomethingChanges => {}
+        }
+    }
+}
+
+impl ClusterState {
+    /// Whether an object does not want its node any more, so that no pod may be evicted for it.
+    pub fn is_maintenance_over(&self, id: &MaintenanceId, uid: &str) -> bool {
+        let all = &self.world.maintenances;
+        let wants = all.owners().values().any(|owner| *owner == id);
+        !wants || all.get(id).is_none_or(|object| object.uid() != uid)
+    }
+}
