@@ -10,6 +10,7 @@
 mod answered;
 mod avoid_taint;
 mod blocker;
+mod change;
 mod checks;
 mod completion;
 mod conditions;
@@ -56,13 +57,14 @@ mod world;
 mod tests;
 
 pub use blocker::{Blocker, Joining};
+pub use change::Change;
 pub use decide::{decide, decide_degraded};
 pub use decision::Decision;
 pub use event::{Event, Regarding};
 pub use memory::StepFailure;
 pub use memory::answers::{PodCheck, Refusal};
 pub use memory::turns::{MaintenanceProgress, MaintenanceTask};
-pub use observation::{Change, Kind, Observation, StepEffect};
+pub use observation::{Kind, Observation, StepEffect};
 pub use picture::{Differs, PlanPicture, Slot};
 pub use settings::Defaults;
 pub use state::ClusterState;

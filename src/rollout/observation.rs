@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
+use super::change::Change;
 use super::memory::answers::{PodCheck, Refusal};
 use super::memory::turns::MaintenanceProgress;
 use super::world::limits::GlobalLimits;
@@ -25,32 +26,6 @@ pub enum Kind {
     /// Pods of these Jobs.
     Pod,
     Plan,
-}
-
-/// A change of the objects of a kind that not every cluster has.
-#[derive(Debug)]
-pub enum Change<T> {
-    ListStarted,
-    ListFinished,
-    Object(T),
-    Deleted {
-        name: String,
-        uid: String,
-    },
-    /// The API server does not know the kind, so there are no objects.
-    Unknown,
-}
-
-impl<T> Change<T> {
-    pub fn map<U>(self, of: impl FnOnce(T) -> U) -> Change<U> {
-        match self {
-            Self::ListStarted => Change::ListStarted,
-            Self::ListFinished => Change::ListFinished,
-            Self::Object(object) => Change::Object(of(object)),
-            Self::Deleted { name, uid } => Change::Deleted { name, uid },
-            Self::Unknown => Change::Unknown,
-        }
-    }
 }
 
 /// What a list or a watch has returned, or how it went.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::reservations::{Reservation, Reservations};
-use crate::observation::Change;
+use crate::change::Change;
 use refit_facts::Text;
 use refit_facts::objects::maintenance::{Maintenance, MaintenanceGroup};
 

@@ -1,7 +1,7 @@
 //! Nodes, and the objects other than Plans that want them.
 
 use super::jobs;
-use crate::observation::Change;
+use crate::change::Change;
 use crate::state::ClusterState;
 use refit_facts::objects::maintenance::{Maintenance, MaintenanceGroup};
 use refit_facts::{NodeFacts, NodeName, Text};
