@@ -31,20 +31,21 @@ pub const NAME: &str = "plans.upgrade.cattle.io";
 /// The version that is served and stored.
 pub const VERSION: &str = "v1";
 
-/// Columns of `kubectl get plans`: name, path, priority. Those of system-upgrade-controller come first, in its order,
-/// so that scripts that cut columns continue to work.
-const COLUMNS: [(&str, &str, Option<i32>); 7] = [
-    ("Image", ".spec.upgrade.image", None),
-    ("Channel", ".spec.channel", None),
-    ("Version", ".spec.version", None),
+/// Columns of `kubectl get plans`: name, path, priority. Those of system-upgrade-controller are all there; long ones are shown
+/// with `-o wide`, so that a line fits a terminal. The version is the resolved one, because a Plan with a channel has no other.
+const COLUMNS: [(&str, &str, Option<i32>); 8] = [
+    ("Image", ".spec.upgrade.image", Some(10)),
+    ("Channel", ".spec.channel", Some(10)),
+    ("Version", ".status.latestVersion", None),
     (
         "Complete",
         ".status.conditions[?(@.type=='Complete')].status",
         None,
     ),
-    ("Message", ".status.conditions[?(@.message!='')].message", None),
-    ("Applying", ".status.applying", Some(10)),
     ("Progress", ".status.progress", None),
+    ("Message", ".status.message", None),
+    ("Applying", ".status.applying", Some(10)),
+    ("Age", ".metadata.creationTimestamp", None),
 ];
 
 /// At least one of these fields of the spec must be set.
@@ -170,7 +171,7 @@ fn column((name, json_path, priority): (&str, &str, Option<i32>)) -> CustomResou
         name: name.to_owned(),
         json_path: json_path.to_owned(),
         priority,
-        type_: "string".to_owned(),
+        type_: if name == "Age" { "date" } else { "string" }.to_owned(),
         ..CustomResourceColumnDefinition::default()
     }
 }

@@ -22,6 +22,10 @@ pub struct PlanStatus {
     /// What keeps the Plan from continuing: of all reasons, the one to look at first. Absent while nothing does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub obstacle: Option<Obstacle>,
+    /// What `kubectl get plans` shows as MESSAGE, in at most 80 characters: the node that is held and why, or what a condition
+    /// says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
     /// Version that the Plan upgrades to, with `-` instead of `+`. Absent until it is resolved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latest_version: Option<String>,
@@ -102,6 +106,9 @@ pub struct Obstacle {
     /// The node that is held, if it is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
+    /// Since when the Plan is held by this reason at this node (RFC 3339).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<String>,
     /// The objects that the message is about: where to look next. At most five.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub about: Vec<ObjectRef>,

@@ -9,7 +9,7 @@ use super::differs;
 use super::failure::with_decision;
 use super::node::fail::failure_text;
 use super::node::state::NodeState;
-use super::obstacle::{behind, is_refusal, obstacle, selects_nothing, unreadable};
+use super::obstacle::{behind, obstacle, reported_at, selects_nothing, unreadable};
 use super::picture::PlanPicture;
 use super::plan::DerivedPlan;
 use super::resolve::Resolution;
@@ -83,8 +83,8 @@ pub(super) fn conditions(
     let kept = known(ConditionType::Complete).filter(|_| pending && same_spec);
     let (complete, obstacle) = kept.map_or_else(
         || {
-            let obstacle = obstacle(cluster, plan, nodes, picture);
-            let complete = complete(cluster, plan, nodes, picture, obstacle.as_ref());
+            let obstacle = obstacle(cluster, plan, nodes, picture, now);
+            let complete = complete(cluster, plan, nodes, picture, obstacle.as_ref(), now);
             (write(complete), obstacle)
         },
         |kept| (kept, stored.obstacle.clone()),
@@ -155,6 +155,7 @@ fn complete(
     nodes: &BTreeMap<NodeName, NodeState>,
     picture: &PlanPicture,
     obstacle: Option<&Obstacle>,
+    now: Timestamp,
 ) -> ConditionUpdate {
     let update = |reason, text: String| ConditionUpdate::new(ConditionType::Complete, reason, text);
     if plan.invalid.is_some() || plan.resolution.resolved().is_none() {
@@ -173,11 +174,15 @@ fn complete(
         return update(Reason::JobFailed, text);
     }
     if !nodes.is_empty() {
-        let known = of_slot.and_then(|(it, node, _)| Some((it.reason.known()?, &it.message, node)));
-        let text = match known.filter(|(reason, ..)| is_refusal(*reason)) {
-            None => String::new(),
-            Some((Reason::SettingMissing, why, node)) => format!("{NO_JOB_FOR_NODE} {node}: {why}"),
-            Some((_, why, node)) => format!("Node {node}: {why}"),
+        let reported = obstacle.filter(|it| reported_at(it).is_some_and(|at| at <= now));
+        let known = reported.map(|it| (it.reason.known(), &it.message, it.node.as_deref()));
+        let text = match known {
+            Some((Some(Reason::SettingMissing), why, Some(node))) => {
+                format!("{NO_JOB_FOR_NODE} {node}: {why}")
+            }
+            Some((_, why, Some(node))) if nodes.contains_key(node) => format!("Node {node}: {why}"),
+            Some((Some(Reason::Aborted), why, _)) => why.clone(),
+            _ => String::new(),
         };
         return update(Reason::SyncJob, text);
     }

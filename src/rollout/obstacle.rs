@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use jiff::{SignedDuration, Timestamp};
+
 use super::blocker::Blocker;
 use super::failure::with_decision;
 use super::node::state::NodeState;
@@ -11,8 +13,8 @@ use super::plan::DerivedPlan;
 use super::resolve::Resolution;
 use super::state::ClusterState;
 use super::step::Key;
-use refit_api::text::{MAX_CONDITION_MESSAGE, shorten};
-use refit_api::{ObjectRef, Obstacle, OpenEnum, Reason, Severity};
+use refit_api::text::{MAX_CONDITION_MESSAGE, seconds, shorten};
+use refit_api::{ObjectRef, Obstacle, OpenEnum, PlanCondition, Reason, Severity, names};
 use refit_base::version::policy::Choice;
 use refit_facts::NodeName;
 
@@ -21,10 +23,17 @@ pub(super) fn obstacle(
     plan: &DerivedPlan,
     nodes: &BTreeMap<NodeName, NodeState>,
     picture: &PlanPicture,
+    now: Timestamp,
 ) -> Option<Obstacle> {
     let mut obstacle = of_plan(cluster, plan)
+        .or_else(|| of_failed(nodes))
+        .or_else(|| of_abort(plan))
         .or_else(|| of_slots(nodes))
         .or_else(|| of_waiting(plan, nodes, picture))?;
+    let known = plan.facts.status().obstacle.as_ref();
+    let known = known.filter(|known| known.reason == obstacle.reason && known.node == obstacle.node);
+    let since = known.and_then(|known| known.since.clone());
+    obstacle.since = since.or_else(|| Some(seconds(now)));
     obstacle.message = shorten(&obstacle.message, MAX_CONDITION_MESSAGE).into_owned();
     obstacle.about.truncate(ObjectRef::MAX);
     Some(obstacle)
@@ -55,16 +64,25 @@ pub(super) fn unreadable(cluster: &ClusterState, plan: &DerivedPlan) -> Option<S
     })
 }
 
-/// The node that failed last, or else one that has a slot and needs a person.
-fn of_slots(nodes: &BTreeMap<NodeName, NodeState>) -> Option<Obstacle> {
+/// The node that failed last.
+fn of_failed(nodes: &BTreeMap<NodeName, NodeState>) -> Option<Obstacle> {
     let failed = nodes.iter().filter(|(_, state)| state.failed);
-    if let Some((name, state)) = failed.max_by_key(|(_, state)| state.since) {
-        let mut obstacle = of_slot(name, state);
-        obstacle.message = with_decision(&obstacle.message, state.decision.as_deref());
-        let job = state.job.iter().map(|job| ObjectRef::new("Job", &**job));
-        obstacle.about = job.chain(obstacle.about).collect();
-        return Some(obstacle);
-    }
+    let (name, state) = failed.max_by_key(|(_, state)| state.since)?;
+    let mut obstacle = of_slot(name, state);
+    obstacle.message = with_decision(&obstacle.message, state.decision.as_deref());
+    let job = state.job.iter().map(|job| ObjectRef::new("Job", &**job));
+    obstacle.about = job.chain(obstacle.about).collect();
+    Some(obstacle)
+}
+
+/// Who has aborted the roll-out, when and why.
+fn of_abort(plan: &DerivedPlan) -> Option<Obstacle> {
+    let by = plan.author(names::ANNOTATION_ABORT);
+    plan.is_aborted().then(|| blocked(&Blocker::Aborted { by }, None))
+}
+
+/// A node that has a slot and needs a person.
+fn of_slots(nodes: &BTreeMap<NodeName, NodeState>) -> Option<Obstacle> {
     let known = |state: &NodeState| state.reason.as_ref().and_then(OpenEnum::known);
     let has = |is_it: fn(Reason) -> bool| nodes.iter().find(|(_, state)| known(state).is_some_and(is_it));
     let needs_person = has(is_refusal).or_else(|| has(|reason| reason.severity() == Severity::Warning));
@@ -86,12 +104,48 @@ pub(super) fn is_refusal(reason: Reason) -> bool {
     )
 }
 
+/// How long the pod of a node, or a drain, may wait before that is reported: most pull an image or wait for a budget for some
+/// seconds.
+const WAIT_REPORTED_AFTER: SignedDuration = SignedDuration::from_secs(30);
+
+/// When an obstacle is worth an event and a condition, if it lasts until then.
+pub(super) fn reported_at(obstacle: &Obstacle) -> Option<Timestamp> {
+    let reason = obstacle.reason.known()?;
+    if is_refusal(reason) || reason == Reason::Aborted {
+        return Some(Timestamp::MIN);
+    }
+    let is_wait = matches!(reason, Reason::PodWaiting | Reason::DrainWaiting);
+    let since: Timestamp = obstacle.since.as_deref().filter(|_| is_wait)?.parse().ok()?;
+    since.checked_add(WAIT_REPORTED_AFTER).ok()
+}
+
+/// Maximum length of [`summary`] in bytes, without the `…` of one that is cut.
+const MAX_SUMMARY: usize = 79;
+
+/// The obstacle in a few words, for `kubectl get plans`: the node first.
+pub(super) fn summary(obstacle: Option<&Obstacle>, conditions: &[PlanCondition]) -> Option<String> {
+    let text = match obstacle {
+        Some(Obstacle {
+            node: Some(node),
+            message,
+            ..
+        }) => format!("{node}: {message}"),
+        Some(obstacle) => obstacle.message.clone(),
+        None => conditions
+            .iter()
+            .find_map(|condition| condition.message.clone())?,
+    };
+    let words: Vec<&str> = text.split_whitespace().collect();
+    Some(shorten(&words.join(" "), MAX_SUMMARY).into_owned()).filter(|text| !text.is_empty())
+}
+
 fn of_slot(name: &NodeName, state: &NodeState) -> Obstacle {
     Obstacle {
         reason: state.reason.clone().unwrap_or_default(),
         message: state.message.clone().unwrap_or_default(),
         node: Some(name.to_string()),
         about: state.about.clone(),
+        ..Obstacle::default()
     }
 }
 

@@ -19,7 +19,7 @@ use super::conditions::conditions;
 use super::decision::Decision;
 use super::failure::with_decision;
 use super::node::state::NodeState;
-use super::obstacle::unreadable;
+use super::obstacle::{self, unreadable};
 use super::permissions;
 use super::picture::PlanPicture;
 use super::plan::DerivedPlan;
@@ -72,6 +72,10 @@ pub(super) fn report(
     }
     let stored = plan.facts.status();
     let mut status = status(cluster, plan, nodes, picture, now);
+    let reported = status.obstacle.as_ref().and_then(obstacle::reported_at);
+    if let Some(at) = reported.filter(|at| *at > now) {
+        decision.requeue(at);
+    }
     status.expected_end.clone_from(&stored.expected_end);
     limits::truncate_to_budget(&mut status, |entry| limits::is_recorded(cluster, plan, entry));
     if status == *stored {
@@ -169,6 +173,7 @@ fn status(
         .map(seconds);
     let (conditions, obstacle) = conditions(cluster, plan, nodes, picture, now);
     let mut status = PlanStatus {
+        message: obstacle::summary(obstacle.as_ref(), &conditions),
         conditions,
         obstacle,
         latest_version: resolved

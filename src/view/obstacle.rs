@@ -95,6 +95,7 @@ impl<'a> PlanOverview<'a> {
             message: node.message.clone().unwrap_or_default(),
             node: Some(node.name.clone()),
             about: node.about.clone(),
+            since: None,
         })
     }
 
@@ -193,6 +194,7 @@ impl<'a> PlanOverview<'a> {
             message,
             node,
             about,
+            ..
         } = obstacle;
         let (remedy, commands) = remedy::remedy(self, &reason, &about, node.as_deref());
         let expected = reason

@@ -114,6 +114,8 @@ fn the_definition_is_named_and_shaped_as_system_upgrade_controller_s() {
     let mut rest = serde_json::to_value(&crd.spec).unwrap();
     rest["versions"][0].as_object_mut().unwrap().remove("schema");
     let column = |name: &str, path: &str| json!({"name": name, "type": "string", "jsonPath": path});
+    let wide =
+        |name: &str, path: &str| json!({"name": name, "type": "string", "jsonPath": path, "priority": 10});
     assert_eq!(
         rest,
         json!({
@@ -126,13 +128,14 @@ fn the_definition_is_named_and_shaped_as_system_upgrade_controller_s() {
                 "storage": true,
                 "subresources": {"status": {}},
                 "additionalPrinterColumns": [
-                    column("Image", ".spec.upgrade.image"),
-                    column("Channel", ".spec.channel"),
-                    column("Version", ".spec.version"),
+                    wide("Image", ".spec.upgrade.image"),
+                    wide("Channel", ".spec.channel"),
+                    column("Version", ".status.latestVersion"),
                     column("Complete", ".status.conditions[?(@.type=='Complete')].status"),
-                    column("Message", ".status.conditions[?(@.message!='')].message"),
-                    {"name": "Applying", "type": "string", "jsonPath": ".status.applying", "priority": 10},
                     column("Progress", ".status.progress"),
+                    column("Message", ".status.message"),
+                    wide("Applying", ".status.applying"),
+                    {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
                 ],
             }],
         })

@@ -203,11 +203,11 @@ reasons! {
             "refit cannot read the Node as the API server gives it; the message says why. refit does not start it, changes nothing there, \
              and keeps its slot if it has one. An event on a Node can also say that refit ignores a time that it cannot read"
             => "correct the field that the message names"
-        PodWaiting Warning [Node FailedNode]
+        PodWaiting Warning [Node FailedNode PlanEvent]
             "the pod of the Job, or the reboot Pod, does not start: its image cannot be pulled, or it cannot be scheduled. A Job that \
              waits for that until its deadline fails with this reason"
             => "follow the message, which is from the kubelet or the scheduler"
-        DrainWaiting Warning [Node FailedNode Rehearsal]
+        DrainWaiting Warning [Node FailedNode PlanEvent Rehearsal]
             "evictions on the node are refused; the message names the pod, the PodDisruptionBudget, and since when. A Job that waits for \
              that until its deadline fails with this reason"
             => "make the budget's pods Ready, or relax the budget; `drain.timeout` ends the wait, `drain.disableEviction` ignores budgets"

@@ -194,9 +194,28 @@ impl EventBuilder<'_> {
             Reason::SyncJob => match self.refusal() {
                 Some(Reason::SettingMissing) => self.emit(Reason::ValidationFailed, message),
                 Some(_) => self.emit(Reason::JobRefused, message),
+                None if !message.is_empty() => self.wait(message),
                 None => {}
             },
             _ => self.emit(reason, message),
+        }
+    }
+
+    /// Something holds the nodes in progress for some time. Its message may change while it lasts, and is reported once.
+    fn wait(&mut self, message: String) {
+        let of = |status: &PlanStatus| {
+            let complete = PlanCondition::find(&status.conditions, ConditionType::Complete)?;
+            let says = complete
+                .message
+                .as_ref()
+                .is_some_and(|message| !message.is_empty());
+            let obstacle = status.obstacle.as_ref().filter(|_| says)?;
+            Some((obstacle.reason.known()?, obstacle.node.clone()))
+        };
+        if let Some((reason, node)) = of(self.status)
+            && of(self.stored) != Some((reason, node))
+        {
+            self.emit(reason, message);
         }
     }
 

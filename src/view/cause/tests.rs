@@ -104,6 +104,7 @@ fn snapshot(reason: Reason, phase: NodePhase, of_node: bool, condition: Conditio
             message: MESSAGE.to_owned(),
             node: (of_node || of_one).then(|| "held".to_owned()),
             about: about(reason),
+            since: None,
         }),
         conditions: vec![PlanCondition {
             type_: condition.into(),

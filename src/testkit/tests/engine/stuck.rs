@@ -1,6 +1,7 @@
 //! Clusters in which a roll-out is stuck, each for another reason: `refit status` and `refit explain` name the object that
 //! holds it and the remedy.
 
+mod kubectl;
 mod readers;
 mod versions;
 
