@@ -17,7 +17,7 @@ use history::history;
 pub use maintenance::{explain_any_node, explain_maintenance};
 use node::{chain_of_node, no_slot};
 use plan::chain_of_obstacle;
-use refit_api::{ConditionType, names};
+use refit_api::{ConditionType, Reason, names};
 
 /// Why a Plan is blocked.
 pub fn explain_plan(view: &PlanOverview<'_>) -> Explanation {
@@ -58,11 +58,11 @@ pub fn explain_plan(view: &PlanOverview<'_>) -> Explanation {
             "{title} waits because of Node {node}: {}; {progress}",
             obstacle.reason
         ),
-        (None, true) => format!(
+        (None, true) if obstacle.reason != Reason::NoNodes => format!(
             "{title} is complete, and a newer version is held back: {}",
             obstacle.reason
         ),
-        (None, false) => format!("{title} is held: {}; {progress}", obstacle.reason),
+        (None, _) => format!("{title} is held: {}; {progress}", obstacle.reason),
     };
     let mut explanation = Explanation::new(verdict);
     match &obstacle.node {

@@ -121,6 +121,8 @@ impl<'a> PlanOverview<'a> {
     pub fn state(&self) -> PlanState {
         match &self.obstacle {
             _ if self.counts.failed > 0 => PlanState::Failed,
+            // system-upgrade-controller's condition is True then, too.
+            Some(obstacle) if obstacle.reason == Reason::NoNodes => PlanState::Held,
             _ if self.complete && self.is_current() => PlanState::Complete,
             Some(obstacle) if self.counts.applying == 0 && !obstacle.expected => PlanState::Held,
             Some(_) if self.counts.applying == 0 => PlanState::Waiting,

@@ -214,21 +214,25 @@ impl fmt::Display for Blocker {
                     Some(time) => format!("{time:#}"),
                     None => none.to_owned(),
                 };
-                write!(
-                    f,
-                    "a node that starts now might not finish by {end}, when no node may be in progress: its time limit is {}, and the \
-                     longest time in this roll-out was {}",
+                let needs = format!(
+                    "its time limit is {}, and the longest time in this roll-out was {}",
                     figure(limit, "none"),
                     figure(longest_run, "none yet")
-                )?;
-                match (longest_window, opens) {
-                    (Some(window), _) => write!(
+                );
+                if let Some(window) = longest_window {
+                    return write!(
                         f,
-                        "; no window is ever long enough, the longest has {window:#}: lengthen one, or shorten \
-                         spec.jobActiveDeadlineSecs"
-                    ),
-                    (None, Some(at)) => write!(f, "; nodes may start again at {at}"),
-                    (None, None) => Ok(()),
+                        "no window is ever long enough, the longest has {window:#}: lengthen one, or shorten \
+                         spec.jobActiveDeadlineSecs; for a node, {needs}"
+                    );
+                }
+                write!(
+                    f,
+                    "a node that starts now might not finish by {end}, when no node may be in progress: {needs}"
+                )?;
+                match opens {
+                    Some(at) => write!(f, "; nodes may start again at {at}"),
+                    None => Ok(()),
                 }
             }
             Self::Suspended { by: None } => write!(f, "spec.suspend is true"),

@@ -112,9 +112,23 @@ pub(super) fn blocker(
             opens: start_times.next(now),
         });
     }
+    // Without both figures nothing is known of the duration, and the first node may start at any time in the window.
+    let needs = plan.longest_run().into_iter().chain(plan.time_limit).min();
+    let length = plan.windows.as_ref().and_then(|windows| windows.longest(now));
+    let too_short = |end, opens| Blocker::WindowTooShort {
+        end,
+        limit: plan.time_limit,
+        longest_run: plan.longest_run(),
+        longest_window: length.filter(|length| needs.is_some_and(|needs| *length < needs)),
+        opens,
+    };
     if !start_times.is_in_window(now) {
         // Also when it opens into a blackout, whose end is the next change then.
         requeue(start_times.window_opens(now));
+        let is_ever_long_enough = length.is_none_or(|length| needs.is_none_or(|needs| needs <= length));
+        if !is_ever_long_enough && let Some(opens) = start_times.window_opens(now) {
+            return Some(too_short(opens, Some(opens)));
+        }
         return Some(Blocker::WindowClosed {
             field: if plan.window.is_some() {
                 "spec.window"
@@ -130,21 +144,12 @@ pub(super) fn blocker(
     let closes = closes.filter(|_| plan.window.is_none());
     let end = closes.into_iter().chain(start_times.next_blackout(now)).min()?;
     requeue(Some(end));
-    // Without both figures nothing is known of the duration, and the first node may start at any time in the
-    // window.
-    let needs = plan.longest_run().into_iter().chain(plan.time_limit).min()?;
+    let needs = needs?;
     let last_start = end.checked_sub(needs).ok()?;
     if now <= last_start {
         // The decision at that very moment would still start nodes.
         requeue(last_start.checked_add(SignedDuration::from_millis(1)).ok());
         return None;
     }
-    let length = plan.windows.as_ref().and_then(|windows| windows.longest(now));
-    Some(Blocker::WindowTooShort {
-        end,
-        limit: plan.time_limit,
-        longest_run: plan.longest_run(),
-        longest_window: length.filter(|length| *length < needs),
-        opens: start_times.next(end),
-    })
+    Some(too_short(end, start_times.next(end)))
 }

@@ -266,3 +266,23 @@ fn after_not_before_the_window_decides() {
     scenario.pass_secs(3 * 3600);
     assert_eq!(scenario.live_nodes("p"), ["a"]);
 }
+
+#[test]
+fn a_window_that_is_too_short_for_any_node_says_so_while_it_is_closed() {
+    let mut scenario = Scenario::with(
+        &["a"],
+        plan_with("p", |spec| {
+            spec.job_active_deadline_secs = Some(1800);
+            window(spec, "0 22 * * *", "15m");
+        }),
+    );
+    let [_, reason, message] = scenario.complete("p");
+    assert_eq!(reason, "WindowTooShort");
+    assert!(
+        message.starts_with("no window is ever long enough, the longest has 15m: lengthen one"),
+        "{message}"
+    );
+    scenario.pass_secs(13 * 3600 + 60);
+    assert_eq!(scenario.complete("p")[1], "WindowTooShort");
+    assert!(scenario.live_nodes("p").is_empty());
+}
