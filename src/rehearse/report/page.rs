@@ -10,17 +10,14 @@ use refit_formats::page::{Change, Document, Held, PlanCard, Source, Verdict, Wai
 impl Report {
     /// The page's data. `changes` are those of a comparison, if this is the newer one of two rehearsals.
     pub fn to_document(&self, outcome: &Outcome, changes: Vec<Change>) -> Document {
+        let assumed = self.assumed.iter().map(|line| format!("Assumed: {line}"));
         let names: Vec<&str> = self.plans.iter().map(|plan| plan.name.as_str()).collect();
         Document {
             verdict: Some(Verdict {
                 complete: self.verdict.complete,
                 line: self.verdict.line.clone(),
             }),
-            notes: self
-                .assumed
-                .iter()
-                .map(|line| format!("Assumed: {line}"))
-                .collect(),
+            notes: self.remarks().into_iter().chain(assumed).collect(),
             plans: self
                 .plans
                 .iter()

@@ -139,6 +139,19 @@ would stall: Plan a starts no node
 }
 
 #[test]
+fn the_page_has_each_line_that_the_text_has_besides_its_tables() {
+    let report = example();
+    let remarks = report.remarks();
+    assert_eq!(remarks.len(), 3, "{remarks:#?}");
+    let text = report.to_text();
+    let below_the_waits = text.split_once("(from +0:00:00)\n").unwrap().1;
+    let lines = below_the_waits.lines().filter(|line| !line.is_empty());
+    for line in lines.filter(|line| *line != report.verdict.line) {
+        assert!(remarks.iter().any(|remark| remark == line), "{line}");
+    }
+}
+
+#[test]
 fn waits_for_the_same_thing_are_one_line() {
     let mut report = example();
     let wait = |node: &str, seconds: i64| WaitReport {

@@ -30,11 +30,26 @@ impl Report {
         self.write_repetitions(&mut text);
         self.write_waits(&mut text);
         self.write_warnings(&mut text);
-        for reason in self.verdict.reasons.iter().skip(1).rev() {
-            line(&mut text, &format!("Plan {} {}", reason.plan, reason.why));
-        }
+        self.write_reasons(&mut text);
         line(&mut text, &self.verdict.line);
         text
+    }
+
+    /// What the text says besides its tables, a line each.
+    pub(super) fn remarks(&self) -> Vec<String> {
+        let mut text = String::new();
+        self.write_repetitions(&mut text);
+        self.write_warnings(&mut text);
+        self.write_reasons(&mut text);
+        let lines = text.lines().filter(|line| !line.is_empty());
+        lines.map(str::to_owned).collect()
+    }
+
+    /// Why other Plans than the first are not complete.
+    fn write_reasons(&self, text: &mut String) {
+        for reason in self.verdict.reasons.iter().skip(1).rev() {
+            line(text, &format!("Plan {} {}", reason.plan, reason.why));
+        }
     }
 
     fn write_turns(&self, text: &mut String) {
