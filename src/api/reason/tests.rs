@@ -32,6 +32,7 @@ fn quoted(name: &str) -> String {
 
 fn conditions() -> String {
     let mut table = table(&["condition", "status", "reason", "what it means", "remedy"]);
+    let mut explained = BTreeSet::new();
     for condition in ConditionType::ALL {
         row(
             &mut table,
@@ -45,10 +46,15 @@ fn conditions() -> String {
         for reason in reasons {
             let status = if reason.is_true() { "True" } else { "False" };
             let name = quoted(reason.name());
-            row(&mut table, &["", status, &name, reason.about(), reason.remedy()]);
+            let (about, remedy) = if explained.insert(reason.name()) {
+                (reason.about(), reason.remedy())
+            } else {
+                ("as above", "")
+            };
+            row(&mut table, &["", status, &name, about, remedy]);
         }
         if *condition == ConditionType::Complete {
-            let reasons = "any [reason that is shown in `Complete`](#why-does-nothing-happen)";
+            let reasons = "a [reason to wait](#why-does-nothing-happen)";
             let about = "nodes are left, and none may start";
             row(&mut table, &["", "False", reasons, about, "that of the reason"]);
         }
@@ -64,34 +70,6 @@ fn phases() -> String {
     table
 }
 
-fn waits() -> String {
-    let mut table = table(&["reason", "shown in", "what it means", "remedy"]);
-    for reason in of_kind(Kind::Wait) {
-        let reported_in: Vec<_> = reason
-            .reported_in()
-            .iter()
-            .copied()
-            .filter_map(reported_in)
-            .collect();
-        let name = quoted(reason.name());
-        row(
-            &mut table,
-            &[&name, &reported_in.join(", "), reason.about(), reason.remedy()],
-        );
-    }
-    table
-}
-
-fn reported_in(reported_in: ReportedIn) -> Option<&'static str> {
-    match reported_in {
-        ReportedIn::Node => Some("node"),
-        ReportedIn::Complete => Some("`Complete`"),
-        ReportedIn::PlanEvent => Some("event"),
-        ReportedIn::Message => Some("message"),
-        _ => None,
-    }
-}
-
 fn explained(kind: Kind) -> String {
     let mut table = table(&["reason", "what it means", "remedy"]);
     for reason in of_kind(kind) {
@@ -105,20 +83,19 @@ fn explained(kind: Kind) -> String {
 
 fn events(reported_in: ReportedIn) -> String {
     let mut table = table(&["event", "type", "what it means"]);
-    let (waits, others): (Vec<Reason>, Vec<Reason>) = Reason::ALL
+    let (own, others): (Vec<Reason>, Vec<Reason>) = Reason::ALL
         .iter()
         .filter(|reason| reason.appears_in(reported_in))
-        .partition(|reason| reason.kind() == Kind::Wait);
-    for reason in others {
+        .partition(|reason| reason.kind() == Kind::Event);
+    for reason in own {
         let name = quoted(reason.name());
         row(&mut table, &[&name, reason.severity().name(), reason.about()]);
     }
     for severity in [Severity::Normal, Severity::Warning] {
-        let names = waits.iter().filter(|reason| reason.severity() == severity);
+        let names = others.iter().filter(|reason| reason.severity() == severity);
         let names: Vec<_> = names.map(|reason| quoted(reason.name())).collect();
         if !names.is_empty() {
-            let about = "[why nothing happens](#why-does-nothing-happen)";
-            row(&mut table, &[&names.join(" "), severity.name(), about]);
+            row(&mut table, &[&names.join(" "), severity.name(), "see above"]);
         }
     }
     table
@@ -165,7 +142,7 @@ fn tables() -> Vec<(&'static str, String)> {
     vec![
         ("conditions", conditions()),
         ("phases", phases()),
-        ("waits", waits()),
+        ("waits", explained(Kind::Wait)),
         ("rehearsal", explained(Kind::Rehearsal)),
         ("explain", explained(Kind::Explain)),
         ("failures", explained(Kind::Failure)),
