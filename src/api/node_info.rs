@@ -40,11 +40,11 @@ pub struct NodeInfoSpec {
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SkipWhenSpec {
-    /// Whether a Ready node whose kubelet has the Plan's version is marked as done without a Job. Defaults to false.
+    /// If true, a Ready node whose kubelet has the Plan's version is marked as done without a Job. Defaults to false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kubelet_version: Option<bool>,
-    /// Whether a Ready node whose `osImage` has the Plan's version as one of its words is marked as done without a Job. For
-    /// Plans that upgrade the operating system. Defaults to false.
+    /// If true, a Ready node whose `osImage` has the Plan's version as a word is marked as done without a Job.
+    /// Defaults to false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub os_image: Option<bool>,
 }

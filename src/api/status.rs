@@ -25,8 +25,8 @@ pub struct PlanStatus {
     /// Version that the Plan upgrades to, with `-` instead of `+`. Absent until it is resolved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latest_version: Option<String>,
-    /// Digest of the version, the service account, the Secrets, the fields that the annotation
-    /// `upgrade.cattle.io/digest` names, and of `repeat.since`. A node is done when its label `plan.upgrade.cattle.io/<plan>` has this value.
+    /// Digest of the version and of all else that runs the Plan again. A node is done when its label
+    /// `plan.upgrade.cattle.io/<plan>` has this value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latest_hash: Option<String>,
     /// Hostnames of the nodes that hold a slot of `concurrency` or `maxConcurrent`, including failed ones, ordered by
@@ -43,8 +43,7 @@ pub struct PlanStatus {
     /// Number of nodes done and of nodes selected, such as `12/40`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress: Option<String>,
-    /// All nodes that are in progress or have failed, then waiting nodes, up to 100 in all. Beyond 512 KiB, refit omits
-    /// messages, then waiting nodes and failed nodes that are recorded on their Node, then reasons and times.
+    /// All nodes that are in progress or have failed, then waiting nodes, up to 100 in all and 512 KiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub active: Option<Vec<NodeProgress>>,
     /// Number of nodes that hold a slot and are not in `active`, because the list is full. `applying` and `nodes` include
@@ -67,8 +66,7 @@ pub struct PlanStatus {
     /// Digests of the Plan's images, with `versionPolicy.pinDigest`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pinned: Option<PinnedStatus>,
-    /// The current repetition and the next one, with `repeat`. If `repeat` is removed, the current repetition stays, so that
-    /// no node runs again for that.
+    /// The current repetition and the next one, with `repeat`. The current one stays if `repeat` is removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repeat: Option<RepeatStatus>,
     /// When nodes may start next (RFC 3339), by the windows and blackouts. Absent while they may, and if they never may.
