@@ -32,6 +32,16 @@ fn sources(folder: &str) -> Vec<PathBuf> {
     found
 }
 
+/// Documents outside of `docs`.
+const OTHERS: [&str; 6] = [
+    "README.md",
+    "CONTRIBUTING.md",
+    "deploy/chart/README.md",
+    "src/testkit/README.md",
+    "tests/README.md",
+    "tests/contract.md",
+];
+
 /// The names of all tests: of functions with the attribute, and of those in a list of `scenarios!`.
 fn tests() -> BTreeSet<String> {
     let mut names = BTreeSet::new();
@@ -203,7 +213,7 @@ fn every_link_between_documents_leads_somewhere() {
         .unwrap()
         .map(|entry| entry.unwrap().path())
         .filter(|path| path.extension().is_some_and(|extension| extension == "md"));
-    for path in docs.chain([root().join("README.md"), root().join("CONTRIBUTING.md")]) {
+    for path in docs.chain(OTHERS.map(|file| root().join(file))) {
         let text = std::fs::read_to_string(&path).unwrap();
         for link in text
             .split("](")
@@ -249,8 +259,7 @@ fn documents() -> Vec<PathBuf> {
         .unwrap()
         .map(|entry| entry.unwrap().path());
     let pages = docs.filter(|path| path.extension().is_some_and(|extension| extension == "md"));
-    let others = ["README.md", "CONTRIBUTING.md", "deploy/chart/README.md"].map(|file| root().join(file));
-    pages.chain(others).collect()
+    pages.chain(OTHERS.map(|file| root().join(file))).collect()
 }
 
 /// A block of commands has a mark above it, with the test that runs them or the reason why none does.
@@ -316,7 +325,7 @@ fn every_command_of_the_documents_is_run_by_a_test_or_says_why_not() {
 /// Comments cite the contract by its numbers (`S50`, `W13`).
 #[test]
 fn each_number_of_the_contract_that_a_comment_cites_has_its_row() {
-    let contract = read("docs/contract.md");
+    let contract = read("tests/contract.md");
     let rows: BTreeSet<&str> = contract
         .lines()
         .filter_map(|line| line.strip_prefix("| ")?.split(' ').next())

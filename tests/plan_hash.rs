@@ -102,7 +102,7 @@ async fn plans_on_a_cluster_have_the_hashes_of_the_vectors() {
         vectors.len() - 3,
         "the whole spec, an own name, a selector"
     );
-    // S43 of docs/contract.md.
+    // S43 of tests/contract.md.
     ctx.plan(&plan(
         "s43",
         "{version: v1.20.11+k3s1, serviceAccountName: system-upgrade, upgrade: {image: x}}",

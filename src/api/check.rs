@@ -23,7 +23,9 @@ pub struct CheckSpec {
     /// Asks a server with the HTTP API of Prometheus, such as Thanos, Mimir or `VictoriaMetrics`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prometheus: Option<PrometheusCheck>,
-    /// Requests a URL. The check passes with a status from 200 to 299. Redirects are not followed, and do not pass.
+    /// Requests a URL.
+    ///
+    /// The check passes with a status from 200 to 299. Redirects are not followed, and do not pass.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub http: Option<HttpCheck>,
     /// Secret with the credentials for the server, in the Plan's namespace. Its keys are one of: `token` (bearer);

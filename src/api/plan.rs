@@ -70,9 +70,10 @@ pub struct PlanSpec {
     #[schemars(with = "Option<NodeLimit>")]
     pub max_concurrent: Option<IntOrString>,
     /// How many of the selected nodes may be unavailable before no further node starts: a number, or a share such as
-    /// `10%` (rounded down, at least 1). Unavailable are nodes that are not Ready, cordoned, or worked on by this
-    /// Plan or another one that cordons, drains, reboots or is exclusive. An unavailable node may start. If absent,
-    /// there is no limit.
+    /// `10%` (rounded down, at least 1). If absent, there is no limit.
+    ///
+    /// Unavailable are nodes that are not Ready, cordoned, or worked on by this Plan or another one that cordons,
+    /// drains, reboots or is exclusive. An unavailable node may start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<NodeLimit>")]
     pub max_unavailable: Option<IntOrString>,
@@ -83,17 +84,23 @@ pub struct PlanSpec {
     #[schemars(length(max = 8))]
     pub order: Option<Vec<OrderSpec>>,
     /// If true, a control-plane or etcd node starts only while a majority of these nodes stays available without it:
-    /// Ready, and left alone by Plans that cordon, drain, reboot or are exclusive. Has no effect with fewer than
-    /// three, or for a node that is not Ready itself. Defaults to true if the Plan cordons, drains or reboots nodes.
+    /// Ready, and left alone by Plans that cordon, drain, reboot or are exclusive. Defaults to true if the Plan
+    /// cordons, drains or reboots nodes.
+    ///
+    /// Has no effect with fewer than three, or for a node that is not Ready itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control_plane_quorum: Option<bool>,
     /// Parts of the selected nodes that are upgraded one after the other, such as a canary, then a tenth; nodes that
-    /// no wave takes come last. A failed node holds its wave. If absent, there is one wave.
+    /// no wave takes come last. If absent, there is one wave.
+    ///
+    /// A failed node holds its wave.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32))]
     pub waves: Option<Vec<WaveSpec>>,
     /// Checks against servers such as Prometheus, all of which must pass for a node to start and for a soak to
-    /// continue. A missing or unparseable response fails the check. Defaults to none.
+    /// continue. Defaults to none.
+    ///
+    /// A missing or unparseable response fails the check.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 16))]
     pub checks: Option<Vec<CheckSpec>>,
@@ -127,13 +134,16 @@ pub struct PlanSpec {
     /// URL from which the Plan gets its version, unless `version` is set:
     /// `https://update.k3s.io/v1-release/channels/stable` redirects to it; `…/channels#stable` reads the server's
     /// list; `github://k3s-io/k3s` are releases of a repository, without prereleases;
-    /// `oci://docker.io/rancher/k3s-upgrade` are tags in a registry. Polled every 15 minutes, or as
-    /// `SYSTEM_UPGRADE_PLAN_POLLING_INTERVAL` says.
+    /// `oci://docker.io/rancher/k3s-upgrade` are tags in a registry.
+    ///
+    /// Polled every 15 minutes, or as `SYSTEM_UPGRADE_PLAN_POLLING_INTERVAL` says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub channel: Option<String>,
     /// Secret with the credentials for the channel, in the Plan's namespace. Its keys are one of: `token` (bearer);
-    /// `username` and `password` (basic); `header` and `value`; `.dockerconfigjson` (registries). Sent to the host of
-    /// the channel only. Defaults to none, and to `imagePullSecrets` for registries.
+    /// `username` and `password` (basic); `header` and `value`; `.dockerconfigjson` (registries). Defaults to none,
+    /// and to `imagePullSecrets` for registries.
+    ///
+    /// Sent to the host of the channel only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub channel_secret_ref: Option<SecretRef>,
     /// Secret with certificate authorities to trust for the channel, besides the public ones and those of `--ca-file`,
@@ -160,8 +170,9 @@ pub struct PlanSpec {
     #[schemars(length(max = 32))]
     pub depends_on: Option<Vec<DependencySpec>>,
     /// `RebootNeeded`: a node runs the Plan when it requests a reboot in its current boot, again at each request;
-    /// others count as done. Needs `reboot`; `upgrade`, `version` and `channel` may be absent. If absent, every node
-    /// runs the Plan once for each version.
+    /// others count as done. If absent, every node runs the Plan once for each version.
+    ///
+    /// Needs `reboot`; `upgrade`, `version` and `channel` may be absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trigger: Option<Trigger>,
     /// Secrets mounted into every container. A change of their content runs the Plan again on all nodes, unless
@@ -182,9 +193,11 @@ pub struct PlanSpec {
     /// at any time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<TimeWindowSpec>,
-    /// Maintenance windows, instead of `window`. A node starts while one is open, and only if it is expected to
-    /// finish before it closes: within the longest time that a node has taken in this roll-out, or its time limits
-    /// (`jobActiveDeadlineSecs`, `reboot.timeout`, `settle.timeout`, `postCompleteDelay`), whichever is shorter.
+    /// Maintenance windows, instead of `window`.
+    ///
+    /// A node starts while one is open, and only if it is expected to finish before it closes: within the longest
+    /// time that a node has taken in this roll-out, or its time limits (`jobActiveDeadlineSecs`, `reboot.timeout`,
+    /// `settle.timeout`, `postCompleteDelay`), whichever is shorter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 64))]
     pub windows: Option<Vec<WindowSpec>>,
@@ -196,9 +209,11 @@ pub struct PlanSpec {
     /// Time before which no node starts, in RFC 3339: `2026-12-05T02:00:00Z`. Defaults to none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_before: Option<String>,
-    /// When the Plan runs again on all nodes at the same version, such as a weekly package update. Each repetition is
-    /// a roll-out with another `latestHash`; it begins when it is due and the roll-out before it is over, and missed
-    /// ones are one. If absent, every node runs the Plan once for each version.
+    /// When the Plan runs again on all nodes at the same version, such as a weekly package update. If absent, every
+    /// node runs the Plan once for each version.
+    ///
+    /// Each repetition is a roll-out with another `latestHash`; it begins when it is due and the roll-out before it
+    /// is over, and missed ones are one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repeat: Option<RepeatSpec>,
     /// Container that checks the node before anything happens there, by default without privileges and with the
@@ -207,8 +222,9 @@ pub struct PlanSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-in-job" = true))]
     pub preflight: Option<Box<ContainerSpec>>,
-    /// Container that runs before the node is cordoned or drained. If it fails, the node has not been changed.
-    /// Defaults to none.
+    /// Container that runs before the node is cordoned or drained. Defaults to none.
+    ///
+    /// If it fails, the node has not been changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-in-job" = true))]
     pub prepare: Option<Box<ContainerSpec>>,
@@ -217,14 +233,16 @@ pub struct PlanSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-in-job" = true))]
     pub upgrade: Option<Box<ContainerSpec>>,
-    /// Container that checks the node once it has upgraded, rebooted and settled, before it is uncordoned. It runs in
-    /// a Job of its own, by default without privileges and with the host's `/` read-only. Exit code 0: the node is
-    /// done. Other: the Job retries, and in the end the node fails (`VerifyFailed`). Defaults to none.
+    /// Container that checks the node once it has upgraded, rebooted and settled, before it is uncordoned. Exit code
+    /// 0: the node is done. Other: the Job retries, and in the end the node fails (`VerifyFailed`). Defaults to none.
+    ///
+    /// It runs in a Job of its own, by default without privileges and with the host's `/` read-only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-in-job" = true))]
     pub verify: Option<Box<ContainerSpec>>,
-    /// If true, the node is cordoned before the upgrade, and uncordoned when it is done. Has no effect with `drain`.
-    /// Defaults to false.
+    /// If true, the node is cordoned before the upgrade, and uncordoned when it is done. Defaults to false.
+    ///
+    /// Has no effect with `drain`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-in-job" = true))]
     pub cordon: Option<bool>,
@@ -237,8 +255,10 @@ pub struct PlanSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-in-job" = true))]
     pub image_pull_secrets: Option<Vec<LocalObjectReference>>,
-    /// Time from the end of the Job until the node counts as done, as a Go duration such as `1m30s`. The node is
-    /// schedulable meanwhile. Defaults to `0s`.
+    /// Time from the end of the Job until the node counts as done, as a Go duration such as `1m30s`. Defaults to
+    /// `0s`.
+    ///
+    /// The node is schedulable meanwhile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub post_complete_delay: Option<String>,
     /// Priority class of the Job's pods. If absent, the default of the cluster applies.
@@ -246,7 +266,9 @@ pub struct PlanSpec {
     #[schemars(extend("x-in-job" = true))]
     pub priority_class_name: Option<String>,
     /// If true, the image of `upgrade` is on a node before it is cordoned or drained, and the next nodes pull it
-    /// while others are in progress. Has no effect without `cordon` or `drain`, nor on Windows. Defaults to false.
+    /// while others are in progress. Defaults to false.
+    ///
+    /// Has no effect without `cordon` or `drain`, nor on Windows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-in-job" = true))]
     pub prepull: Option<bool>,
@@ -449,24 +471,33 @@ pub struct DrainSpec {
     /// Pods that have been terminating for longer than this many seconds are not waited for. If absent or 0, all are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skip_wait_for_delete_timeout: Option<i64>,
-    /// Labels of the pods to evict. Pods of upgrades never are. If absent, all others.
+    /// Labels of the pods to evict. If absent, all others.
+    ///
+    /// Pods of upgrades never are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod_selector: Option<LabelSelector>,
-    /// Pods that, while they run on a node, keep the Plan from starting there; other nodes start. The controller must
-    /// be allowed to list pods. Defaults to none.
+    /// Pods that, while they run on a node, keep the Plan from starting there; other nodes start. Defaults to none.
+    ///
+    /// The controller must be allowed to list pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 16), extend("x-in-job" = false))]
     pub blocked_by: Option<Vec<PodBlockerSpec>>,
     /// If true, the drain waits, up to `timeout`, until the volumes of the evicted pods are detached from the node.
-    /// Has no effect on Windows. Defaults to false.
+    /// Defaults to false.
+    ///
+    /// Has no effect on Windows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wait_for_detach: Option<bool>,
     /// If true, the node has the label `node.kubernetes.io/exclude-from-external-load-balancers` while it is
-    /// cordoned. Has no effect on Windows. Defaults to false.
+    /// cordoned. Defaults to false.
+    ///
+    /// Has no effect on Windows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exclude_from_load_balancers: Option<bool>,
     /// If true, the node has the annotations `cluster-autoscaler.kubernetes.io/scale-down-disabled` and
-    /// `karpenter.sh/do-not-disrupt` while it is cordoned. Has no effect on Windows. Defaults to false.
+    /// `karpenter.sh/do-not-disrupt` while it is cordoned. Defaults to false.
+    ///
+    /// Has no effect on Windows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prevent_scale_down: Option<bool>,
     /// If true, nodes that are still to be upgraded have the taint `pending.refit.rs/<plan>:PreferNoSchedule`, so
@@ -523,7 +554,9 @@ pub struct TimeWindowSpec {
     /// Start, such as `22:00`, `22:00:30` or `10pm`. Required.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_time: Option<String>,
-    /// End, in the formats of `startTime`. The second that it names is inside the window. Required.
+    /// End, in the formats of `startTime`. Required.
+    ///
+    /// The second that it names is inside the window.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end_time: Option<String>,
     /// IANA time zone such as `Europe/Berlin`, or `Local` for that of the controller. Defaults to UTC.

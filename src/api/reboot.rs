@@ -39,8 +39,9 @@ pub struct RebootSpec {
     /// and with `trigger` to `Always`, the only value there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub when: Option<RebootWhen>,
-    /// Absolute paths on the host. With `IfRequired`, the node reboots if one of them exists. Defaults to
-    /// `/run/reboot-required` and `/var/run/reboot-required`.
+    /// Absolute paths on the host. Defaults to `/run/reboot-required` and `/var/run/reboot-required`.
+    ///
+    /// With `IfRequired`, the node reboots if one of them exists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 32))]
     pub required_files: Option<Vec<String>>,
@@ -74,8 +75,9 @@ pub struct SettleSpec {
     /// keeps its slot. Defaults to false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workloads: Option<bool>,
-    /// Time limit for all conditions together, as a Go duration such as `10m`. After that the node fails. Defaults to
-    /// `10m`.
+    /// Time limit for all conditions together, as a Go duration such as `10m`. Defaults to `10m`.
+    ///
+    /// After that the node fails.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<String>,
 }

@@ -28,8 +28,9 @@ pub struct RepeatSpec {
     /// morning.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cron: Option<String>,
-    /// Time from one repetition to the next, as a Go duration such as `168h`, at least `10m`. It counts from when the
-    /// last one was due, the first from when the controller saw the value.
+    /// Time from one repetition to the next, as a Go duration such as `168h`, at least `10m`.
+    ///
+    /// It counts from when the last one was due, the first from when the controller saw the value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub every: Option<String>,
     /// IANA time zone of `cron` such as `Europe/Berlin`, or `Local` for that of the controller. Defaults to UTC.

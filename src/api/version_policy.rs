@@ -18,8 +18,10 @@ use refit_base::version::policy::Policy;
 #[serde(rename_all = "camelCase")]
 pub struct VersionPolicySpec {
     /// Versions that the Plan may take from the channel, such as `>=1.33 <1.35`, `1.33.x`, `~1.33` or `^1`; `||`
-    /// means either. A bound without a build such as `+k3s1` is for all builds. A prerelease needs one of the same
-    /// release in the range. At most 1,024 characters. If absent, any version.
+    /// means either. At most 1,024 characters. If absent, any version.
+    ///
+    /// A bound without a build such as `+k3s1` is for all builds. A prerelease needs one of the same release in the
+    /// range.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1024))]
     pub range: Option<String>,
@@ -27,9 +29,11 @@ pub struct VersionPolicySpec {
     /// distribution; and nodes with a newer kubelet start. Defaults to false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allow_downgrade: Option<bool>,
-    /// Maximum number of minor versions between a node's kubelet and the Plan's version. With 1, a node at 1.31 does
-    /// not start for 1.33. From a feed or registry, the Plan takes the newest version within it of its oldest node,
-    /// and the next one when all nodes have that. If absent, there is no limit.
+    /// Maximum number of minor versions between a node's kubelet and the Plan's version. If absent, there is no
+    /// limit.
+    ///
+    /// With 1, a node at 1.31 does not start for 1.33. From a feed or registry, the Plan takes the newest version
+    /// within it of its oldest node, and the next one when all nodes have that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub max_minor_skip: Option<i32>,

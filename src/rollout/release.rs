@@ -62,7 +62,7 @@ fn remove_holders(node: &NodeFacts, leaves: impl Fn(&Holder) -> bool, change: &m
     remove_marks(node, &marks, change);
     let text = left.map(|left| left.to_text());
     // `before`: the node was cordoned when the first holder came, so it stays cordoned after the last. The mistake of
-    // omitting it is the first in docs/simulation.md.
+    // omitting it is the first in src/testkit/README.md.
     if text.is_none() && node.unschedulable && !ledger.before && !node.keep_cordoned {
         change.unschedulable = Some(false);
     }

@@ -200,7 +200,7 @@ async fn a_missing_image_is_reported_and_the_plan_continues_when_it_is_there() {
 }
 
 /// A re-implementation of what k3s-upgrade and rke2-upgrade do as `prepare`: wait until the other Plan is applying no
-/// node, and until all control-plane nodes report the version (`docs/contract.md`, S68).
+/// node, and until all control-plane nodes report the version (`tests/contract.md`, S68).
 const PREPARE: &str = r#"
 namespace=$(cat /var/run/secrets/kubernetes.io/serviceaccount/namespace)
 while [ -n "$(kubectl get plan servers -n "$namespace" -o 'jsonpath={.status.applying[*]}')" ]; do sleep 1; done

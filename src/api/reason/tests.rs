@@ -31,32 +31,29 @@ fn quoted(name: &str) -> String {
 }
 
 fn conditions() -> String {
-    let mut table = table(&["condition", "status", "reason", "what it means", "remedy"]);
+    let mut table = table(&["condition: reasons", "what it means", "remedy"]);
     let mut explained = BTreeSet::new();
     for condition in ConditionType::ALL {
-        row(
-            &mut table,
-            &[&quoted(condition.name()), "", "", condition.about(), ""],
-        );
+        let name = format!("**{}**", quoted(condition.name()));
+        row(&mut table, &[&name, condition.about(), ""]);
         let mut reasons: Vec<_> = Reason::ALL
             .iter()
             .filter(|reason| reason.kind() != Kind::Wait && reason.appears_in((*condition).into()))
             .collect();
         reasons.sort_by_key(|reason| !reason.is_true());
         for reason in reasons {
-            let status = if reason.is_true() { "True" } else { "False" };
-            let name = quoted(reason.name());
+            let is_true = if reason.is_true() { "True:" } else { "False:" };
+            let name = format!("{is_true} {}", quoted(reason.name()));
             let (about, remedy) = if explained.insert(reason.name()) {
                 (reason.about(), reason.remedy())
             } else {
                 ("as above", "")
             };
-            row(&mut table, &["", status, &name, about, remedy]);
+            row(&mut table, &[&name, about, remedy]);
         }
         if *condition == ConditionType::Complete {
-            let reasons = "a [reason to wait](#why-does-nothing-happen)";
-            let about = "nodes are left, and none may start";
-            row(&mut table, &["", "False", reasons, about, "that of the reason"]);
+            let about = "[a reason to wait](#why-does-nothing-happen)";
+            row(&mut table, &["False:", about, ""]);
         }
     }
     table
@@ -81,22 +78,17 @@ fn explained(kind: Kind) -> String {
     table
 }
 
+/// Those that no other table explains.
 fn events(reported_in: ReportedIn) -> String {
-    let mut table = table(&["event", "type", "what it means"]);
-    let (own, others): (Vec<Reason>, Vec<Reason>) = Reason::ALL
-        .iter()
-        .filter(|reason| reason.appears_in(reported_in))
-        .partition(|reason| reason.kind() == Kind::Event);
-    for reason in own {
-        let name = quoted(reason.name());
-        row(&mut table, &[&name, reason.severity().name(), reason.about()]);
-    }
-    for severity in [Severity::Normal, Severity::Warning] {
-        let names = others.iter().filter(|reason| reason.severity() == severity);
-        let names: Vec<_> = names.map(|reason| quoted(reason.name())).collect();
-        if !names.is_empty() {
-            row(&mut table, &[&names.join(" "), severity.name(), "see above"]);
-        }
+    let mut table = table(&["event", "what it means"]);
+    let reasons = of_kind(Kind::Event).filter(|reason| reason.appears_in(reported_in));
+    for reason in reasons {
+        let severity = match reason.severity() {
+            Severity::Normal => "",
+            Severity::Warning => ", warning",
+        };
+        let name = format!("{}{severity}", quoted(reason.name()));
+        row(&mut table, &[&name, reason.about()]);
     }
     table
 }

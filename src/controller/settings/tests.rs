@@ -1,4 +1,4 @@
-//! Every flag and variable of system-upgrade-controller (docs/contract.md, S2 and S3): default, value, invalid value.
+//! Every flag and variable of system-upgrade-controller (tests/contract.md, S2 and S3): default, value, invalid value.
 
 use super::*;
 

@@ -72,7 +72,7 @@ fn a_reboot_pod_is_skipped_by_drains_of_jobs_and_evicted_without_flags_by_users(
     for mode in [REBOOT_MODE, RebootPodMode::Ask] {
         let pod = reboot_pod(&input(&spec, mode), &settings()).unwrap();
         // The selector of refit's and system-upgrade-controller's drains, whatever else a Plan selects
-        // (docs/contract.md, S37).
+        // (tests/contract.md, S37).
         let drained: Selector = "!upgrade.cattle.io/controller".parse().unwrap();
         assert!(!drained.matches(pod.metadata.labels.as_ref().unwrap()));
         // It needs neither --force nor --delete-emptydir-data: it is evicted, and recreated.

@@ -10,8 +10,8 @@ use crate::{PlanSpec, PlanStatus};
 
 const INTRODUCTION: &str = "# The fields of a Plan
 
-What `kubectl explain plan.spec --recursive` says, and of status in short. A field of spec is text unless its type follows its name. The schema has no defaults. *refit*: not in
-system-upgrade-controller's CRD, which drops such fields. Times are in RFC 3339. Types of Kubernetes' own are in
+In short; `kubectl explain plan.spec.FIELD` says more. A field of spec is text unless its type follows its name; an absent one is none or false unless its text says otherwise. Durations
+are Go's, such as `1h30m`, times RFC 3339. *refit*: not in system-upgrade-controller's CRD, which drops such fields. Types of Kubernetes' own are in
 [its reference](https://kubernetes.io/docs/reference/kubernetes-api/). Generated from the comments in `src/api` by `just generate`.
 ";
 
@@ -101,8 +101,9 @@ impl Reference {
         }
         let or_null = schema["type"].as_array().and_then(|either| either.first());
         match or_null.unwrap_or(&schema["type"]).as_str() {
-            Some("array") => match self.type_of(&schema["items"]).as_str() {
-                "text" => "list".to_owned(),
+            Some("array") => match self.type_of(&schema["items"]) {
+                type_ if type_ == "text" => "list".to_owned(),
+                type_ if type_.starts_with("[object]") => type_.replacen("[object]", "[list]", 1),
                 type_ => format!("list of {type_}"),
             },
             Some("object") if schema["additionalProperties"].is_object() => "map".to_owned(),
@@ -143,11 +144,10 @@ impl Reference {
         for (name, field) in self.schema(&section.type_)["properties"].as_object().unwrap() {
             let is_own = OWN_FIELDS.contains(&[section.paths[0].as_str(), name]);
             let own = if is_own { " *refit*" } else { "" };
-            let type_ = match type_of(field) {
-                text if text == "text" => String::new(),
-                other => format!(", {other}"),
-            };
-            let _ = writeln!(out, "| `{name}`{own}{type_} | {}{} |", text(field), more(field));
+            let (type_, text) = (type_of(field), text(field));
+            let is_said = type_ == "text" || (type_.starts_with('`') && text.contains(&type_));
+            let type_ = if is_said { String::new() } else { format!(", {type_}") };
+            let _ = writeln!(out, "| `{name}`{own}{type_} | {text}{} |", more(field));
         }
     }
 
@@ -182,10 +182,21 @@ fn reference(schema: &Value) -> Option<String> {
     path.strip_prefix("#/$defs/").map(str::to_owned)
 }
 
+/// The first paragraph of a description, without what the introduction says of all fields.
 fn text(schema: &Value) -> String {
     let text = join_lines(schema["description"].as_str().unwrap_or_default());
-    let text = text.replace('|', "\\|").replace(" (RFC 3339)", "");
-    text.replace("\n\n", " ").replace('\n', " ")
+    let first = text.split("\n\n").next().unwrap_or_default();
+    let mut first = first.replace('|', "\\|").replace('\n', " ");
+    for said in [
+        " (RFC 3339)",
+        " as a Go duration,",
+        ", as a Go duration",
+        " Defaults to none.",
+        " Defaults to false.",
+    ] {
+        first = first.replace(said, "");
+    }
+    first
 }
 
 pub(super) fn markdown() -> String {

@@ -59,7 +59,6 @@ fn the_committed_recordings_are_what_the_commands_print() {
             "refit explain server node-2",
             explain_node(server, "node-2").to_text(),
         ),
-        ("refit report server", Report::new(server).to_markdown()),
     ];
     let file = "docs/steering.md";
     let mut written = committed(file);
