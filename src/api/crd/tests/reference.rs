@@ -118,7 +118,7 @@ impl Reference {
         for section in &self.sections {
             let description = text(self.schema(&section.type_));
             let _ = writeln!(out, "\n## {}\n\n{description}\n", heading(section));
-            self.table(section, out, |field| self.type_of(field), |_| String::new());
+            self.list(section, out, |field| self.type_of(field), |_| String::new());
         }
     }
 
@@ -130,24 +130,23 @@ impl Reference {
             "\n## {}\n\n`kubectl explain plan.{0} --recursive` describes the fields in parentheses.\n",
             heading(section)
         );
-        self.table(section, out, |_| "text".to_owned(), |field| self.names(field));
+        self.list(section, out, |_| "text".to_owned(), |field| self.names(field));
     }
 
-    fn table(
+    fn list(
         &self,
         section: &Section,
         out: &mut String,
         type_of: impl Fn(&Value) -> String,
         more: impl Fn(&Value) -> String,
     ) {
-        let _ = writeln!(out, "| field | what it says |\n|---|---|");
         for (name, field) in self.schema(&section.type_)["properties"].as_object().unwrap() {
             let is_own = OWN_FIELDS.contains(&[section.paths[0].as_str(), name]);
             let own = if is_own { " *refit*" } else { "" };
             let (type_, text) = (type_of(field), text(field));
             let is_said = type_ == "text" || (type_.starts_with('`') && text.contains(&type_));
             let type_ = if is_said { String::new() } else { format!(", {type_}") };
-            let _ = writeln!(out, "| `{name}`{own}{type_} | {text}{} |", more(field));
+            let _ = writeln!(out, "- `{name}`{own}{type_}: {text}{}", more(field));
         }
     }
 
@@ -186,7 +185,7 @@ fn reference(schema: &Value) -> Option<String> {
 fn text(schema: &Value) -> String {
     let text = join_lines(schema["description"].as_str().unwrap_or_default());
     let first = text.split("\n\n").next().unwrap_or_default();
-    let mut first = first.replace('|', "\\|").replace('\n', " ");
+    let mut first = first.replace('\n', " ");
     for said in [
         " (RFC 3339)",
         " as a Go duration,",
