@@ -78,6 +78,17 @@ fn explained(kind: Kind) -> String {
     table
 }
 
+/// Commands print their remedies beside them.
+fn of_commands() -> String {
+    let mut table = table(&["command", "reason", "what it means"]);
+    for (command, kind) in [("rehearse", Kind::Rehearsal), ("explain", Kind::Explain)] {
+        for reason in of_kind(kind) {
+            row(&mut table, &[command, &quoted(reason.name()), reason.about()]);
+        }
+    }
+    table
+}
+
 /// Those that no other table explains.
 fn events(reported_in: ReportedIn) -> String {
     let mut table = table(&["event", "what it means"]);
@@ -135,8 +146,7 @@ fn tables() -> Vec<(&'static str, String)> {
         ("conditions", conditions()),
         ("phases", phases()),
         ("waits", explained(Kind::Wait)),
-        ("rehearsal", explained(Kind::Rehearsal)),
-        ("explain", explained(Kind::Explain)),
+        ("commands", of_commands()),
         ("failures", explained(Kind::Failure)),
         ("reboot-pod", explained(Kind::RebootPod)),
         ("events", events(ReportedIn::PlanEvent)),

@@ -10,8 +10,8 @@ use crate::{PlanSpec, PlanStatus};
 
 const INTRODUCTION: &str = "# The fields of a Plan
 
-In short; `kubectl explain plan.spec.FIELD` says more. A field of spec is text unless its type follows its name; an absent one is none or false unless its text says otherwise. Durations
-are Go's, such as `1h30m`, times RFC 3339. *refit*: not in system-upgrade-controller's CRD, which drops such fields. Types of Kubernetes' own are in
+In short; `kubectl explain plan.spec.FIELD` says more. A field of spec is text unless its type follows its name; an absent one is none or false unless its text says otherwise. Times are
+RFC 3339. *refit*: not in system-upgrade-controller's CRD, which drops such fields. Types of Kubernetes' own are in
 [its reference](https://kubernetes.io/docs/reference/kubernetes-api/). Generated from the comments in `src/api` by `just generate`.
 ";
 
@@ -113,11 +113,13 @@ impl Reference {
         }
     }
 
-    /// All types of a part.
+    /// All types of a part. The field of a type says what it is, and its section what else there is to say.
     fn write(&self, out: &mut String) {
         for section in &self.sections {
-            let description = text(self.schema(&section.type_));
-            let _ = writeln!(out, "\n## {}\n\n{description}\n", heading(section));
+            let _ = writeln!(out, "\n## {}\n", heading(section));
+            if let Some((_, more)) = text(self.schema(&section.type_)).split_once(". ") {
+                let _ = writeln!(out, "{more}\n");
+            }
             self.list(section, out, |field| self.type_of(field), |_| String::new());
         }
     }
@@ -144,7 +146,11 @@ impl Reference {
             let is_own = OWN_FIELDS.contains(&[section.paths[0].as_str(), name]);
             let own = if is_own { " *refit*" } else { "" };
             let (type_, text) = (type_of(field), text(field));
-            let is_said = type_ == "text" || (type_.starts_with('`') && text.contains(&type_));
+            let is_said = match type_.as_str() {
+                "text" => true,
+                "boolean" => text.starts_with("If true"),
+                words => words.starts_with('`') && words.split(", ").all(|word| text.contains(word)),
+            };
             let type_ = if is_said { String::new() } else { format!(", {type_}") };
             let _ = writeln!(out, "- `{name}`{own}{type_}: {text}{}", more(field));
         }
@@ -186,13 +192,7 @@ fn text(schema: &Value) -> String {
     let text = join_lines(schema["description"].as_str().unwrap_or_default());
     let first = text.split("\n\n").next().unwrap_or_default();
     let mut first = first.replace('\n', " ");
-    for said in [
-        " (RFC 3339)",
-        " as a Go duration,",
-        ", as a Go duration",
-        " Defaults to none.",
-        " Defaults to false.",
-    ] {
+    for said in [" (RFC 3339)", " Defaults to none.", " Defaults to false."] {
         first = first.replace(said, "");
     }
     first
