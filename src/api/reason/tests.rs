@@ -15,8 +15,10 @@ fn of_kind(kind: Kind) -> impl Iterator<Item = Reason> {
         .filter(move |reason| reason.kind() == kind)
 }
 
+/// Cells at the end that are empty may be left out.
 fn row(table: &mut String, cells: &[&str]) {
-    let _ = writeln!(table, "| {} |", cells.join(" | "));
+    let last = cells.iter().rposition(|cell| !cell.is_empty()).unwrap_or(0);
+    let _ = writeln!(table, "| {} |", cells[..=last].join(" | "));
 }
 
 fn table(head: &[&str]) -> String {
