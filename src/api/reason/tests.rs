@@ -98,7 +98,7 @@ fn events(reported_in: ReportedIn) -> String {
     for reason in reasons {
         let severity = match reason.severity() {
             Severity::Normal => "",
-            Severity::Warning => ", warning",
+            Severity::Warning => " (warning)",
         };
         let name = format!("{}{severity}", quoted(reason.name()));
         row(&mut table, &[&name, reason.about()]);

@@ -151,14 +151,22 @@ impl Reference {
                 "boolean" => text.starts_with("If true"),
                 words => words.starts_with('`') && words.split(", ").all(|word| text.contains(word)),
             };
-            let type_ = if is_said { String::new() } else { format!(", {type_}") };
+            let type_ = if is_said {
+                String::new()
+            } else {
+                format!(", {type_}")
+            };
             let _ = writeln!(out, "- `{name}`{own}{type_}: {text}{}", more(field));
         }
     }
 
     /// The names of the fields of refit's own type, in parentheses.
     fn names(&self, field: &Value) -> String {
-        let item = if field["items"].is_object() { &field["items"] } else { field };
+        let item = if field["items"].is_object() {
+            &field["items"]
+        } else {
+            field
+        };
         let Some(type_) = self.own_type(item) else {
             return String::new();
         };
