@@ -36,8 +36,7 @@ fn conditions() -> String {
     let mut table = table(&["condition: reasons", "what it means", "remedy"]);
     let mut explained = BTreeSet::new();
     for condition in ConditionType::ALL {
-        let name = format!("**{}**", quoted(condition.name()));
-        row(&mut table, &[&name, condition.about(), ""]);
+        row(&mut table, &[&quoted(condition.name()), condition.about()]);
         let mut reasons: Vec<_> = Reason::ALL
             .iter()
             .filter(|reason| reason.kind() != Kind::Wait && reason.appears_in((*condition).into()))
