@@ -84,7 +84,7 @@ scenarios FILTER="::real":
 simulate SEEDS="20000":
     REFIT_SEEDS={{ SEEDS }} cargo test --profile long-tests --locked --package refit-testkit --lib -- --nocapture tests::simulation::whatever
 
-# Rewrite the generated files: crds/, docs/plan.md, the tables of docs/operations.md and docs/metrics.md, prometheusrule.yaml, deploy/refit.yaml, deploy/chart
+# Rewrite the generated files: crds/, docs/plan.md, tests/README.md, the tables of docs/operations.md and docs/metrics.md, prometheusrule.yaml, deploy/refit.yaml, deploy/chart
 generate:
     # Twice: the chart and the single file contain the CRD, which another crate writes after them.
     for _ in 1 2; do REFIT_UPDATE=1 cargo test --quiet --locked --lib committed -- --test-threads=1; done

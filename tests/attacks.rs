@@ -2,7 +2,7 @@
 //! Lease is renewed, the memory stays below its limit, the object of the attacker is named, and a restart works at once.
 //!
 //! `cargo cluster` runs some of them on few nodes, and compares no times. `just attacks`, and `just soak`, run all on 50
-//! nodes and print a table, that of `docs/security.md`; `REFIT_ATTACK=Secrets,windows just attacks` runs those with one
+//! nodes and print a table, whose extremes are in `docs/security.md`; `REFIT_ATTACK=Secrets,windows just attacks` runs those with one
 //! of these words.
 
 mod list;

@@ -32,6 +32,16 @@ fn sources(folder: &str) -> Vec<PathBuf> {
     found
 }
 
+/// Documents outside of `docs`.
+const OTHERS: [&str; 6] = [
+    "README.md",
+    "CONTRIBUTING.md",
+    "deploy/chart/README.md",
+    "docs/simulation.md",
+    "tests/README.md",
+    "docs/contract.md",
+];
+
 /// The names of all tests: of functions with the attribute, and of those in a list of `scenarios!`.
 fn tests() -> BTreeSet<String> {
     let mut names = BTreeSet::new();
@@ -81,35 +91,61 @@ fn rows<'a>(text: &'a str, heading: &str) -> Vec<Vec<&'a str>> {
         .collect()
 }
 
+/// The lines of `tests/evidence.txt`: a claim, and the tests that show it.
+fn evidence() -> Vec<(String, Vec<String>)> {
+    let text = read("tests/evidence.txt");
+    let lines = text
+        .lines()
+        .filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let split = |line: &str| {
+        let (claim, tests) = line
+            .split_once(" | ")
+            .unwrap_or_else(|| panic!("no ` | `: {line}"));
+        let tests = tests.split_whitespace().map(str::to_owned);
+        (claim.to_owned(), tests.collect())
+    };
+    lines.map(split).collect()
+}
+
+/// `src/cli/tests/manifests.rs` makes `tests/README.md` of them.
 #[test]
-fn every_test_that_the_compatibility_tables_name_exists() {
-    let text = read("docs/compatibility.md");
+fn every_claim_has_a_test_and_every_test_that_is_named_exists() {
     let tests = tests();
     let mut named = 0;
-    for heading in ["What holds", "Deviations"] {
-        for row in rows(&text, heading).into_iter().skip(1) {
-            assert_eq!(row.len(), 4, "{row:?}");
-            let cited: Vec<_> = quoted(row[3]).collect();
-            assert!(row[3] == "—" || !cited.is_empty(), "no test and no dash: {row:?}");
-            for name in cited {
-                assert!(tests.contains(name), "{name} is no test: {row:?}");
-                named += 1;
-            }
+    for (claim, cited) in evidence() {
+        assert!(!cited.is_empty(), "no test: {claim}");
+        for name in cited {
+            assert!(tests.contains(&name), "{name} is no test: {claim}");
+            named += 1;
         }
     }
-    assert!(named > 30, "{named}");
+    assert!(named > 300, "{named}");
+    let text = read("tests/evidence.txt");
+    let (_, attacks) = text.split_once("\n## Attacks\n").unwrap();
+    let attacks = attacks.lines().take_while(|line| !line.starts_with('#'));
+    assert!(attacks.filter(|line| !line.is_empty()).count() >= 40);
+}
+
+/// The number that a claim begins with.
+fn numbers(claims: impl IntoIterator<Item = String>, letter: char) -> Vec<String> {
+    let first = |claim: String| claim.split(' ').next().unwrap_or_default().to_owned();
+    let is_number = |word: &String| {
+        word.strip_prefix(letter)
+            .is_some_and(|number| number.parse::<u32>().is_ok())
+    };
+    claims.into_iter().map(first).filter(is_number).collect()
 }
 
 #[test]
-fn every_feature_of_the_contract_is_in_the_compatibility_tables() {
+fn every_feature_of_system_upgrade_controller_and_every_deviation_from_it_is_tested() {
+    let claims = || evidence().into_iter().map(|(claim, _)| claim);
+    let features: Vec<_> = (1..=67).map(|number| format!("F{number}")).collect();
+    assert_eq!(numbers(claims(), 'F'), features);
     let text = read("docs/compatibility.md");
-    let ids: Vec<_> = rows(&text, "What holds")
-        .into_iter()
-        .skip(1)
-        .map(|row| row[0].to_owned())
-        .collect();
-    let all: Vec<_> = (1..=67).map(|number| format!("F{number}")).collect();
-    assert_eq!(ids, all);
+    let documented = rows(&text, "Deviations").into_iter().map(|row| row[0].to_owned());
+    let documented = numbers(documented, 'D');
+    assert!(documented.len() > 40, "{documented:?}");
+    assert_eq!(numbers(claims(), 'D'), documented);
 }
 
 /// `src/api/reason/tests.rs` compares the tables with the list; here no reason may be in none of them.
@@ -177,7 +213,7 @@ fn every_link_between_documents_leads_somewhere() {
         .unwrap()
         .map(|entry| entry.unwrap().path())
         .filter(|path| path.extension().is_some_and(|extension| extension == "md"));
-    for path in docs.chain([root().join("README.md"), root().join("CONTRIBUTING.md")]) {
+    for path in docs.chain(OTHERS.map(|file| root().join(file))) {
         let text = std::fs::read_to_string(&path).unwrap();
         for link in text
             .split("](")
@@ -223,8 +259,7 @@ fn documents() -> Vec<PathBuf> {
         .unwrap()
         .map(|entry| entry.unwrap().path());
     let pages = docs.filter(|path| path.extension().is_some_and(|extension| extension == "md"));
-    let others = ["README.md", "CONTRIBUTING.md", "deploy/chart/README.md"].map(|file| root().join(file));
-    pages.chain(others).collect()
+    pages.chain(OTHERS.map(|file| root().join(file))).collect()
 }
 
 /// A block of commands has a mark above it, with the test that runs them or the reason why none does.
@@ -311,32 +346,4 @@ fn each_number_of_the_contract_that_a_comment_cites_has_its_row() {
         }
     }
     assert!(cited > 100, "only {cited} citations found");
-}
-
-#[test]
-fn every_test_that_the_security_tables_name_exists() {
-    let text = read("docs/security.md");
-    let tests = tests();
-    let headings = [
-        "Objects of the cluster",
-        "What refit writes",
-        "The API server and the clock",
-        "Channels and registries",
-        "Files and other parsers",
-        "Attacks",
-    ];
-    let mut named = 0;
-    for row in headings
-        .iter()
-        .flat_map(|heading| rows(&text, heading).into_iter().skip(1))
-    {
-        assert_eq!(row.len(), 5, "{row:?}");
-        for name in quoted(row[4]) {
-            assert!(tests.contains(name), "{name} is no test: {row:?}");
-            named += 1;
-        }
-    }
-    assert!(named > 100, "{named}");
-    let attacks = rows(&text, "Attacks").len() - 1;
-    assert!(attacks >= 40, "{attacks}");
 }

@@ -24,16 +24,18 @@ pub struct CheckSpec {
     /// Asks a server with the HTTP API of Prometheus, such as Thanos, Mimir or `VictoriaMetrics`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prometheus: Option<PrometheusCheck>,
-    /// Requests a URL. The check passes with a status from 200 to 299. Redirects are not followed, and do not pass.
+    /// Requests a URL.
+    ///
+    /// The check passes with a status from 200 to 299. Redirects are not followed, and do not pass.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub http: Option<HttpCheck>,
     /// Secret with the credentials for the server, in the Plan's namespace. Its keys are one of: `token` (bearer);
-    /// `username` and `password` (basic); `header` and `value` (a header of that name); `tls.crt` and `tls.key` (a client
-    /// certificate). If absent, refit uses no credentials.
+    /// `username` and `password` (basic); `header` and `value`; `tls.crt` and `tls.key` (a client certificate).
+    /// Defaults to none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret_ref: Option<SecretRef>,
-    /// Secret with certificate authorities to trust for the server in addition to the public ones, as PEM under the key
-    /// `ca.crt`, in the Plan's namespace. If absent, refit trusts only the public ones and those of `--ca-file`.
+    /// Secret with certificate authorities to trust for the server, besides the public ones and those of `--ca-file`,
+    /// as PEM under `ca.crt`, in the Plan's namespace.
     #[serde(default, rename = "caSecretRef", skip_serializing_if = "Option::is_none")]
     pub ca_secret_ref: Option<SecretRef>,
     /// How often the check runs while its result is needed, as a Go duration of at least `5s`. Defaults to `1m`.

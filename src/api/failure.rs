@@ -24,30 +24,33 @@ pub const MAX_RETRIES: i64 = 100;
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FailureSpec {
-    /// `Hold`: a failed node keeps its slot, so that the roll-out stops when all slots are taken by failed nodes. `Stop`:
-    /// it frees its slot, and no further node starts once `budget` is used up. `Continue`: it frees its slot, and the
-    /// roll-out continues. Nodes in progress finish in any case. Defaults to `Hold`.
+    /// `Hold`: a failed node keeps its slot. `Stop`: it frees its slot, and no further node starts once `budget` is
+    /// used up. `Continue`: it frees its slot, and the roll-out continues. Defaults to `Hold`.
+    ///
+    /// Nodes in progress finish.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<FailurePolicy>,
-    /// With `policy: Stop`, the number of failed nodes at which the roll-out stops, or a share of the selected nodes such
-    /// as `10%` (rounded down, at least 1). Nodes that are retried do not count. 0 and 1 stop at the first failure.
-    /// Defaults to 1.
+    /// With `policy: Stop`, the number of failed nodes at which the roll-out stops, or a share of the selected nodes
+    /// such as `10%` (rounded down, at least 1). Defaults to 1.
+    ///
+    /// Nodes that are retried do not count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<BudgetLimit>")]
     pub budget: Option<IntOrString>,
-    /// How often the Plan is tried again on a node where it failed, by a new Job each time. The node keeps its slot
-    /// meanwhile. An edit of the containers, or a retry that a person requests, starts the count again. Failures after
-    /// which a person must look at the node are never retried: `UpgradeInterrupted`, `RebootLoop`, `EvidenceLost` and
-    /// `SentinelMissing`. Defaults to 0.
+    /// How often the Plan is tried again on a node where it failed, by a new Job each time; the node keeps its slot.
+    /// `UpgradeInterrupted`, `RebootLoop`, `EvidenceLost` and `SentinelMissing` are never retried. Defaults to 0.
+    ///
+    /// An edit of the containers or a manual retry resets the count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 100))]
     pub retries: Option<i64>,
-    /// Time from a failure to the first retry, as a Go duration such as `30s`. It doubles with each further retry, up to
-    /// one hour. Defaults to `1m`.
+    /// Time from a failure to the first retry, as a Go duration such as `30s`. Defaults to `1m`.
+    ///
+    /// It doubles with each retry, up to an hour.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backoff: Option<String>,
-    /// If true, a node that failed for good is uncordoned, if refit had cordoned it, so that pods can run there again.
-    /// Defaults to false, so that the node can be inspected first.
+    /// If true, a node that failed for good is uncordoned, if refit had cordoned it. Defaults to false, so that the
+    /// node can be inspected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uncordon: Option<bool>,
 }

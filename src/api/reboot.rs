@@ -29,29 +29,28 @@ pub const MIN_READY_AFTER_REBOOT: GoDuration = GoDuration::from_nanos(10_000_000
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RebootSpec {
-    /// Who reboots the node. `Refit`: refit, as `when` says. `Payload`: the container `upgrade`, seconds or minutes after it has
-    /// ended with success, as `shutdown -r +1` or `talosctl upgrade --wait=false` do. refit then touches nothing on the host, and
-    /// the node is done when it is Ready in another boot than the one in which its Job began. Allows no other field than
-    /// `timeout`. Defaults to `Refit`.
+    /// Who reboots the node. `Refit`: refit, as `when` says. `Payload`: `upgrade`, after it has ended with success,
+    /// as `shutdown -r +1` does; the node is done when it is Ready in another boot than that in which its Job began.
+    /// Allows only `timeout` besides. Defaults to `Refit`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<RebootBy>,
-    /// `Never`, `Always`, or `IfRequired`: only if one of `requiredFiles` exists on the host after the upgrade.
-    /// Defaults to `Never`, or to `Always` with `trigger`, which allows no other value.
+    /// `Never`, `Always`, or `IfRequired`: if one of `requiredFiles` exists after the upgrade. Defaults to `Never`,
+    /// and with `trigger` to `Always`, the only value there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub when: Option<RebootWhen>,
-    /// Absolute paths on the host. With `IfRequired`, the node reboots if one of them exists. Defaults to
-    /// `/run/reboot-required` and `/var/run/reboot-required`.
+    /// Absolute paths on the host. Defaults to `/run/reboot-required` and `/var/run/reboot-required`.
+    ///
+    /// With `IfRequired`, the node reboots if one of them exists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 32))]
     pub required_files: Option<Vec<String>>,
-    /// Program on the host that reboots it, by name or absolute path, and its arguments. It runs in the host's mount
-    /// and process namespaces, without a shell. Defaults to `systemctl reboot`, and `reboot` if that is missing or
-    /// fails.
+    /// Program on the host that reboots it, and its arguments, run without a shell in the host's mount and process
+    /// namespaces. Defaults to `systemctl reboot`, and `reboot` if that is missing or fails.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 64))]
     pub command: Option<Vec<String>>,
-    /// Time from the request until the node is Ready with a new boot ID, as a Go duration such as `15m`. After that the
-    /// node fails. Defaults to `15m`.
+    /// Time from the request until the node is Ready with a new boot ID, as a Go duration; after that the node fails.
+    /// Defaults to `15m`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<String>,
 }
@@ -60,24 +59,24 @@ pub struct RebootSpec {
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SettleSpec {
-    /// How long the node must be Ready without interruption, as a Go duration such as `30s`. Defaults to `0s`, or to
-    /// `10s` after a reboot.
+    /// How long the node must be Ready without interruption, as a Go duration. Defaults to `0s`, or to `10s` after a
+    /// reboot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_ready: Option<String>,
     /// If true, the kubelet must report the Plan's version. Defaults to false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kubelet_version: Option<bool>,
-    /// If true, the Node's `osImage`, such as `Flatcar Container Linux by Kinvolk 4081.2.0 (Oklo)`, must have the Plan's
-    /// version as one of its words, with or without a `v` before it. For Plans that upgrade the operating system. Defaults to
-    /// false.
+    /// If true, the Node's `osImage`, such as `Talos (v1.11.2)`, must have the Plan's version as a word, with or
+    /// without a `v`. Defaults to false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub os_image: Option<bool>,
-    /// If true, the controllers of the evicted pods must have all their ready pods again. The node is schedulable
-    /// meanwhile, and keeps its slot. Defaults to false.
+    /// If true, the controllers of the evicted pods must have their ready pods again; the node is schedulable, and
+    /// keeps its slot. Defaults to false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workloads: Option<bool>,
-    /// Time limit for all conditions together, as a Go duration such as `10m`. After that the node fails. Defaults to
-    /// `10m`.
+    /// Time limit for all conditions together, as a Go duration such as `10m`. Defaults to `10m`.
+    ///
+    /// After that the node fails.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<String>,
 }

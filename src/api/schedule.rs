@@ -40,12 +40,13 @@ pub struct WindowSpec {
     /// Start, such as `22:00`, `22:00:30` or `10pm`. Required without `cron`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_time: Option<String>,
-    /// End, in the formats of `startTime`. A window that ends before it starts is overnight, and belongs to the day on which
-    /// it starts. Required without `cron`.
+    /// End, in the formats of `startTime`. Required without `cron`.
+    ///
+    /// An overnight window ends before it starts, and belongs to the day on which it starts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end_time: Option<String>,
-    /// When the window opens, as five fields: minute, hour, day of the month, month, day of the week. `0 22 * * fri` is
-    /// Friday at ten in the evening.
+    /// When the window opens, as minute, hour, day of the month, month, day of the week: `0 22 * * fri` is Friday at
+    /// ten in the evening.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cron: Option<String>,
     /// How long the window stays open, as a Go duration such as `4h`, up to seven days. Required with `cron`.

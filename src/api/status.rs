@@ -19,26 +19,33 @@ pub struct PlanStatus {
     /// `Complete`, `Validated` and `LatestResolved`, in this order, then refit's own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<PlanCondition>,
-    /// What keeps the Plan from continuing: of all reasons, the one to look at first. Absent while nothing does.
+    /// What keeps the Plan from continuing: of all reasons, the one to look at first.
+    ///
+    /// Absent while nothing does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub obstacle: Option<Obstacle>,
-    /// What `kubectl get plans` shows as MESSAGE, in at most 80 characters: the node that is held and why, or what a condition
-    /// says.
+    /// What `kubectl get plans` shows as MESSAGE, in at most 80 characters.
+    ///
+    /// The node that is held and why, or what a condition says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// Version that the Plan upgrades to, with `-` instead of `+`. Absent until it is resolved.
+    /// Version that the Plan upgrades to, with `-` instead of `+`.
+    ///
+    /// Absent until it is resolved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latest_version: Option<String>,
-    /// Digest of the version, the service account, the Secrets, the fields that the annotation
-    /// `upgrade.cattle.io/digest` names, and of `repeat.since`. A node is done when its label `plan.upgrade.cattle.io/<plan>` has this value.
+    /// Digest of the version and of all else that runs the Plan again.
+    ///
+    /// A node is done when its label `plan.upgrade.cattle.io/<plan>` has this value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latest_hash: Option<String>,
     /// Hostnames of the nodes that hold a slot of `concurrency` or `maxConcurrent`, including failed ones, ordered by
     /// node name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub applying: Option<Vec<String>>,
-    /// Generation of the spec that this status describes. If it is less than `metadata.generation`, the controller has
-    /// not processed the spec yet.
+    /// Generation of the spec that this status describes.
+    ///
+    /// If it is less than `metadata.generation`, the controller has not processed the spec yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
     /// Number of nodes in each state.
@@ -47,16 +54,17 @@ pub struct PlanStatus {
     /// Number of nodes done and of nodes selected, such as `12/40`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress: Option<String>,
-    /// All nodes that are in progress or have failed, then waiting nodes, up to 100 in all. Beyond 512 KiB, refit omits
-    /// messages, then waiting nodes and failed nodes that are recorded on their Node, then reasons and times.
+    /// All nodes that are in progress or have failed, then waiting nodes, up to 100 in all and 512 KiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub active: Option<Vec<NodeProgress>>,
-    /// Number of nodes that hold a slot and are not in `active`, because the list is full. `applying` and `nodes` include
-    /// them.
+    /// Number of nodes that hold a slot and are not in `active`, because the list is full.
+    ///
+    /// `applying` and `nodes` include them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub active_omitted: Option<i64>,
-    /// Done nodes whose kubelet does not have the version that the Plan installed, up to 50. Absent if the Plan does not
-    /// install Kubernetes.
+    /// Done nodes whose kubelet does not have the version that the Plan installed, up to 50.
+    ///
+    /// Absent if the Plan does not install Kubernetes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version_differs: Option<Vec<VersionDiffers>>,
     /// The last wave of `waves` that has begun, and what it waits for.
@@ -71,18 +79,24 @@ pub struct PlanStatus {
     /// Digests of the Plan's images, with `versionPolicy.pinDigest`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pinned: Option<PinnedStatus>,
-    /// The current repetition and the next one, with `repeat`. If `repeat` is removed, the current repetition stays, so that
-    /// no node runs again for that.
+    /// The current repetition and the next one, with `repeat`.
+    ///
+    /// The current one stays if `repeat` is removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repeat: Option<RepeatStatus>,
-    /// When nodes may start next (RFC 3339), by the windows and blackouts. Absent while they may, and if they never may.
+    /// When nodes may start next (RFC 3339), by the windows and blackouts.
+    ///
+    /// Absent while they may, and if they never may.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_window: Option<String>,
-    /// The longest time that a node has taken in this roll-out, as a Go duration. Only with `windows` or blackouts, which
-    /// need it.
+    /// The longest time that a node has taken in this roll-out, as a Go duration.
+    ///
+    /// Only with `windows` or blackouts, which need it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub longest_run: Option<String>,
-    /// Expected end of the roll-out at its current pace. Absent while no node starts, and until a node is done.
+    /// Expected end of the roll-out at its current pace.
+    ///
+    /// Absent while no node starts, and until a node is done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected_end: Option<ExpectedEnd>,
     /// The last ten roll-outs, beginning with the current one.

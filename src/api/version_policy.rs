@@ -15,34 +15,36 @@ use refit_base::version::policy::Policy;
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct VersionPolicySpec {
-    /// Versions that the Plan may take from the channel, such as `>=1.33 <1.35`, `1.33.x`, `~1.33` or `^1`; `||` means
-    /// either. A bound without a build such as `+k3s1` applies to all builds. A prerelease is in the range only if the
-    /// range names one of the same release. At most 1,024 characters. If absent, the Plan may take any version.
+    /// Versions that the Plan may take from the channel, such as `>=1.33 <1.35`, `1.33.x`, `~1.33` or `^1`; `||`
+    /// means either. At most 1,024 characters. If absent, any version.
+    ///
+    /// A bound without a build such as `+k3s1` is for all builds. A prerelease needs one of the same release in the
+    /// range.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1024))]
     pub range: Option<String>,
-    /// If true, the channel may move the Plan to an older version, or to one that cannot be compared with its own, but
-    /// never to another distribution; and nodes start although their kubelet is newer than the version, pinned or not.
-    /// Defaults to false.
+    /// If true, the channel may move the Plan to an older version, or one that cannot be compared, but not to another
+    /// distribution; and nodes with a newer kubelet start. Defaults to false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allow_downgrade: Option<bool>,
-    /// Maximum number of minor versions between a node's kubelet and the Plan's version when the node starts. With 1, a
-    /// node at 1.31 does not start for 1.33; other nodes do. Of a list of versions (a feed, a registry), the Plan takes the
-    /// newest that is no further from the oldest of its nodes, and the next one when all nodes have it. If absent, there is no
+    /// Maximum number of minor versions between a node's kubelet and the Plan's version. If absent, there is no
     /// limit.
+    ///
+    /// With 1, a node at 1.31 does not start for 1.33. From a feed or registry, the Plan takes the newest version
+    /// within it of its oldest node, and the next one when all nodes have that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub max_minor_skip: Option<i32>,
-    /// Age at which the Plan takes a version from the channel, as a Go duration such as `72h`. It counts from the
-    /// release, if the channel dates it, otherwise from when the version was first seen. Defaults to `0s`.
+    /// Age at which the Plan takes a version, as a Go duration such as `72h`, from its release if the channel dates
+    /// it, otherwise from when it was first seen. Defaults to `0s`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub minimum_age: Option<String>,
-    /// If true, the controller resolves the tags of the Plan's images once for each hash, and Jobs run these digests.
-    /// All nodes get the same image, whatever their architecture, even if a tag moves. Defaults to false.
+    /// If true, the tags of the Plan's images are resolved once for each hash, and Jobs run these digests, on all
+    /// architectures, even if a tag moves. Defaults to false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pin_digest: Option<bool>,
-    /// If true, the Plan takes a version from the channel only with approval: status shows the candidate, and the
-    /// annotation `refit.rs/approve` with that version approves it. Defaults to false.
+    /// If true, the Plan takes a version from the channel only once the annotation `refit.rs/approve` names it.
+    /// Defaults to false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub propose: Option<bool>,
 }

@@ -22,24 +22,24 @@ const MAX_NAME_LEN: usize = 63;
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WaveSpec {
-    /// Name of the wave, for approvals and messages: lower-case letters, digits and `-`, beginning with a letter.
-    /// Defaults to `wave-1` for the first one, and so on.
+    /// Name of the wave: lower-case letters, digits and `-`, beginning with a letter. Defaults to `wave-1` for the
+    /// first, and so on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Number of nodes that are upgraded when the wave is over, as a number, or as a share of the selected nodes such
-    /// as `10%` (rounded down, at least 1). Nodes of earlier waves are included.
+    /// How many nodes are upgraded when the wave is over, including those of earlier waves: a number, or a share of
+    /// the selected nodes such as `10%` (rounded down, at least 1).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<NodeLimit>")]
     pub nodes: Option<IntOrString>,
     /// Selects the nodes of the wave by their labels, among those that the Plan selects.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selector: Option<LabelSelector>,
-    /// How long all upgraded nodes must stay Ready before the next wave starts, as a Go duration such as `30m`. No node
-    /// starts meanwhile. It begins again when one of them is not Ready. Defaults to `0s`.
+    /// How long all upgraded nodes must stay Ready before the next wave, as a Go duration such as `30m`; it starts
+    /// over when one does not. Defaults to `0s`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub soak: Option<String>,
-    /// If true, the next wave starts only with approval: the annotation `refit.rs/approve` on the Plan with `<wave>@<hash>`,
-    /// where the hash is `status.latestHash`. Defaults to false.
+    /// If true, the next wave needs the annotation `refit.rs/approve` with `<wave>@<hash>`, where the hash is
+    /// `status.latestHash`. Defaults to false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approval: Option<bool>,
 }

@@ -66,7 +66,9 @@ pub struct TimeWindowSpec {
     /// Start, such as `22:00`, `22:00:30` or `10pm`. Required.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_time: Option<String>,
-    /// End, in the formats of `startTime`. The second that it names is inside the window. Required.
+    /// End, in the formats of `startTime`. Required.
+    ///
+    /// The second that it names is inside the window.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end_time: Option<String>,
     /// IANA time zone such as `Europe/Berlin`, or `Local` for that of the controller. Defaults to UTC.

@@ -1,3 +1,4 @@
+mod evidence;
 mod man;
 mod manifests;
 mod messages;

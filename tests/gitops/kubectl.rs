@@ -1,5 +1,5 @@
 //! YAML is read like kubectl reads it: for a corpus of YAML and JSON, the real kubectl and refit must find the same
-//! objects, or refuse the file. A table in docs/gitops.md lists all differences.
+//! objects, or refuse the file. The table in kubectl.md lists all differences.
 
 use std::collections::BTreeSet;
 use std::io::Write as _;
@@ -382,10 +382,10 @@ fn files() -> Vec<(String, String)> {
 
 /// The rows of the table, by the names of their files.
 fn documented() -> BTreeSet<String> {
-    let docs = std::fs::read_to_string(folder("").join("../../docs/gitops.md")).unwrap();
-    let (_, table) = docs
+    let page = std::fs::read_to_string(folder("").join("kubectl.md")).unwrap();
+    let (_, table) = page
         .split_once("| differs from kubectl |")
-        .expect("the table in docs/gitops.md");
+        .expect("the table in kubectl.md");
     let rows = table.lines().skip(2).take_while(|line| line.starts_with('|'));
     rows.filter_map(|row| row.split('|').nth(1))
         .map(|name| name.trim().replace("\\|", "|"))

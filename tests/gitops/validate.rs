@@ -142,13 +142,11 @@ fn all_rules_are_listed_and_documented() {
                 .any(|line| line.starts_with(rule.name()) && line.ends_with(rule.about())),
             "{rule}"
         );
-        let row = format!(
-            "| `{}` | {} | {} |",
-            rule.name(),
-            rule.severity().word(),
-            rule.about()
-        );
-        assert!(docs.contains(&row), "docs/gitops.md lacks\n{row}");
+        let row = format!("\n| {} | ", rule.severity().word());
+        let (_, names) = docs.split_once(&row).unwrap();
+        let name = format!("`{rule}`");
+        let mut names = names.lines().next().unwrap().split([' ', ',']);
+        assert!(names.any(|it| it == name), "docs/gitops.md lacks {rule}");
     }
 }
 

@@ -15,8 +15,10 @@ fn of_kind(kind: Kind) -> impl Iterator<Item = Reason> {
         .filter(move |reason| reason.kind() == kind)
 }
 
+/// Cells at the end that are empty may be left out.
 fn row(table: &mut String, cells: &[&str]) {
-    let _ = writeln!(table, "| {} |", cells.join(" | "));
+    let last = cells.iter().rposition(|cell| !cell.is_empty()).unwrap_or(0);
+    let _ = writeln!(table, "| {} |", cells[..=last].join(" | "));
 }
 
 fn table(head: &[&str]) -> String {
@@ -31,26 +33,28 @@ fn quoted(name: &str) -> String {
 }
 
 fn conditions() -> String {
-    let mut table = table(&["condition", "status", "reason", "what it means", "remedy"]);
+    let mut table = table(&["condition: reasons", "what it means", "remedy"]);
+    let mut explained = BTreeSet::new();
     for condition in ConditionType::ALL {
-        row(
-            &mut table,
-            &[&quoted(condition.name()), "", "", condition.about(), ""],
-        );
+        row(&mut table, &[&quoted(condition.name()), condition.about()]);
         let mut reasons: Vec<_> = Reason::ALL
             .iter()
             .filter(|reason| reason.kind() != Kind::Wait && reason.appears_in((*condition).into()))
             .collect();
         reasons.sort_by_key(|reason| !reason.is_true());
         for reason in reasons {
-            let status = if reason.is_true() { "True" } else { "False" };
-            let name = quoted(reason.name());
-            row(&mut table, &["", status, &name, reason.about(), reason.remedy()]);
+            let is_true = if reason.is_true() { "True:" } else { "False:" };
+            let name = format!("{is_true} {}", quoted(reason.name()));
+            let (about, remedy) = if explained.insert(reason.name()) {
+                (reason.about(), reason.remedy())
+            } else {
+                ("as above", "")
+            };
+            row(&mut table, &[&name, about, remedy]);
         }
         if *condition == ConditionType::Complete {
-            let reasons = "any [reason that is shown in `Complete`](#why-does-nothing-happen)";
-            let about = "nodes are left, and none may start";
-            row(&mut table, &["", "False", reasons, about, "that of the reason"]);
+            let about = "[a reason to wait](#why-does-nothing-happen)";
+            row(&mut table, &["False:", about, ""]);
         }
     }
     table
@@ -64,34 +68,6 @@ fn phases() -> String {
     table
 }
 
-fn waits() -> String {
-    let mut table = table(&["reason", "shown in", "what it means", "remedy"]);
-    for reason in of_kind(Kind::Wait) {
-        let reported_in: Vec<_> = reason
-            .reported_in()
-            .iter()
-            .copied()
-            .filter_map(reported_in)
-            .collect();
-        let name = quoted(reason.name());
-        row(
-            &mut table,
-            &[&name, &reported_in.join(", "), reason.about(), reason.remedy()],
-        );
-    }
-    table
-}
-
-fn reported_in(reported_in: ReportedIn) -> Option<&'static str> {
-    match reported_in {
-        ReportedIn::Node => Some("node"),
-        ReportedIn::Complete => Some("`Complete`"),
-        ReportedIn::PlanEvent => Some("event"),
-        ReportedIn::Message => Some("message"),
-        _ => None,
-    }
-}
-
 fn explained(kind: Kind) -> String {
     let mut table = table(&["reason", "what it means", "remedy"]);
     for reason in of_kind(kind) {
@@ -103,23 +79,28 @@ fn explained(kind: Kind) -> String {
     table
 }
 
-fn events(reported_in: ReportedIn) -> String {
-    let mut table = table(&["event", "type", "what it means"]);
-    let (waits, others): (Vec<Reason>, Vec<Reason>) = Reason::ALL
-        .iter()
-        .filter(|reason| reason.appears_in(reported_in))
-        .partition(|reason| reason.kind() == Kind::Wait);
-    for reason in others {
-        let name = quoted(reason.name());
-        row(&mut table, &[&name, reason.severity().name(), reason.about()]);
-    }
-    for severity in [Severity::Normal, Severity::Warning] {
-        let names = waits.iter().filter(|reason| reason.severity() == severity);
-        let names: Vec<_> = names.map(|reason| quoted(reason.name())).collect();
-        if !names.is_empty() {
-            let about = "[why nothing happens](#why-does-nothing-happen)";
-            row(&mut table, &[&names.join(" "), severity.name(), about]);
+/// Commands print their remedies beside them.
+fn of_commands() -> String {
+    let mut table = table(&["command", "reason", "what it means"]);
+    for (command, kind) in [("rehearse", Kind::Rehearsal), ("explain", Kind::Explain)] {
+        for reason in of_kind(kind) {
+            row(&mut table, &[command, &quoted(reason.name()), reason.about()]);
         }
+    }
+    table
+}
+
+/// Those that no other table explains.
+fn events(reported_in: ReportedIn) -> String {
+    let mut table = table(&["event", "what it means"]);
+    let reasons = of_kind(Kind::Event).filter(|reason| reason.appears_in(reported_in));
+    for reason in reasons {
+        let severity = match reason.severity() {
+            Severity::Normal => "",
+            Severity::Warning => " (warning)",
+        };
+        let name = format!("{}{severity}", quoted(reason.name()));
+        row(&mut table, &[&name, reason.about()]);
     }
     table
 }
@@ -165,9 +146,8 @@ fn tables() -> Vec<(&'static str, String)> {
     vec![
         ("conditions", conditions()),
         ("phases", phases()),
-        ("waits", waits()),
-        ("rehearsal", explained(Kind::Rehearsal)),
-        ("explain", explained(Kind::Explain)),
+        ("waits", explained(Kind::Wait)),
+        ("commands", of_commands()),
         ("failures", explained(Kind::Failure)),
         ("reboot-pod", explained(Kind::RebootPod)),
         ("events", events(ReportedIn::PlanEvent)),

@@ -69,20 +69,18 @@ fn tables() -> String {
             Group::Nodes => "Of all nodes (leader only)",
             Group::Process => "Of the process",
         };
-        let _ = writeln!(
-            text,
-            "### {title}\n\n| metric | type | labels | meaning |\n|---|---|---|---|"
-        );
+        let _ = writeln!(text, "### {title}\n\n| metric | meaning |\n|---|---|");
         for metric in *metrics {
-            let labels: Vec<_> = metric.labels.iter().map(|label| format!("`{label}`")).collect();
-            let kind = format!("{:?}", metric.kind).to_lowercase();
-            let _ = writeln!(
-                text,
-                "| `{}` | {kind} | {} | {} |",
-                metric.name,
-                labels.join(", "),
-                metric.help
-            );
+            let labels = match metric.labels {
+                [] => String::new(),
+                labels => format!("{{{}}}", labels.join(",")),
+            };
+            // The suffix of its name says which the others are.
+            let kind = match metric.kind {
+                Kind::Histogram => ", histogram",
+                _ => "",
+            };
+            let _ = writeln!(text, "| `{}{labels}`{kind} | {} |", metric.name, metric.help);
         }
         text.push('\n');
     }

@@ -1,5 +1,5 @@
 //! The rules of `refit validate`, a closed list. A rule has a name (for the flags that change its severity), a default
-//! severity, and one line of description; `docs/gitops.md` has the same list.
+//! severity, and one line of description; `docs/gitops.md` names them.
 
 use std::fmt;
 

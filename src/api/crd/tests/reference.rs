@@ -10,11 +10,9 @@ use crate::{PlanSpec, PlanStatus};
 
 const INTRODUCTION: &str = "# The fields of a Plan
 
-What `kubectl explain plans.spec --recursive` says of each field. No field has a default in the schema: what its absence means is in the text. Fields of refit's own
-are marked; system-upgrade-controller's CRD does not have them, and drops them from a Plan that is written while it is served.
-Types of Kubernetes' own, such as `Toleration`, are described in [its reference](https://kubernetes.io/docs/reference/kubernetes-api/).
-
-This file is generated from the comments in `src/api`; `just generate` rewrites it.
+In short; `kubectl explain plan.spec.FIELD` says more. A field of spec is text unless its type follows its name; an absent one is none or false unless its text says otherwise. Times are
+RFC 3339. *refit*: not in system-upgrade-controller's CRD, which drops such fields. Types of Kubernetes' own are in
+[its reference](https://kubernetes.io/docs/reference/kubernetes-api/). Generated from the comments in `src/api` by `just generate`.
 ";
 
 /// A type of the Plan, and its users: `prepare` and `upgrade` share one.
@@ -103,34 +101,81 @@ impl Reference {
         }
         let or_null = schema["type"].as_array().and_then(|either| either.first());
         match or_null.unwrap_or(&schema["type"]).as_str() {
-            Some("array") => format!("list of {}", self.type_of(&schema["items"])),
-            Some("object") if schema["additionalProperties"].is_object() => {
-                format!("map of {}", self.type_of(&schema["additionalProperties"]))
-            }
+            Some("array") => match self.type_of(&schema["items"]) {
+                type_ if type_ == "text" => "list".to_owned(),
+                type_ if type_.starts_with("[object]") => type_.replacen("[object]", "[list]", 1),
+                type_ => format!("list of {type_}"),
+            },
+            Some("object") if schema["additionalProperties"].is_object() => "map".to_owned(),
+            Some("string") => "text".to_owned(),
             Some(type_) => type_.to_owned(),
             None => panic!("{schema}"),
         }
     }
 
+    /// All types of a part. The field of a type says what it is, and its section what else there is to say.
     fn write(&self, out: &mut String) {
         for section in &self.sections {
-            let schema = self.schema(&section.type_);
             let _ = writeln!(out, "\n## {}\n", heading(section));
-            let _ = writeln!(out, "{}\n", text(schema));
-            let _ = writeln!(out, "| field | takes | what it says |\n|---|---|---|");
-            for (name, field) in schema["properties"].as_object().unwrap() {
-                let is_own = OWN_FIELDS.contains(&[section.paths[0].as_str(), name]);
-                let own = if is_own { " *refit*" } else { "" };
-                let mut required = schema["required"].as_array().into_iter().flatten();
-                let required = if required.any(|required| required == name) {
-                    ", required"
-                } else {
-                    ""
-                };
-                let (type_, text) = (self.type_of(field), text(field));
-                let _ = writeln!(out, "| `{name}`{own} | {type_}{required} | {text} |");
+            if let Some((_, more)) = text(self.schema(&section.type_)).split_once(". ") {
+                let _ = writeln!(out, "{more}\n");
             }
+            self.list(section, out, |field| self.type_of(field), |_| String::new());
         }
+    }
+
+    /// The fields of a part, with those of its types by name only.
+    fn write_in_short(&self, out: &mut String) {
+        let section = &self.sections[0];
+        let _ = writeln!(
+            out,
+            "\n## {}\n\n`kubectl explain plan.{0} --recursive` describes the fields in parentheses.\n",
+            heading(section)
+        );
+        self.list(section, out, |_| "text".to_owned(), |field| self.names(field));
+    }
+
+    fn list(
+        &self,
+        section: &Section,
+        out: &mut String,
+        type_of: impl Fn(&Value) -> String,
+        more: impl Fn(&Value) -> String,
+    ) {
+        for (name, field) in self.schema(&section.type_)["properties"].as_object().unwrap() {
+            let is_own = OWN_FIELDS.contains(&[section.paths[0].as_str(), name]);
+            let own = if is_own { " *refit*" } else { "" };
+            let (type_, text) = (type_of(field), text(field));
+            let is_said = match type_.as_str() {
+                "text" => true,
+                "boolean" => text.starts_with("If true"),
+                words => words.starts_with('`') && words.split(", ").all(|word| text.contains(word)),
+            };
+            let type_ = if is_said {
+                String::new()
+            } else {
+                format!(", {type_}")
+            };
+            let _ = writeln!(out, "- `{name}`{own}{type_}: {text}{}", more(field));
+        }
+    }
+
+    /// The names of the fields of refit's own type, in parentheses.
+    fn names(&self, field: &Value) -> String {
+        let item = if field["items"].is_object() {
+            &field["items"]
+        } else {
+            field
+        };
+        let Some(type_) = self.own_type(item) else {
+            return String::new();
+        };
+        let fields = self.schema(&type_)["properties"].as_object().unwrap();
+        let names: Vec<_> = fields
+            .iter()
+            .map(|(name, field)| format!("`{name}`{}", self.names(field)))
+            .collect();
+        format!(" ({})", names.join(", "))
     }
 }
 
@@ -150,14 +195,20 @@ fn reference(schema: &Value) -> Option<String> {
     path.strip_prefix("#/$defs/").map(str::to_owned)
 }
 
+/// The first paragraph of a description, without what the introduction says of all fields.
 fn text(schema: &Value) -> String {
     let text = join_lines(schema["description"].as_str().unwrap_or_default());
-    text.replace('|', "\\|").replace("\n\n", " ").replace('\n', " ")
+    let first = text.split("\n\n").next().unwrap_or_default();
+    let mut first = first.replace('\n', " ");
+    for said in [" (RFC 3339)", " Defaults to none.", " Defaults to false."] {
+        first = first.replace(said, "");
+    }
+    first
 }
 
 pub(super) fn markdown() -> String {
     let mut out = INTRODUCTION.to_owned();
     Reference::of::<PlanSpec>("spec").write(&mut out);
-    Reference::of::<PlanStatus>("status").write(&mut out);
+    Reference::of::<PlanStatus>("status").write_in_short(&mut out);
     out
 }
