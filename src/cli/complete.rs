@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use super::cluster::Connection;
 use super::output;
-use super::target::{ClusterFlags, find, with_client};
+use super::target::{self, ClusterFlags, find, with_client};
 use refit_view::read::Snapshot;
 
 /// How long a shell waits.
@@ -112,17 +112,20 @@ pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
     }
     let connection: Connection = place.connection.clone();
     let found = with_client(&connection, async |client: Client| {
-        let read = timeout(PATIENCE, place.read(&client, None)).await;
-        read.context("the cluster does not answer")?
+        let read = timeout(PATIENCE, async {
+            let (scope, _) = place.choose(&client, None).await;
+            target::read(&client, &scope).await
+        });
+        read.await.context("the cluster does not answer")?
     });
     // An error message would end up in the line that is typed.
-    let names = found.map_or_else(|_| Vec::new(), |snapshot| names(&snapshot, &wanted, &place));
+    let names = found.map_or_else(|_| Vec::new(), |snapshot| names(&snapshot, &wanted));
     let lines: String = names.iter().flat_map(|name| [name.as_str(), "\n"]).collect();
     output::text(&lines).context("the names cannot be printed")?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn names(snapshot: &Snapshot, wanted: &Wanted, place: &ClusterFlags) -> Vec<String> {
+fn names(snapshot: &Snapshot, wanted: &Wanted) -> Vec<String> {
     let mut names: Vec<String> = match wanted {
         Wanted::Plans => snapshot
             .plans
@@ -131,7 +134,7 @@ fn names(snapshot: &Snapshot, wanted: &Wanted, place: &ClusterFlags) -> Vec<Stri
             .collect(),
         Wanted::Namespaces => snapshot.plans.iter().map(|plan| plan.namespace.clone()).collect(),
         Wanted::Nodes(plan) => {
-            let view = find(snapshot, place.namespace.as_deref(), plan);
+            let view = find(snapshot, plan);
             let active = view
                 .iter()
                 .flat_map(|view| &view.nodes)
@@ -187,8 +190,7 @@ mod tests {
 
     #[test]
     fn every_command_that_takes_a_plan_is_known() {
-        use clap::CommandFactory as _;
-        let root = crate::cli::Cli::command();
+        let root = crate::cli::command();
         let takes_plan = |command: &&clap::Command| {
             let mut arguments = command.get_positionals();
             arguments.any(|it| it.get_id() == "plan")
