@@ -5,7 +5,6 @@ mod agent;
 mod channel_access;
 mod chosen;
 mod cluster;
-mod complete;
 mod completion;
 mod controller;
 mod convert;
@@ -291,12 +290,10 @@ enum Command {
     Migrate(migrate::Flags),
     /// Print the CRD of the Plan as YAML
     Crd,
-    /// Print the Plans, nodes or namespaces that complete a line; for the scripts of `refit completion`
-    #[command(name = "__complete", hide = true)]
-    Complete(complete::Flags),
     /// Print the completion script of a shell
     ///
-    /// In bash, zsh and fish it also completes the Plans and nodes of the cluster.
+    /// It also completes the Plans, nodes and namespaces of the cluster. The script belongs to this version of refit, so
+    /// generate it in every session instead of storing it.
     #[command(after_help = completion::EXAMPLES)]
     Completion(completion::Flags),
 }
@@ -368,6 +365,9 @@ fn command() -> clap::Command {
 /// Runs the command in `args`, which begin with the program's name.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let mut args: Vec<_> = args.into_iter().collect();
+    if let Some(code) = completion::answer(&args) {
+        return code;
+    }
     if let Some(program) = args.first_mut().filter(|program| is_plugin(program)) {
         *program = "kubectl refit".into(); // for the usage
     }
@@ -408,8 +408,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Some(Command::Resolve(flags)) => resolve::run(&flags),
         Some(Command::Migrate(flags)) => migrate::run(&flags),
         Some(Command::Crd) => crd::run(),
-        Some(Command::Complete(flags)) => complete::run(&flags),
-        Some(Command::Completion(flags)) => completion::run(&flags, command()),
+        Some(Command::Completion(flags)) => completion::run(&flags),
     };
     result.unwrap_or_else(|error| {
         output::error(output::error_chain(&error));

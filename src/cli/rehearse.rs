@@ -8,7 +8,6 @@ mod front_ends;
 mod input;
 mod inputs;
 mod progress;
-mod timeline;
 
 use std::collections::BTreeSet;
 use std::path::Path;

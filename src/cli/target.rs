@@ -26,7 +26,7 @@ pub(super) struct ClusterFlags {
 
     /// Look for Plans in all namespaces
     #[arg(short = 'A', long, conflicts_with = "namespace")]
-    all_namespaces: bool,
+    pub(super) all_namespaces: bool,
 
     #[command(flatten)]
     pub(super) connection: Connection,
