@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Args;
-use http::Request;
 use kube::Client;
+use kube::api::ListParams;
 use kube::config::Kubeconfig;
+use kube::core::Request;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
@@ -20,8 +21,11 @@ use refit_base::proxy::ProxyEnv;
 use refit_cluster::clock::Clock;
 use refit_cluster::drain::{DryRun, Event, Failure, PlanRun, Session};
 use refit_cluster::kube::client::{ApiServer, ApiSource};
+use refit_cluster::kube::read;
 use refit_rehearse::json::Value;
 
+/// Items per page of a list: the default of `kubectl get --chunk-size`.
+const PAGE: u32 = 500;
 /// Where a pod finds its namespace.
 const POD_NAMESPACE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
 
@@ -70,7 +74,7 @@ fn is_in_cluster() -> bool {
     std::env::var_os("KUBERNETES_SERVICE_HOST").is_some_and(|host| !host.is_empty())
 }
 
-/// Lists objects from the API server's cache. `path` ends with the plural, after group, version and namespace.
+/// Lists objects. `path` ends with the plural, after group, version and namespace.
 pub(super) async fn list(client: &Client, path: &str, kind: &str) -> Result<Vec<Value>, kube::Error> {
     let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
     let version = match parts.as_slice() {
@@ -78,15 +82,8 @@ pub(super) async fn list(client: &Client, path: &str, kind: &str) -> Result<Vec<
         ["apis", group, version, ..] => format!("{group}/{version}"),
         _ => String::new(),
     };
-    // `resourceVersion=0` allows the API server to answer from its cache.
-    let request = Request::get(format!("{path}?resourceVersion=0")).body(Vec::new());
-    let mut list = client
-        .request::<Value>(request.map_err(kube::Error::HttpError)?)
-        .await?;
-    let items = list["items"]
-        .as_array_mut()
-        .map(std::mem::take)
-        .unwrap_or_default();
+    let pages = ListParams::default().limit(PAGE);
+    let items: Vec<Value> = read::list(client, &Request::new(path), pages, false).await?;
     // Items of a list have neither apiVersion nor kind.
     let whole = items.into_iter().map(|mut item| {
         item["apiVersion"] = version.as_str().into();

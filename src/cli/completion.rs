@@ -13,7 +13,7 @@ use clap_complete::engine::{ArgValueCandidates, CompletionCandidate};
 use clap_complete::env::{CompleteEnv, Shells};
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, ListParams};
-use kube::{Client, ResourceExt as _};
+use kube::{Client, ResourceExt};
 use tokio::time::timeout;
 
 use super::cluster::Connection;
@@ -138,7 +138,7 @@ async fn read(client: &Client, names: Names, place: &ClusterFlags) -> anyhow::Re
     Ok(match names {
         Names::Nodes => {
             let nodes = Api::<Node>::all(client).list_metadata(&everything).await?;
-            nodes.iter().map(|node| node.name_any()).collect()
+            nodes.iter().map(ResourceExt::name_any).collect()
         }
         Names::Plans => {
             let (scope, _) = place.choose(&client, None).await;
@@ -147,11 +147,11 @@ async fn read(client: &Client, names: Names, place: &ClusterFlags) -> anyhow::Re
                 None => Api::all(client),
             };
             let plans = plans.list_metadata(&everything).await?;
-            plans.iter().map(|plan| plan.name_any()).collect()
+            plans.iter().map(ResourceExt::name_any).collect()
         }
         Names::Namespaces => {
             let plans = Api::<Plan>::all(client).list_metadata(&everything).await?;
-            plans.iter().filter_map(|plan| plan.namespace()).collect()
+            plans.iter().filter_map(ResourceExt::namespace).collect()
         }
     })
 }

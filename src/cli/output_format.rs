@@ -63,9 +63,7 @@ impl OutputFormat {
 }
 
 /// Reads one of these formats. The error for another value lists them.
-pub(super) fn any_of(
-    allowed: &'static [OutputFormat],
-) -> impl TypedValueParser<Value = OutputFormat> + Clone + Send + Sync + 'static {
+pub(super) fn any_of(allowed: &'static [OutputFormat]) -> impl TypedValueParser<Value = OutputFormat> {
     let values = allowed.iter().map(|format| format.value());
     PossibleValuesParser::new(values).try_map(|text| {
         let mut found = allowed.iter().copied();

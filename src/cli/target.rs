@@ -91,16 +91,12 @@ fn scope(namespace: Option<&str>) -> Scope {
 /// Whether there is this Plan, or any, as far as the user may see.
 async fn has_plan(client: &Client, namespace: &str, name: Option<&str>) -> bool {
     let plans = Api::<Plan>::namespaced(client.clone(), namespace);
-    match name {
-        Some(name) => plans
-            .get_metadata_opt(name)
-            .await
-            .is_ok_and(|plan| plan.is_some()),
-        None => {
-            let any = plans.list_metadata(&ListParams::default().limit(1)).await;
-            any.is_ok_and(|plans| !plans.items.is_empty())
-        }
+    if let Some(name) = name {
+        let plan = plans.get_metadata_opt(name).await;
+        return plan.is_ok_and(|plan| plan.is_some());
     }
+    let any = plans.list_metadata(&ListParams::default().limit(1)).await;
+    any.is_ok_and(|plans| !plans.items.is_empty())
 }
 
 pub(super) async fn read(client: &Client, scope: &Scope) -> anyhow::Result<Snapshot> {

@@ -1,6 +1,5 @@
 //! `refit validate`: prints what is wrong with Plan files, for people, programs and GitHub.
 
-use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
@@ -14,6 +13,7 @@ use super::output_format::{OutputFormat, any_of};
 use super::{USAGE, output};
 use refit_api::image::ImageAnswer;
 use refit_base::nearest::nearest;
+use refit_base::table::aligned;
 use refit_cluster::clock::Clock;
 use refit_offline::gitops::check::{Options, Report, check};
 use refit_offline::gitops::{Finding, Levels, Rule, Severity, Source, input, kustomize};
@@ -234,23 +234,9 @@ fn ask(flags: &Flags, sources: &[Source], report: &mut Report) -> anyhow::Result
 }
 
 fn rules() -> String {
-    let width = Rule::ALL
-        .iter()
-        .map(|rule| rule.name().len())
-        .max()
-        .unwrap_or_default();
-    let mut text = String::new();
-    for rule in Rule::ALL {
-        // Writing to a String cannot fail.
-        let _ = writeln!(
-            text,
-            "{:width$}  {:7}  {}",
-            rule.name(),
-            rule.severity().word(),
-            rule.about()
-        );
-    }
-    text
+    let row = |rule: &Rule| [rule.name(), rule.severity().word(), rule.about()].map(str::to_owned);
+    let lines = aligned(&Rule::ALL.iter().map(row).collect::<Vec<_>>(), &[]);
+    lines.join("\n") + "\n"
 }
 
 fn as_text(found: &Finding) -> String {

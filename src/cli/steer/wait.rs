@@ -153,7 +153,7 @@ pub(super) async fn wait(
         let read = plans.get(name).await;
         let object =
             read.map_err(|error| anyhow!("Plan {namespace}/{name} cannot be read: {}", brief(&error)))?;
-        let snapshot = Snapshot::of_plan(&*to_raw_value(&object)?, Clock::system().now())
+        let snapshot = Snapshot::of_plan(&to_raw_value(&object)?, Clock::system().now())
             .ok_or_else(|| anyhow!("Plan {namespace}/{name} cannot be read"))?;
         let Some(plan) = snapshot.plans.first() else {
             bail!("Plan {namespace}/{name} cannot be read");
