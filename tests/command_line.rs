@@ -119,7 +119,6 @@ fn the_manifest_for_krew_names_this_version_and_the_program() {
     }
 }
 
-/// Nothing is printed for what only a cluster knows, because there is none.
 #[test]
 fn bash_completes_commands_flags_and_files() {
     let folder = Workdir::new([("plan.yaml", "")]);
@@ -152,5 +151,7 @@ fn bash_completes_commands_flags_and_files() {
     assert_eq!(complete("refit retry server --wa"), "--wait\n");
     assert_eq!(complete("refit report p -o h"), "html\n");
     assert_eq!(complete("refit pin pla"), "plan.yaml\n");
-    assert_eq!(complete("refit retry server \"\""), "\n");
+    // Without a cluster there are no names of nodes, and the flags are left.
+    let rest = complete("refit retry server \"\"");
+    assert!(rest.lines().all(|line| line.starts_with("--")), "{rest}");
 }

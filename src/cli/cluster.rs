@@ -1,4 +1,4 @@
-//! Common parts of the commands that talk to a cluster: connection, output format, dry run, time limit and exit codes.
+//! Common parts of the commands that talk to a cluster: connection, output format, dry run and exit codes.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -16,7 +16,6 @@ use tokio::sync::watch;
 
 use super::output;
 use super::output_format::{OutputFormat, any_of};
-use refit_base::go::GoDuration;
 use refit_base::proxy::ProxyEnv;
 use refit_cluster::clock::Clock;
 use refit_cluster::drain::{DryRun, Event, Failure, PlanRun, Session};
@@ -99,27 +98,6 @@ pub(super) struct DryRunFlag {
     #[arg(long, value_name = "none|client|server", num_args = 0..=1, require_equals = true, default_value = "none",
           default_missing_value = "client", hide_default_value = true, value_parser = dry_run)]
     pub(super) dry_run: DryRun,
-}
-
-// The same as that of `refit drain`.
-#[derive(Args, Clone, Debug)]
-pub(super) struct TimeoutFlag {
-    /// How long to try before giving up, such as 90s or 1h30m; 0 means no limit
-    #[arg(
-        long,
-        value_name = "DURATION",
-        default_value = "0s",
-        allow_hyphen_values = true
-    )]
-    timeout: GoDuration,
-}
-
-impl TimeoutFlag {
-    /// As in kubectl, 0 means no limit, and a negative time is over at once.
-    pub(super) fn limit(&self) -> Option<Duration> {
-        let limit = || u64::try_from(self.timeout.as_nanos()).map_or(Duration::ZERO, Duration::from_nanos);
-        (self.timeout != GoDuration::ZERO).then(limit)
-    }
 }
 
 #[derive(Args, Clone, Debug)]

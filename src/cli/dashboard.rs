@@ -24,8 +24,8 @@ use refit_cluster::clock::Clock;
 pub(super) const EXAMPLES: &str = "Examples:
   refit dashboard
       serve the page of the current context until Ctrl-C, and print its address
-  refit dashboard -n system-upgrade --port 0
-      only the Plans of this namespace, at any free port
+  refit dashboard -A --port 0
+      the Plans of all namespaces, at any free port
   refit dashboard --html rollouts.html
       write the page as it is now, to send it to someone";
 

@@ -15,13 +15,14 @@ use clap::Args;
 use kube::Client;
 use serde_json::json;
 
-use super::cluster::{DryRunFlag, TimeoutFlag};
+use super::cluster::DryRunFlag;
 use super::output;
 use super::output_format::{OutputFormat, any_of};
 use super::target::{self, ClusterFlags, check_nodes, find, with_client};
 use refit_api::annotation::signature;
 use refit_cluster::clock::Clock;
 use refit_cluster::drain::DryRun;
+use refit_cluster::drain::flags::TimeoutArg;
 
 #[derive(Args, Clone, Debug)]
 struct Common {
@@ -33,7 +34,7 @@ struct Common {
     wait: bool,
 
     #[command(flatten)]
-    timeout: TimeoutFlag,
+    timeout: TimeoutArg,
 
     /// Format of the output
     #[arg(short = 'o', long, value_name = "FORMAT", default_value = "text", value_parser = any_of(&[OutputFormat::Text, OutputFormat::Json, OutputFormat::Yaml, OutputFormat::Name]))]

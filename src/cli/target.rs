@@ -204,7 +204,79 @@ pub(super) fn with_client<T>(
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+
+    use http::{Request, Response};
+    use kube::client::Body;
+    use serde_json::json;
+
     use super::*;
+
+    #[tokio::test]
+    async fn without_a_namespace_it_is_that_of_the_context_or_else_the_usual_one_where_the_plan_is() {
+        // An API server on which the Plan p is in this namespace alone.
+        let cluster = |namespace: &'static str| {
+            let answer = move |request: Request<Body>| async move {
+                let is_there = request.uri().path().contains(&format!("/{namespace}/plans/p"));
+                let (code, body) = if is_there {
+                    let metadata = json!({ "name": "p", "namespace": namespace });
+                    (
+                        200,
+                        json!({ "apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": metadata }),
+                    )
+                } else {
+                    (
+                        404,
+                        json!({ "kind": "Status", "status": "Failure", "code": 404, "reason": "NotFound", "message": "no" }),
+                    )
+                };
+                let body = Body::from(body.to_string().into_bytes());
+                Ok::<_, Infallible>(Response::builder().status(code).body(body).unwrap())
+            };
+            Client::new(tower::service_fn(answer), "default")
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let flags = |context: &str| {
+            let kubeconfig = folder.path().join("config");
+            let text = format!(
+                "{{current-context: a, contexts: [{{name: a, context: {{cluster: c, user: u{context}}}}}]}}"
+            );
+            std::fs::write(&kubeconfig, text).unwrap();
+            let connection = Connection {
+                kubeconfig: Some(kubeconfig),
+                context: None,
+            };
+            ClusterFlags {
+                connection,
+                ..ClusterFlags::default()
+            }
+        };
+        let of_team = flags(", namespace: team");
+        for (flags, cluster_of, namespace, note) in [
+            (&of_team, "team", "team", "that of the context"),
+            (
+                &of_team,
+                "system-upgrade",
+                "system-upgrade",
+                "as team, that of the context, has no such Plan",
+            ),
+            (&of_team, "other", "team", "that of the context"),
+        ] {
+            let (scope, says) = flags.choose(&cluster(cluster_of), Some("p")).await;
+            assert_eq!(scope.namespace.as_deref(), Some(namespace), "{cluster_of}");
+            assert!(says.unwrap().contains(note), "{cluster_of}");
+        }
+        let named = of_team.choose(&cluster("team"), Some("other/p")).await;
+        assert_eq!((named.0.namespace.as_deref(), named.1), (Some("other"), None));
+        let none = flags("").choose(&cluster("team"), Some("p")).await;
+        assert_eq!(none.0.namespace.as_deref(), Some(USUAL_NAMESPACE));
+        assert!(none.1.unwrap().contains("as the context names none"));
+        let all = ClusterFlags {
+            all_namespaces: true,
+            ..flags("")
+        };
+        assert_eq!(all.choose(&cluster("team"), Some("p")).await.0.namespace, None);
+    }
 
     #[test]
     fn an_unknown_name_is_answered_with_the_known_ones() {

@@ -15,6 +15,7 @@ use super::change::{Action, Changes};
 use super::write::plans;
 use crate::cli::output;
 use refit_api::{NodeProgress, Reason, WavePhase, WaveStatus, names};
+use refit_base::go::GoDuration;
 use refit_base::version::tag::munge;
 use refit_cluster::clock::Clock;
 use refit_cluster::kube::brief;
@@ -141,10 +142,13 @@ pub(super) async fn wait(
     client: &Client,
     changes: &Changes,
     goal: &Goal,
-    limit: Option<Duration>,
+    limit: Option<GoDuration>,
 ) -> anyhow::Result<ExitCode> {
     let (namespace, name) = (&changes.namespace, &changes.name);
     let plans = plans(client, namespace);
+    // A negative limit is over at once.
+    let limit =
+        limit.map(|limit| u64::try_from(limit.as_nanos()).map_or(Duration::ZERO, Duration::from_nanos));
     let started = Instant::now();
     let mut said = String::new();
     loop {
