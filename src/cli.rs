@@ -5,7 +5,6 @@ mod agent;
 mod channel_access;
 mod chosen;
 mod cluster;
-mod complete;
 mod completion;
 mod controller;
 mod convert;
@@ -15,10 +14,12 @@ mod dashboard;
 mod defaults;
 mod drain;
 mod explain;
+mod groups;
 mod host;
 mod html;
 mod migrate;
 pub mod output;
+mod output_format;
 mod pin;
 mod prepull;
 mod probe;
@@ -38,7 +39,7 @@ mod validate;
 use std::ffi::{OsStr, OsString};
 use std::process::ExitCode;
 
-use clap::{ArgAction, CommandFactory as _, Parser, Subcommand};
+use clap::{ArgAction, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use refit_controller::settings::Flags;
 
@@ -146,16 +147,16 @@ enum Command {
     /// Sets `spec.suspend`, and notes in the annotation `refit.rs/suspended` who did so, when and why. With --wait,
     /// waits until no node is in progress.
     ///
-    /// Ends with 0 when the Plan is suspended, with 1 when it was already, the cluster refuses or --timeout passes, and
-    /// with 2 when the arguments are wrong.
+    /// Ends with 0 when the Plan is suspended, also if it was already, with 1 when the cluster refuses or --timeout
+    /// passes, and with 2 when the arguments are wrong.
     Suspend(steer::ReasonFlags),
     /// Resume a suspended or aborted Plan
     ///
     /// Removes `spec.suspend` and the annotations `refit.rs/suspended` and `refit.rs/abort`. With --wait, waits until
     /// the Plan is complete.
     ///
-    /// Ends with 0 when the Plan continues, with 1 when it was neither suspended nor aborted, the cluster refuses, a
-    /// node fails or --timeout passes, and with 2 when the arguments are wrong.
+    /// Ends with 0 when the Plan continues, also if it was neither suspended nor aborted, with 1 when the cluster refuses,
+    /// a node fails or --timeout passes, and with 2 when the arguments are wrong.
     Resume(steer::PlanFlags),
     /// Approve what waits in a Plan: a wave, or a version with `versionPolicy.propose`
     ///
@@ -163,7 +164,7 @@ enum Command {
     /// when. So an approval of a wave holds for this wave of this roll-out only. With --wait, waits until the Plan is
     /// complete, or until the next wave waits for approval.
     ///
-    /// Ends with 0 when it is approved, with 1 when nothing waits for approval, a wave and a version do and neither is
+    /// Ends with 0 when it is approved, also if it was already, with 1 when nothing waits for approval, a wave and a version do and neither is
     /// named, the cluster refuses, a node fails or --timeout passes, and with 2 when the arguments are wrong.
     Approve(steer::ApproveFlags),
     /// Try again on nodes where a Plan failed: those that are named, or all
@@ -181,15 +182,15 @@ enum Command {
     /// an upgrade that runs finishes. With --wait, waits until these nodes have no slot, and with --undo until they are
     /// done.
     ///
-    /// Ends with 0 when the nodes are skipped, with 1 when a node is done, or skipped already, the cluster refuses or
-    /// --timeout passes, and with 2 when the arguments are wrong.
+    /// Ends with 0 when the nodes are skipped, also if they were already, with 1 when a node is done, the cluster refuses
+    /// or --timeout passes, and with 2 when the arguments are wrong.
     Skip(steer::SkipFlags),
     /// Stop a roll-out: no node starts, drains stop and their nodes are released; upgrades that run finish
     ///
     /// Sets the annotation `refit.rs/abort` of the Plan, with who, when and why. `refit resume` resumes it. With
     /// --wait, waits until no node is in progress.
     ///
-    /// Ends with 0 when the Plan is aborted, with 1 when it was already or is complete, the cluster refuses or
+    /// Ends with 0 when the Plan is aborted, also if it was already, with 1 when it is complete, the cluster refuses or
     /// --timeout passes, and with 2 when the arguments are wrong.
     Abort(steer::ReasonFlags),
     /// Run a Plan again at the same version on nodes that are done: those that are named, or all
@@ -261,44 +262,12 @@ enum Command {
     /// read, a Plan would be refused, or the arguments are wrong. The last line names the Plan and the reason.
     #[command(after_help = rehearse::EXAMPLES)]
     Rehearse(Box<rehearse::Flags>),
-    /// Check that this node can be rebooted, and that a reboot can be proven; the first container of a Job that may reboot
-    ///
-    /// Checks that the host has a boot ID, room for the sentinel in /run, and the program of the command. Leaves nothing
-    /// behind but the folder of the sentinels.
-    ///
-    /// Ends with 0 when everything is there, with 1 when something is missing (it reports all that is), and with 2 when
-    /// the arguments are wrong.
-    Probe(probe::Flags),
-    /// Do nothing, so that a kubelet pulls the image of the container
-    #[command(hide = true)]
-    Prepull(prepull::Flags),
-    /// Record on this node that its upgrade has succeeded; the last container of a Job that may reboot
-    ///
-    /// Writes /run/refit/NAME on the host. Its termination message and standard output are JSON with the boot ID and
-    /// whether a reboot is required: {"bootId":"...","required":true}. A reboot usually deletes the file, because /run is in
-    /// memory. Ends with 0 when the file is written, with 1 when it is not, and with 2 when the arguments are wrong.
-    Sentinel(sentinel::Flags),
-    /// Reboot this node once, however often the command runs; the container of the reboot pod
-    ///
-    /// If the node is in another boot than --boot-id, it has rebooted, and the command ends with 0. In that boot, it
-    /// requires the sentinel, runs the command on the host, and waits until the machine goes down or the process is
-    /// killed. It never ends with 0 in that boot.
-    ///
-    /// Ends with 3 when there is no sentinel of this boot, which means that the upgrade is not known to have succeeded;
-    /// with 1 when the command is missing or fails, or the host's namespaces cannot be entered; with 2 when the
-    /// arguments are wrong. The termination message has the reason too.
-    Reboot(reboot::Flags),
-    /// Annotate this Node when it needs a reboot, for Plans with a trigger
-    ///
-    /// Checks files and commands on the host periodically, and writes the annotation refit.rs/reboot-needed of its own
-    /// Node when something has changed: the boot, since when, which file or command says so, and which packages. It
-    /// reboots nothing. With
-    /// --kairos-labels it also writes the labels and annotations kairos.io/* of a Kairos host.
-    ///
-    /// Without permissions or without an API server it reports that and tries again. Ends with 0 on SIGTERM or SIGINT,
-    /// with 1 when it cannot start, and with 2 when the arguments are wrong.
-    #[command(after_help = agent::EXAMPLES)]
-    Agent(agent::Flags),
+    /// What containers that refit creates, or that run on each node, do there
+    #[command(subcommand)]
+    Node(OnNode),
+    // Existing Jobs and manifests use these names without `node`.
+    #[command(flatten)]
+    OnNode(OnNode),
     /// Print the version that a channel or a Plan resolves to, and why
     ///
     /// TARGET is the URL of a channel, or files with Plans. A Plan's channel, policy and status are used, unless a flag
@@ -321,19 +290,84 @@ enum Command {
     Migrate(migrate::Flags),
     /// Print the CRD of the Plan as YAML
     Crd,
-    /// Print the Plans, nodes or namespaces that complete a line; for the scripts of `refit completion`
-    #[command(name = "__complete", hide = true)]
-    Complete(complete::Flags),
     /// Print the completion script of a shell
     ///
-    /// In bash, zsh and fish it also completes the Plans and nodes of the cluster.
+    /// It also completes the Plans, nodes and namespaces of the cluster. The script belongs to this version of refit, so
+    /// generate it in every session instead of storing it.
     #[command(after_help = completion::EXAMPLES)]
     Completion(completion::Flags),
+}
+
+/// The commands below `refit node`.
+#[derive(Subcommand, Debug)]
+enum OnNode {
+    /// Check that this node can be rebooted, and that a reboot can be proven; the first container of a Job that may reboot
+    ///
+    /// Checks that the host has a boot ID, room for the sentinel in /run, and the program of the command. Leaves nothing
+    /// behind but the folder of the sentinels.
+    ///
+    /// Ends with 0 when everything is there, with 1 when something is missing (it reports all that is), and with 2 when
+    /// the arguments are wrong.
+    Probe(probe::Flags),
+    /// Do nothing, so that a kubelet pulls the image of the container
+    Prepull(prepull::Flags),
+    /// Record on this node that its upgrade has succeeded; the last container of a Job that may reboot
+    ///
+    /// Writes /run/refit/NAME on the host. Its termination message and standard output are JSON with the boot ID and
+    /// whether a reboot is required: {"bootId":"...","required":true}. A reboot usually deletes the file, because /run is in
+    /// memory. Ends with 0 when the file is written, with 1 when it is not, and with 2 when the arguments are wrong.
+    Sentinel(sentinel::Flags),
+    /// Reboot this node once, however often the command runs; the container of the reboot pod
+    ///
+    /// If the node is in another boot than --boot-id, it has rebooted, and the command ends with 0. In that boot, it
+    /// requires the sentinel, runs the command on the host, and waits until the machine goes down or the process is
+    /// killed. It never ends with 0 in that boot.
+    ///
+    /// Ends with 3 when there is no sentinel of this boot, which means that the upgrade is not known to have succeeded;
+    /// with 1 when the command is missing or fails, or the host's namespaces cannot be entered; with 2 when the
+    /// arguments are wrong. The termination message has the reason too.
+    Reboot(reboot::Flags),
+    /// Annotate this Node when it needs a reboot, for Plans with a trigger
+    ///
+    /// Checks files and commands on the host periodically, and writes the annotation refit.rs/reboot-needed of its own
+    /// Node when something has changed: the boot, since when, which file or command says so, and which packages. It
+    /// reboots nothing. With --kairos-labels it also writes the labels and annotations kairos.io/* of a Kairos host.
+    ///
+    /// Without permissions or without an API server it reports that and tries again. Ends with 0 on SIGTERM or SIGINT,
+    /// with 1 when it cannot start, and with 2 when the arguments are wrong.
+    #[command(after_help = agent::EXAMPLES)]
+    Agent(agent::Flags),
+}
+
+impl OnNode {
+    fn run(self) -> anyhow::Result<ExitCode> {
+        match self {
+            Self::Probe(flags) => probe::run(flags),
+            Self::Prepull(flags) => prepull::run(&flags),
+            Self::Sentinel(flags) => sentinel::run(flags),
+            Self::Reboot(flags) => reboot::run(flags),
+            Self::Agent(flags) => agent::run(flags),
+        }
+    }
+}
+
+/// The command line. The names of what runs on nodes are accepted without `node`, too, and are not shown.
+fn command() -> clap::Command {
+    let root = Cli::command();
+    let node = root.find_subcommand("node");
+    let names = node.into_iter().flat_map(clap::Command::get_subcommands);
+    let names: Vec<_> = names.map(|command| command.get_name().to_owned()).collect();
+    names
+        .into_iter()
+        .fold(root, |root, name| root.mut_subcommand(name, |old| old.hide(true)))
 }
 
 /// Runs the command in `args`, which begin with the program's name.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let mut args: Vec<_> = args.into_iter().collect();
+    if let Some(code) = completion::answer(&args) {
+        return code;
+    }
     if let Some(program) = args.first_mut().filter(|program| is_plugin(program)) {
         *program = "kubectl refit".into(); // for the usage
     }
@@ -370,16 +404,11 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Some(Command::Render(flags)) => render::run(&flags),
         Some(Command::Convert(flags)) => convert::run(&flags),
         Some(Command::Rehearse(flags)) => rehearse::run(&flags),
-        Some(Command::Probe(flags)) => probe::run(flags),
-        Some(Command::Prepull(flags)) => prepull::run(&flags),
-        Some(Command::Sentinel(flags)) => sentinel::run(flags),
-        Some(Command::Reboot(flags)) => reboot::run(flags),
-        Some(Command::Agent(flags)) => agent::run(flags),
+        Some(Command::Node(it) | Command::OnNode(it)) => it.run(),
         Some(Command::Resolve(flags)) => resolve::run(&flags),
         Some(Command::Migrate(flags)) => migrate::run(&flags),
         Some(Command::Crd) => crd::run(),
-        Some(Command::Complete(flags)) => complete::run(&flags),
-        Some(Command::Completion(flags)) => completion::run(&flags, Cli::command()),
+        Some(Command::Completion(flags)) => completion::run(&flags),
     };
     result.unwrap_or_else(|error| {
         output::error(output::error_chain(&error));
@@ -408,7 +437,8 @@ fn exit_code(args: &[OsString], error: &clap::Error) -> u8 {
 }
 
 fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Error> {
-    Cli::try_parse_from(with_two_dashes(args))
+    let parsed = groups::grouped(command()).try_get_matches_from(with_two_dashes(args))?;
+    Cli::from_arg_matches(&parsed)
 }
 
 /// Accepts one dash for long flags, as Go and therefore system-upgrade-controller do. Only refit's own long flags are

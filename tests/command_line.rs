@@ -119,45 +119,39 @@ fn the_manifest_for_krew_names_this_version_and_the_program() {
     }
 }
 
-/// bash asks refit for what only the cluster knows, and the script of clap for the rest.
 #[test]
-fn bash_completes_plans_and_nodes() {
-    let folder = Workdir::new([(
-        "refit",
-        "#!/bin/sh\n[ \"$1\" = __complete ] || exit 1\n[ \"$2 $3\" = 'retry server' ] && printf 'node-1\\nnode-2\\nother\\n'\nexit 0\n",
-    )]);
-    let stub = folder.path().join("refit");
-    std::fs::set_permissions(&stub, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-    let script = std::process::Command::new(env!("CARGO_BIN_EXE_refit"))
-        .args(["completion", "bash"])
-        .output()
-        .unwrap();
-    folder.write("completion.bash", &script.stdout);
+fn bash_completes_commands_flags_and_files() {
+    let folder = Workdir::new([("plan.yaml", "")]);
+    let program = Path::new(env!("CARGO_BIN_EXE_refit")).parent().unwrap();
+    let script = folder.run("completion bash").ends(0);
+    folder.write("completion.bash", &script.out);
     let complete = |words: &str| {
         let count = words.split(' ').count();
         let line = format!(
             "source completion.bash; COMP_WORDS=({words}); COMP_CWORD=$(({count} - 1)); \
-             _refit_objects refit \"${{COMP_WORDS[COMP_CWORD]}}\" \"${{COMP_WORDS[COMP_CWORD - 1]}}\"; \
+             _clap_complete_refit refit \"${{COMP_WORDS[COMP_CWORD]}}\" \"${{COMP_WORDS[COMP_CWORD - 1]}}\"; \
              printf '%s\\n' \"${{COMPREPLY[@]}}\""
         );
         let path = format!(
             "{}:{}",
-            folder.path().display(),
+            program.display(),
             std::env::var("PATH").unwrap_or_default()
         );
         let output = std::process::Command::new("bash")
             .args(["-c", &line])
             .current_dir(folder.path())
             .env("PATH", path)
+            .env("KUBECONFIG", "/does/not/exist")
             .output()
             .unwrap();
         assert!(output.status.success(), "{output:?}");
         String::from_utf8(output.stdout).unwrap()
     };
-    assert_eq!(complete("refit retry server node"), "node-1\nnode-2\n");
-    assert_eq!(complete("refit retry server \"\""), "node-1\nnode-2\nother\n");
-    let options = complete("refit retry server --wa");
-    assert!(options.lines().any(|line| line == "--wait"), "{options}");
-    let commands = complete("refit resum");
-    assert_eq!(commands, "resume\n");
+    assert_eq!(complete("refit resum"), "resume\n");
+    assert_eq!(complete("refit retry server --wa"), "--wait\n");
+    assert_eq!(complete("refit report p -o h"), "html\n");
+    assert_eq!(complete("refit pin pla"), "plan.yaml\n");
+    // Without a cluster there are no names of nodes, and the flags are left.
+    let rest = complete("refit retry server \"\"");
+    assert!(rest.lines().all(|line| line.starts_with("--")), "{rest}");
 }

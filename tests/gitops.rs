@@ -5,7 +5,6 @@ mod corpus;
 mod fixtures;
 mod generated;
 mod hints;
-mod killed;
 mod kustomize;
 mod left_alone;
 mod links;

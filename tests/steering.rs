@@ -82,6 +82,13 @@ impl<'a> UserCli<'a> {
     pub(crate) async fn refit(&self, line: &str) -> Ran {
         self.run(Path::new(env!("CARGO_BIN_EXE_refit")), line).await
     }
+
+    /// Without a namespace, which the context names.
+    async fn refit_anywhere(&self, line: &str) -> Ran {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_refit"));
+        command.args(line.split_whitespace());
+        self.finish(command).await
+    }
 }
 
 /// An account that may only read, with these verbs, and its kubeconfig.
@@ -135,6 +142,18 @@ async fn users_see_and_steer_a_roll_out_with_what_they_may_do() {
         .ends(0)
         .says("0/2 done; 1 Upgrading, 1 Waiting");
     assert!(!seen.out.contains("not shown"), "{seen:#?}");
+    let namespace = harness.ctx.namespace();
+    viewer
+        .refit_anywhere("status p")
+        .await
+        .ends(0)
+        .says(&format!("{namespace}/p  "))
+        .says(&format!("namespace {namespace}, that of the context; -n or -A"));
+    viewer
+        .refit_anywhere("status -A")
+        .await
+        .ends(0)
+        .says(&format!("{namespace}/p  "));
     viewer
         .refit(&format!("explain p {waiting}"))
         .await
@@ -179,8 +198,15 @@ async fn users_see_and_steer_a_roll_out_with_what_they_may_do() {
     admin
         .refit("suspend p")
         .await
-        .ends(1)
+        .ends(0)
         .says("is suspended already (by ");
+    admin
+        .refit("resume p --dry-run=server")
+        .await
+        .ends(0)
+        .says("resumed (server dry run)");
+    let plan = plans.get("p").await.unwrap();
+    assert_eq!(plan.spec.suspend, Some(true));
     harness.release(first).await;
     admin
         .refit("abort p --wait --timeout 2m")

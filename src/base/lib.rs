@@ -1,4 +1,4 @@
-//! What every part of refit uses: versions and their order, values in Go's syntax, "did you mean", proxies. Pure: no client, no
+//! What every part of refit uses: versions and their order, values in Go's syntax, "did you mean", proxies, tables. Pure: no client, no
 //! runtime.
 
 #![forbid(unsafe_code)]
@@ -6,4 +6,5 @@
 pub mod go;
 pub mod nearest;
 pub mod proxy;
+pub mod table;
 pub mod version;

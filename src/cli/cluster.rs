@@ -6,18 +6,27 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use clap::{Args, ValueEnum};
-use http::Request;
+use clap::Args;
 use kube::Client;
+use kube::api::ListParams;
+use kube::config::Kubeconfig;
+use kube::core::Request;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use super::output;
+use super::output_format::{OutputFormat, any_of};
 use refit_base::proxy::ProxyEnv;
 use refit_cluster::clock::Clock;
 use refit_cluster::drain::{DryRun, Event, Failure, PlanRun, Session};
 use refit_cluster::kube::client::{ApiServer, ApiSource};
+use refit_cluster::kube::read;
 use refit_rehearse::json::Value;
+
+/// Items per page of a list: the default of `kubectl get --chunk-size`.
+const PAGE: u32 = 500;
+/// Where a pod finds its namespace.
+const POD_NAMESPACE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
 
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Cluster")]
@@ -39,14 +48,32 @@ impl Connection {
             kubeconfig: self.kubeconfig.clone(),
             master: None,
             context: self.context.clone(),
-            in_cluster: lookup("KUBERNETES_SERVICE_HOST").is_some_and(|host| !host.is_empty()),
+            in_cluster: is_in_cluster(),
         };
         let server = ApiServer::find(&source, &ProxyEnv::read(lookup)?).await?;
         Ok(server.on_node()?)
     }
+
+    /// The namespace that the context names, or in a pod that of the pod.
+    pub(super) fn namespace(&self) -> Option<String> {
+        let namespace = if self.kubeconfig.is_none() && self.context.is_none() && is_in_cluster() {
+            std::fs::read_to_string(POD_NAMESPACE).ok()?.trim().to_owned()
+        } else {
+            let path = self.kubeconfig.as_ref();
+            let read = path.map_or_else(Kubeconfig::read, Kubeconfig::read_from).ok()?;
+            let current = self.context.clone().or(read.current_context)?;
+            let mut contexts = read.contexts.into_iter();
+            contexts.find(|one| one.name == current)?.context?.namespace?
+        };
+        Some(namespace).filter(|namespace| !namespace.is_empty())
+    }
 }
 
-/// Lists objects from the API server's cache. `path` ends with the plural, after group, version and namespace.
+fn is_in_cluster() -> bool {
+    std::env::var_os("KUBERNETES_SERVICE_HOST").is_some_and(|host| !host.is_empty())
+}
+
+/// Lists objects. `path` ends with the plural, after group, version and namespace.
 pub(super) async fn list(client: &Client, path: &str, kind: &str) -> Result<Vec<Value>, kube::Error> {
     let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
     let version = match parts.as_slice() {
@@ -54,15 +81,8 @@ pub(super) async fn list(client: &Client, path: &str, kind: &str) -> Result<Vec<
         ["apis", group, version, ..] => format!("{group}/{version}"),
         _ => String::new(),
     };
-    // `resourceVersion=0` allows the API server to answer from its cache.
-    let request = Request::get(format!("{path}?resourceVersion=0")).body(Vec::new());
-    let mut list = client
-        .request::<Value>(request.map_err(kube::Error::HttpError)?)
-        .await?;
-    let items = list["items"]
-        .as_array_mut()
-        .map(std::mem::take)
-        .unwrap_or_default();
+    let pages = ListParams::default().limit(PAGE);
+    let items: Vec<Value> = read::list(client, &Request::new(path), pages, false).await?;
     // Items of a list have neither apiVersion nor kind.
     let whole = items.into_iter().map(|mut item| {
         item["apiVersion"] = version.as_str().into();
@@ -72,25 +92,22 @@ pub(super) async fn list(client: &Client, path: &str, kind: &str) -> Result<Vec<
     Ok(whole.collect())
 }
 
-#[derive(ValueEnum, Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Format {
-    /// Lines as kubectl writes them
-    #[default]
-    Text,
-    /// An object per line, on standard output
-    Json,
+#[derive(Args, Clone, Debug)]
+pub(super) struct DryRunFlag {
+    /// none, client (only print; also without a value) or server (send the requests as a dry run)
+    #[arg(long, value_name = "none|client|server", num_args = 0..=1, require_equals = true, default_value = "none",
+          default_missing_value = "client", hide_default_value = true, value_parser = dry_run)]
+    pub(super) dry_run: DryRun,
 }
 
 #[derive(Args, Clone, Debug)]
 pub(super) struct Mode {
-    /// none, client (only print) or server (send the requests as a dry run)
-    #[arg(long, value_name = "none|client|server", num_args = 0..=1, require_equals = true, default_value = "none",
-          default_missing_value = "client", hide_default_value = true, value_parser = dry_run)]
-    pub(super) dry_run: DryRun,
+    #[command(flatten)]
+    pub(super) dry_run: DryRunFlag,
 
     /// Format of the output
-    #[arg(short = 'o', long, value_name = "FORMAT", value_enum, default_value = "text")]
-    pub(super) output: Format,
+    #[arg(short = 'o', long, value_name = "FORMAT", default_value = "text", value_parser = any_of(&[OutputFormat::Text, OutputFormat::Json]))]
+    pub(super) output: OutputFormat,
 }
 
 /// kubectl also accepts a bool: `true` means client, `false` none.
@@ -140,15 +157,15 @@ async fn session(
 ) -> anyhow::Result<Session> {
     let client = connection.client().await?;
     let clock = Clock::system();
-    let (format, dry_run, times) = (mode.output, mode.dry_run, clock.clone());
+    let (format, dry_run, times) = (mode.output, mode.dry_run.dry_run, clock.clone());
     let sender = move |event: Event| match format {
         // If standard output is closed, the work continues without it.
-        Format::Json => drop(output::json(&format!(
+        OutputFormat::Json => drop(output::json(&format!(
             "{}\n",
             event.to_json(dry_run, times.now())
         ))),
-        Format::Text if event.is_data() => drop(output::text(&format!("{}\n", event.to_line(dry_run)))),
-        Format::Text => output::note(event.to_line(dry_run)),
+        _ if event.is_data() => drop(output::text(&format!("{}\n", event.to_line(dry_run)))),
+        _ => output::note(event.to_line(dry_run)),
     };
     Ok(Session {
         client,
@@ -184,4 +201,29 @@ fn signals() -> std::io::Result<watch::Receiver<Option<&'static str>>> {
         }
     });
     Ok(receiver)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_namespace_is_that_of_the_chosen_context() {
+        let folder = tempfile::tempdir().unwrap();
+        let kubeconfig = folder.path().join("config");
+        let text = "{apiVersion: v1, kind: Config, current-context: a, contexts: [{name: a, context: {cluster: c, user: u, namespace: \
+                    team}}, {name: b, context: {cluster: c, user: u}}]}";
+        std::fs::write(&kubeconfig, text).unwrap();
+        let of = |context: Option<&str>| {
+            let connection = Connection {
+                kubeconfig: Some(kubeconfig.clone()),
+                context: context.map(str::to_owned),
+            };
+            connection.namespace()
+        };
+        assert_eq!(of(None).as_deref(), Some("team"));
+        for other in ["b", "unknown"] {
+            assert_eq!(of(Some(other)), None, "{other}");
+        }
+    }
 }

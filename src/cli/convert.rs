@@ -4,8 +4,9 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use clap::{Args, ValueEnum};
+use clap::Args;
 
+use super::output_format::{OutputFormat, any_of};
 use super::render::all_are_read;
 use super::{USAGE, output, validate};
 use refit_api::Plan;
@@ -34,16 +35,8 @@ pub(super) struct Flags {
     namespace: String,
 
     /// Format of the Plans
-    #[arg(short = 'o', long, value_name = "FORMAT", value_enum, default_value = "yaml")]
-    output: Format,
-}
-
-#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
-enum Format {
-    /// YAML documents, with the notes as comments
-    Yaml,
-    /// A JSON object; a List if there are several
-    Json,
+    #[arg(short = 'o', long, value_name = "FORMAT", default_value = "yaml", value_parser = any_of(&[OutputFormat::Yaml, OutputFormat::Json]))]
+    output: OutputFormat,
 }
 
 pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
@@ -95,8 +88,8 @@ pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
         ));
     }
     match flags.output {
-        Format::Yaml => output::data(&as_yaml(&plans)?),
-        Format::Json => output::json(&as_json(&plans)?),
+        OutputFormat::Json => output::json(&as_json(&plans)?),
+        _ => output::data(&as_yaml(&plans)?),
     }
     .context("the Plans cannot be printed")?;
     Ok(if unread {

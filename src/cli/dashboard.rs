@@ -17,15 +17,15 @@ use clap::Args;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-use super::target::{ClusterFlags, with_client};
+use super::target::{self, ClusterFlags, with_client};
 use super::{USAGE, html, output};
 use refit_cluster::clock::Clock;
 
 pub(super) const EXAMPLES: &str = "Examples:
   refit dashboard
       serve the page of the current context until Ctrl-C, and print its address
-  refit dashboard -n system-upgrade --port 0
-      only the Plans of this namespace, at any free port
+  refit dashboard -A --port 0
+      the Plans of all namespaces, at any free port
   refit dashboard --html rollouts.html
       write the page as it is now, to send it to someone";
 
@@ -58,7 +58,8 @@ fn write(flags: &Flags, path: &Path) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::from(USAGE));
     }
     let snapshot = with_client(&flags.place.connection, async |client| {
-        flags.place.read(&client, None).await
+        let scope = flags.place.scope(&client, None).await;
+        target::read(&client, &scope).await
     })?;
     let document = document::document(&snapshot, &BTreeMap::new(), None);
     if is_stdout {
@@ -80,7 +81,8 @@ fn serve(flags: &Flags) -> anyhow::Result<ExitCode> {
                     flags.port
                 )
             })?;
-        let snapshot = flags.place.read_plans(&client).await?;
+        let scope = flags.place.scope(&client, None).await;
+        let snapshot = target::read_plans(&client, &scope).await?;
         let mut follower = follow::Follower::new(client, Clock::system(), snapshot);
         let first = follower.first().await?;
         output::text(&format!("http://{}/\n", listener.local_addr()?))

@@ -45,8 +45,8 @@ mod tests {
 
     #[test]
     fn a_dry_run_is_of_three_kinds() {
-        let dry_run = |arg: &str| parse(&["one", arg]).unwrap().mode.dry_run;
-        assert_eq!(parse(&["one"]).unwrap().mode.dry_run, DryRun::None);
+        let dry_run = |arg: &str| parse(&["one", arg]).unwrap().mode.dry_run.dry_run;
+        assert_eq!(parse(&["one"]).unwrap().mode.dry_run.dry_run, DryRun::None);
         for (arg, expected) in [
             ("--dry-run", DryRun::Client),
             ("--dry-run=client", DryRun::Client),

@@ -8,7 +8,8 @@ use kube::Client;
 use serde_json::json;
 
 use super::output;
-use super::target::{ClusterFlags, Format, check_nodes, find, unknown, with_client};
+use super::output_format::{OutputFormat, any_of};
+use super::target::{self, ClusterFlags, check_nodes, find, unknown, with_client};
 use refit_cluster::kube::{Answer, brief};
 use refit_facts::objects::maintenance::{KIND, Maintenance};
 use refit_facts::objects::node_op::{AnyOp, OpKind};
@@ -39,8 +40,8 @@ pub(super) struct Flags {
     node: Option<String>,
 
     /// Format of the output
-    #[arg(short = 'o', long, value_name = "FORMAT", value_enum, default_value = "text")]
-    output: Format,
+    #[arg(short = 'o', long, value_name = "FORMAT", default_value = "text", value_parser = any_of(&[OutputFormat::Text, OutputFormat::Json, OutputFormat::Yaml]))]
+    output: OutputFormat,
 
     #[command(flatten)]
     place: ClusterFlags,
@@ -75,27 +76,24 @@ impl<'a> Target<'a> {
             _ => Self::Plan(text),
         }
     }
-
-    /// What says where Plans are.
-    fn plan(self) -> Option<&'a str> {
-        match self {
-            Self::Plan(plan) => Some(plan),
-            _ => None,
-        }
-    }
 }
 
 pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
     with_client(&flags.place.connection, async |client: Client| {
         let target = Target::of(&flags.plan);
-        let snapshot = flags.place.read(&client, target.plan()).await?;
+        let scope = match target {
+            Target::Plan(plan) => flags.place.scope(&client, Some(plan)).await,
+            // Plans of any namespace may hold such an object.
+            Target::Op(..) | Target::Maintenance(_) | Target::Node(_) => flags.place.everywhere(),
+        };
+        let snapshot = target::read(&client, &scope).await?;
         let node = flags.node.as_deref();
         if let (Target::Maintenance(_) | Target::Node(_), Some(node)) = (target, node) {
             bail!("{} takes no NODE argument: leave out {node}", flags.plan);
         }
         let explanations = match target {
             Target::Plan(plan) => {
-                let view = find(&snapshot, flags.place.namespace.as_deref(), plan)?;
+                let view = find(&snapshot, plan)?;
                 vec![match node {
                     Some(node) => {
                         check_nodes(&view, std::slice::from_ref(&node.to_owned()))?;

@@ -6,11 +6,12 @@ mod table;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use serde_json::json;
 
 use super::channel_access::ChannelFlags;
 use super::cluster::Connection;
+use super::output_format::{OutputFormat, any_of};
 use super::{USAGE, output};
 use refit_cluster::clock::Clock;
 use refit_offline::migrate::{Cluster, Finding, Severity, check, offers, sort};
@@ -49,24 +50,14 @@ pub(super) struct Flags {
     online: bool,
 
     /// Format of the report
-    #[arg(short = 'o', long, value_name = "FORMAT", value_enum, default_value = "table")]
-    output: Format,
+    #[arg(short = 'o', long, value_name = "FORMAT", default_value = "text", value_parser = any_of(&[OutputFormat::Text, OutputFormat::Json, OutputFormat::Yaml]))]
+    output: OutputFormat,
 
     #[command(flatten)]
     connection: Connection,
 
     #[command(flatten)]
     channels: ChannelFlags,
-}
-
-#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
-enum Format {
-    /// Severity, object, what changes, what to do
-    Table,
-    /// One JSON object with all findings
-    Json,
-    /// The same as YAML
-    Yaml,
 }
 
 pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
@@ -97,9 +88,9 @@ pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
     }
     sort(&mut found);
     match flags.output {
-        Format::Table => output::text(&table::table(&found)),
-        Format::Json => output::json(&format!("{:#}\n", report(flags, &found))),
-        Format::Yaml => output::data(&serde_saphyr::to_string(&report(flags, &found))?),
+        OutputFormat::Json => output::json(&format!("{:#}\n", report(flags, &found))),
+        OutputFormat::Yaml => output::data(&serde_saphyr::to_string(&report(flags, &found))?),
+        _ => output::text(&table::table(&found)),
     }
     .context("the report cannot be printed")?;
     read.errors.iter().for_each(output::error);

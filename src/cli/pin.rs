@@ -8,11 +8,12 @@ mod report;
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 
 use super::USAGE;
 use super::channel_access::{ChannelFlags, Offers};
 use super::chosen::{is_chosen, no_plan, unknown};
+use super::output_format::{OutputFormat, any_of};
 use refit_api::names::GROUP;
 use refit_base::version::Range;
 use refit_cluster::clock::Clock;
@@ -71,19 +72,11 @@ pub(super) struct Flags {
     digest: bool,
 
     /// Format of the output
-    #[arg(short = 'o', long, value_name = "FORMAT", value_enum, default_value = "text")]
-    output: Format,
+    #[arg(short = 'o', long, value_name = "FORMAT", default_value = "text", value_parser = any_of(&[OutputFormat::Text, OutputFormat::Json]))]
+    output: OutputFormat,
 
     #[command(flatten)]
     channels: ChannelFlags,
-}
-
-#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
-enum Format {
-    /// A line for each Plan that changes
-    Text,
-    /// One object, with all Plans and all errors
-    Json,
 }
 
 fn range(text: &str) -> std::result::Result<Range, String> {

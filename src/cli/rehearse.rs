@@ -8,7 +8,6 @@ mod front_ends;
 mod input;
 mod inputs;
 mod progress;
-mod timeline;
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -16,7 +15,7 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 pub(super) use flags::Flags;
-use flags::{Format, Start};
+use flags::Start;
 use inputs::{
     approved, channel_offers, checked, choose, elsewhere, initial_cluster, missing_secrets, namespace,
     read_snapshot, requests, settings, unwaited,
@@ -24,6 +23,7 @@ use inputs::{
 use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize as _;
 
+use super::output_format::OutputFormat;
 use super::{USAGE, html, output, validate};
 use refit_api::Plan;
 use refit_cluster::clock::Clock;
@@ -58,7 +58,7 @@ pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
     if let [old, new] = flags.compare.as_slice() {
         return compare::run(flags, old, new);
     }
-    let rehearsed = match rehearse(flags, flags.quiet || flags.output == Format::Json)? {
+    let rehearsed = match rehearse(flags, flags.quiet || flags.output == OutputFormat::Json)? {
         Ok(rehearsed) => rehearsed,
         Err(code) => return Ok(code),
     };
@@ -69,11 +69,11 @@ pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
         html::write_or_report(path, &document)
     });
     match flags.output {
-        Format::Text => output::text(&report.to_text()),
-        Format::Json => output::json(&report.to_json()),
+        OutputFormat::Json => output::json(&report.to_json()),
+        _ => output::text(&report.to_text()),
     }
     .context("the result cannot be printed")?;
-    if flags.output == Format::Json {
+    if flags.output == OutputFormat::Json {
         output::note(&report.verdict.line);
     }
     Ok(exit_code(report, is_written))

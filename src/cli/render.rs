@@ -21,6 +21,7 @@ use serde::Serialize;
 use super::channel_access::ChannelFlags;
 use super::chosen::{is_chosen, no_plan, unknown};
 use super::cluster::Connection;
+use super::output_format::{OutputFormat, any_of};
 use super::{USAGE, defaults, output, validate};
 use live::LiveCluster;
 use node::{NodeFacts, node, unselected};
@@ -103,8 +104,8 @@ pub(super) struct Flags {
     live: bool,
 
     /// Format of Jobs and Pods
-    #[arg(short = 'o', long, value_name = "FORMAT", value_enum, default_value = "yaml")]
-    output: Format,
+    #[arg(short = 'o', long, value_name = "FORMAT", default_value = "yaml", value_parser = any_of(&[OutputFormat::Yaml, OutputFormat::Json]))]
+    output: OutputFormat,
 
     #[command(flatten)]
     connection: Connection,
@@ -117,14 +118,6 @@ pub(super) struct Flags {
 enum Os {
     Linux,
     Windows,
-}
-
-#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
-enum Format {
-    /// YAML documents
-    Yaml,
-    /// A JSON object; a List if there are several
-    Json,
 }
 
 fn label(text: &str) -> Result<(String, String), String> {
@@ -230,8 +223,8 @@ pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
     }
     let text = print(flags.output, &objects)?;
     match flags.output {
-        Format::Yaml => output::data(&text),
-        Format::Json => output::json(&text),
+        OutputFormat::Json => output::json(&text),
+        _ => output::data(&text),
     }
     .context("the Jobs cannot be printed")?;
     Ok(if failed {
@@ -455,17 +448,17 @@ fn settings(
     Ok(jobs)
 }
 
-fn print(format: Format, objects: &[RenderedObject]) -> anyhow::Result<String> {
+fn print(format: OutputFormat, objects: &[RenderedObject]) -> anyhow::Result<String> {
     Ok(match (format, objects) {
         (_, []) => String::new(),
-        (Format::Yaml, objects) => {
-            let documents: Result<Vec<_>, _> = objects.iter().map(serde_saphyr::to_string).collect();
-            documents?.join("---\n")
-        }
-        (Format::Json, [one]) => format!("{}\n", serde_json::to_string_pretty(one)?),
-        (Format::Json, several) => {
+        (OutputFormat::Json, [one]) => format!("{}\n", serde_json::to_string_pretty(one)?),
+        (OutputFormat::Json, several) => {
             let list = serde_json::json!({ "apiVersion": "v1", "kind": "List", "items": several });
             format!("{list:#}\n")
+        }
+        (_, objects) => {
+            let documents: Result<Vec<_>, _> = objects.iter().map(serde_saphyr::to_string).collect();
+            documents?.join("---\n")
         }
     })
 }

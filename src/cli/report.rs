@@ -3,23 +3,13 @@
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use kube::Client;
 
 use super::output;
-use super::target::{ClusterFlags, find, with_client};
+use super::output_format::{OutputFormat, any_of};
+use super::target::{self, ClusterFlags, find, with_client};
 use refit_view::report::Report;
-
-#[derive(ValueEnum, Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Format {
-    /// A document with tables
-    #[default]
-    Markdown,
-    /// One object
-    Json,
-    /// A page without scripts or references
-    Html,
-}
 
 #[derive(Args, Clone, Debug)]
 pub(super) struct Flags {
@@ -28,14 +18,8 @@ pub(super) struct Flags {
     plan: String,
 
     /// Format of the output
-    #[arg(
-        short = 'o',
-        long,
-        value_name = "FORMAT",
-        value_enum,
-        default_value = "markdown"
-    )]
-    output: Format,
+    #[arg(short = 'o', long, value_name = "FORMAT", default_value = "markdown", value_parser = any_of(&[OutputFormat::Markdown, OutputFormat::Json, OutputFormat::Html]))]
+    output: OutputFormat,
 
     #[command(flatten)]
     place: ClusterFlags,
@@ -43,13 +27,14 @@ pub(super) struct Flags {
 
 pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
     with_client(&flags.place.connection, async |client: Client| {
-        let snapshot = flags.place.read(&client, Some(&flags.plan)).await?;
-        let view = find(&snapshot, flags.place.namespace.as_deref(), &flags.plan)?;
+        let scope = flags.place.scope(&client, Some(&flags.plan)).await;
+        let snapshot = target::read(&client, &scope).await?;
+        let view = find(&snapshot, &flags.plan)?;
         let report = Report::new(&view);
         let printed = match flags.output {
-            Format::Markdown => output::text(&report.to_markdown()),
-            Format::Json => output::json(&format!("{:#}\n", report.to_json())),
-            Format::Html => output::text(&report.to_html()),
+            OutputFormat::Json => output::json(&format!("{:#}\n", report.to_json())),
+            OutputFormat::Html => output::text(&report.to_html()),
+            _ => output::text(&report.to_markdown()),
         };
         printed.context("the report cannot be printed")?;
         Ok(ExitCode::SUCCESS)

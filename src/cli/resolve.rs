@@ -6,12 +6,13 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::channel_access::{ChannelFlags, Offers};
 use super::chosen::{is_chosen, no_plan, unknown};
+use super::output_format::{OutputFormat, any_of};
 use super::{USAGE, output, validate};
 use refit_api::names::ANNOTATION_APPROVE;
 use refit_api::validate::validate as validate_plan;
@@ -65,21 +66,11 @@ pub(super) struct Flags {
     plan: Vec<String>,
 
     /// Format of the output
-    #[arg(short = 'o', long, value_name = "FORMAT", value_enum, default_value = "text")]
-    output: Format,
+    #[arg(short = 'o', long, value_name = "FORMAT", default_value = "text", value_parser = any_of(&[OutputFormat::Text, OutputFormat::Name, OutputFormat::Json]))]
+    output: OutputFormat,
 
     #[command(flatten)]
     channels: ChannelFlags,
-}
-
-#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
-enum Format {
-    /// The version, and the other versions that the channel offers
-    Text,
-    /// The version alone, one line for each target
-    Name,
-    /// One object, with all targets
-    Json,
 }
 
 fn range(text: &str) -> Result<Range, String> {
@@ -359,23 +350,23 @@ fn resolve<'a>(
     outcome
 }
 
-fn print_outcomes(format: Format, outcomes: &[Outcome<'_>]) -> anyhow::Result<()> {
+fn print_outcomes(format: OutputFormat, outcomes: &[Outcome<'_>]) -> anyhow::Result<()> {
     for outcome in outcomes {
         if let Some(error) = &outcome.error {
             output::error(format_args!("{}: {error}", outcome.target.name));
         }
     }
     match format {
-        Format::Json => {
+        OutputFormat::Json => {
             let targets: Vec<_> = outcomes.iter().map(as_json).collect();
             output::json(&format!("{:#}\n", json!({ "targets": targets })))
         }
-        Format::Name => output::text(&outcomes.iter().fold(String::new(), |mut data, outcome| {
+        OutputFormat::Name => output::text(&outcomes.iter().fold(String::new(), |mut data, outcome| {
             // Writing to a String cannot fail.
             let _ = writeln!(data, "{}", outcome.version.as_deref().unwrap_or_default());
             data
         })),
-        Format::Text => output::text(&outcomes.iter().map(as_text).collect::<String>()),
+        _ => output::text(&outcomes.iter().map(as_text).collect::<String>()),
     }
     .context("the answer cannot be printed")
 }

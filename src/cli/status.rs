@@ -10,9 +10,10 @@ use serde_json::json;
 use tokio::time::sleep;
 
 use super::output;
-use super::target::{ClusterFlags, Format, find, with_client};
+use super::output_format::{OutputFormat, any_of};
+use super::target::{self, ClusterFlags, find, with_client};
 use refit_facts::objects::maintenance::Maintenance;
-use refit_view::{PlanOverview, Snapshot, maintenance, table};
+use refit_view::{PlanOverview, Scope, Snapshot, maintenance, table};
 
 /// How often the cluster is read with `--watch`.
 const INTERVAL: Duration = Duration::from_secs(2);
@@ -36,8 +37,8 @@ pub(super) struct Flags {
     watch: bool,
 
     /// Format of the output
-    #[arg(short = 'o', long, value_name = "FORMAT", value_enum, default_value = "text")]
-    output: Format,
+    #[arg(short = 'o', long, value_name = "FORMAT", default_value = "text", value_parser = any_of(&[OutputFormat::Text, OutputFormat::Wide, OutputFormat::Json, OutputFormat::Yaml, OutputFormat::Name]))]
+    output: OutputFormat,
 
     #[command(flatten)]
     place: ClusterFlags,
@@ -45,9 +46,10 @@ pub(super) struct Flags {
 
 pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
     with_client(&flags.place.connection, async |client: Client| {
+        let scope = flags.place.scope(&client, flags.plan.as_deref()).await;
         let (mut shown, mut trouble) = (String::new(), String::new());
         loop {
-            match read(&client, flags).await {
+            match read(&client, &scope, flags).await {
                 Ok(text) => {
                     trouble.clear();
                     if text != shown {
@@ -74,8 +76,8 @@ pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
 }
 
 /// What to print of the cluster as it is now.
-async fn read(client: &Client, flags: &Flags) -> anyhow::Result<String> {
-    let snapshot = flags.place.read(client, flags.plan.as_deref()).await?;
+async fn read(client: &Client, scope: &Scope, flags: &Flags) -> anyhow::Result<String> {
+    let snapshot = target::read(client, scope).await?;
     let views = views(&snapshot, flags)?;
     if flags.output.is_data() {
         let plans: Vec<_> = views.iter().map(PlanOverview::to_json).collect();
@@ -91,7 +93,7 @@ async fn read(client: &Client, flags: &Flags) -> anyhow::Result<String> {
 
 fn views<'a>(snapshot: &'a Snapshot, flags: &Flags) -> anyhow::Result<Vec<PlanOverview<'a>>> {
     match &flags.plan {
-        Some(plan) => Ok(vec![find(snapshot, flags.place.namespace.as_deref(), plan)?]),
+        Some(plan) => Ok(vec![find(snapshot, plan)?]),
         None => Ok(snapshot
             .plans
             .iter()
@@ -110,7 +112,7 @@ fn maintenances<'a>(snapshot: &'a Snapshot, flags: &Flags) -> &'a [Maintenance] 
 
 fn text(views: &[PlanOverview<'_>], snapshot: &Snapshot, flags: &Flags) -> String {
     match flags.output {
-        Format::Name => {
+        OutputFormat::Name => {
             let plans = views
                 .iter()
                 .map(|view| format!("plan.upgrade.cattle.io/{}\n", view.plan.facts.name));
@@ -121,7 +123,7 @@ fn text(views: &[PlanOverview<'_>], snapshot: &Snapshot, flags: &Flags) -> Strin
         }
         format => {
             let with_others = flags.plan.is_none().then_some(snapshot);
-            table::status(views, with_others, &snapshot.gaps, format == Format::Wide)
+            table::status(views, with_others, &snapshot.gaps, format == OutputFormat::Wide)
         }
     }
 }
@@ -130,7 +132,7 @@ fn text(views: &[PlanOverview<'_>], snapshot: &Snapshot, flags: &Flags) -> Strin
 fn show(text: &str, before: &str, flags: &Flags) -> anyhow::Result<()> {
     let printed = if flags.output.is_data() {
         // Programs get whole documents.
-        let is_next = flags.output == Format::Yaml && !before.is_empty();
+        let is_next = flags.output == OutputFormat::Yaml && !before.is_empty();
         let text = if is_next {
             format!("---\n{text}")
         } else {

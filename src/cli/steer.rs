@@ -8,7 +8,6 @@ mod wait;
 mod write;
 
 use std::process::ExitCode;
-use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use change::{Action, Changes, Request, changes};
@@ -16,28 +15,30 @@ use clap::Args;
 use kube::Client;
 use serde_json::json;
 
+use super::cluster::DryRunFlag;
 use super::output;
-use super::target::{ClusterFlags, Format, check_nodes, find, with_client};
+use super::output_format::{OutputFormat, any_of};
+use super::target::{self, ClusterFlags, check_nodes, find, with_client};
 use refit_api::annotation::signature;
 use refit_cluster::clock::Clock;
+use refit_cluster::drain::DryRun;
+use refit_cluster::drain::flags::TimeoutArg;
 
 #[derive(Args, Clone, Debug)]
 struct Common {
-    /// Print what would be written, and write nothing
-    #[arg(long)]
-    dry_run: bool,
+    #[command(flatten)]
+    dry_run: DryRunFlag,
 
     /// Wait for the effect; progress is on standard error
-    #[arg(short = 'w', long)]
+    #[arg(long)]
     wait: bool,
 
-    /// How long to wait
-    #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = duration)]
-    timeout: Duration,
+    #[command(flatten)]
+    timeout: TimeoutArg,
 
     /// Format of the output
-    #[arg(short = 'o', long, value_name = "FORMAT", value_enum, default_value = "text")]
-    output: Format,
+    #[arg(short = 'o', long, value_name = "FORMAT", default_value = "text", value_parser = any_of(&[OutputFormat::Text, OutputFormat::Json, OutputFormat::Yaml, OutputFormat::Name]))]
+    output: OutputFormat,
 
     #[command(flatten)]
     place: ClusterFlags,
@@ -113,15 +114,6 @@ pub(super) struct SkipFlags {
     common: Common,
 }
 
-fn duration(text: &str) -> Result<Duration, String> {
-    let parsed: refit_base::go::GoDuration = text
-        .parse()
-        .map_err(|_| "must be a duration such as 90s, 5m or 2h".to_owned())?;
-    u64::try_from(parsed.as_nanos())
-        .map(Duration::from_nanos)
-        .map_err(|_| "must not be negative".to_owned())
-}
-
 pub(super) fn suspend(flags: &ReasonFlags) -> anyhow::Result<ExitCode> {
     let action = Action::Suspend {
         reason: flags.reason.clone(),
@@ -177,8 +169,10 @@ async fn steer(
     action: Action,
     common: &Common,
 ) -> anyhow::Result<ExitCode> {
-    let snapshot = common.place.read(client, Some(plan)).await?;
-    let view = find(&snapshot, common.place.namespace.as_deref(), plan)?;
+    let dry_run = common.dry_run.dry_run;
+    let scope = common.place.scope(client, Some(plan)).await;
+    let snapshot = target::read(client, &scope).await?;
+    let view = find(&snapshot, plan)?;
     check_nodes(&view, nodes)?;
     let who = write::whoami(client).await;
     let request = Request {
@@ -194,32 +188,25 @@ async fn steer(
     for note in &changes.notes {
         output::note(format_args!("note: {note}"));
     }
-    let done = if common.dry_run {
-        write::Written::all(&changes)
-    } else {
-        write::write(client, &view.plan.namespace, &changes).await
+    let done = match dry_run {
+        DryRun::Client => write::Written::all(&changes),
+        _ => write::write(client, &changes, dry_run == DryRun::Server).await,
     };
     print(&changes, &done, common)?;
     if let Some(error) = done.error {
         return Err(error);
     }
-    if common.wait && !common.dry_run {
+    if common.wait && dry_run == DryRun::None {
         let goal = wait::Goal::of(&action, &view, &changes);
-        return wait::wait(
-            client,
-            &view.plan.namespace,
-            &view.plan.facts.name,
-            &goal,
-            common.timeout,
-        )
-        .await;
+        return wait::wait(client, &changes, &goal, common.timeout.limit()).await;
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// Prints what was changed.
 fn print(changes: &Changes, done: &write::Written, common: &Common) -> anyhow::Result<()> {
-    let suffix = if common.dry_run { " (dry run)" } else { "" };
+    let dry_run = common.dry_run.dry_run;
+    let suffix = dry_run.suffix();
     let plan = changes.plan.as_ref().filter(|_| done.plan);
     let plan = plan
         .iter()
@@ -232,12 +219,12 @@ fn print(changes: &Changes, done: &write::Written, common: &Common) -> anyhow::R
             .iter()
             .map(|(kind, name, says)| json!({ "object": format!("{kind}/{name}"), "change": says }));
         return common.output.print(&json!({
-            "plan": changes.name, "namespace": changes.namespace, "dryRun": common.dry_run,
+            "plan": changes.name, "namespace": changes.namespace, "dryRun": dry_run != DryRun::None,
             "changed": written.collect::<Vec<_>>(),
         }));
     }
     let line = |(kind, name, says): &(&str, &String, &String)| match common.output {
-        Format::Name => format!("{kind}/{name}\n"),
+        OutputFormat::Name => format!("{kind}/{name}\n"),
         _ => format!("{kind}/{name} {says}{suffix}\n"),
     };
     let lines: String = objects.iter().map(line).collect();

@@ -1,11 +1,13 @@
 //! Finds the Plan and the nodes that a command names.
 
 use anyhow::{Context as _, anyhow, bail};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use kube::Client;
+use kube::api::{Api, ListParams};
 
 use super::cluster::Connection;
 use super::output;
+use refit_api::Plan;
 use refit_base::nearest::nearest;
 use refit_cluster::clock::Clock;
 use refit_cluster::kube::{Answer, brief};
@@ -13,60 +15,21 @@ use refit_view::{PlanOverview, Scope, Snapshot};
 
 /// Names in a message.
 const MAX_NAMED: usize = 20;
-/// Where Plans are by convention, if neither a flag nor the cluster says.
+/// Where Plans are by convention, if neither a flag nor the context names a namespace.
 const USUAL_NAMESPACE: &str = "system-upgrade";
 
 #[derive(Args, Clone, Debug, Default)]
 pub(super) struct ClusterFlags {
-    /// Namespace of the Plan [default: the one in which there is a Plan of this name]
+    /// Namespace of the Plan [default: that of the context, or else system-upgrade]
     #[arg(short = 'n', long, value_name = "NAME")]
     pub(super) namespace: Option<String>,
 
+    /// Look for Plans in all namespaces
+    #[arg(short = 'A', long, conflicts_with = "namespace")]
+    pub(super) all_namespaces: bool,
+
     #[command(flatten)]
     pub(super) connection: Connection,
-}
-
-#[derive(ValueEnum, Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Format {
-    /// For people
-    #[default]
-    Text,
-    /// For people, with every node that status names
-    Wide,
-    /// One object
-    Json,
-    /// The same object as YAML
-    Yaml,
-    /// Kind and name, a line each
-    Name,
-}
-
-impl Format {
-    pub(super) fn is_data(self) -> bool {
-        matches!(self, Self::Json | Self::Yaml)
-    }
-
-    /// An object as JSON or YAML.
-    pub(super) fn render(self, value: &serde_json::Value) -> anyhow::Result<String> {
-        match self {
-            Self::Yaml => Ok(serde_saphyr::to_string(value)?),
-            _ => Ok(format!("{value:#}\n")),
-        }
-    }
-
-    /// Prints what [`Self::render`] returned.
-    pub(super) fn write(self, text: &str) -> std::io::Result<()> {
-        match self {
-            Self::Yaml => output::text(text),
-            _ => output::json(text),
-        }
-    }
-
-    /// Prints an object as JSON or YAML.
-    pub(super) fn print(self, value: &serde_json::Value) -> anyhow::Result<()> {
-        self.write(&self.render(value)?)
-            .context("the result cannot be printed")
-    }
 }
 
 /// `[namespace/]name`.
@@ -78,25 +41,73 @@ fn parts<'a>(namespace: Option<&'a str>, plan: &'a str) -> (Option<&'a str>, &'a
 }
 
 impl ClusterFlags {
-    /// The namespace to read: that of the flag, or of the Plan's name.
-    pub(super) fn scope(&self, plan: Option<&str>) -> Scope {
-        let (namespace, _) = parts(self.namespace.as_deref(), plan.unwrap_or_default());
-        Scope {
-            namespace: namespace.map(str::to_owned),
-            fallback_namespace: USUAL_NAMESPACE.to_owned(),
+    /// Where to look for this Plan, or for all Plans. A note says which namespace is meant if nobody has named one.
+    pub(super) async fn scope(&self, client: &Client, plan: Option<&str>) -> Scope {
+        let (scope, note) = self.choose(client, plan).await;
+        if let Some(note) = note {
+            output::note(note);
         }
+        scope
     }
 
-    pub(super) async fn read(&self, client: &Client, plan: Option<&str>) -> anyhow::Result<Snapshot> {
-        let read = Snapshot::read(client, &self.scope(plan), Clock::system().now()).await;
-        read.map_err(|error| unread(&error))
+    /// As [`Self::scope`], without printing the note.
+    pub(super) async fn choose(&self, client: &Client, plan: Option<&str>) -> (Scope, Option<String>) {
+        let (namespace, name) = parts(self.namespace.as_deref(), plan.unwrap_or_default());
+        if namespace.is_some() || self.all_namespaces {
+            return (scope(namespace), None);
+        }
+        let name = plan.map(|_| name);
+        let (namespace, why) = match self.connection.namespace() {
+            None => (USUAL_NAMESPACE.to_owned(), "as the context names none".to_owned()),
+            // The usual one only if that finds the Plan.
+            Some(own)
+                if own != USUAL_NAMESPACE
+                    && !has_plan(client, &own, name).await
+                    && has_plan(client, USUAL_NAMESPACE, name).await =>
+            {
+                let what = if plan.is_some() { "such Plan" } else { "Plan" };
+                let why = format!("as {own}, that of the context, has no {what}");
+                (USUAL_NAMESPACE.to_owned(), why)
+            }
+            Some(own) => (own, "that of the context".to_owned()),
+        };
+        let note = format!("namespace {namespace}, {why}; -n or -A chooses another");
+        (scope(Some(&namespace)), Some(note))
     }
 
-    /// Only the Plans.
-    pub(super) async fn read_plans(&self, client: &Client) -> anyhow::Result<Snapshot> {
-        let read = Snapshot::read_plans(client, &self.scope(None), Clock::system().now()).await;
-        read.map_err(|error| unread(&error))
+    /// Where to look for what belongs to an object that is in no namespace: everywhere, unless a flag says otherwise.
+    pub(super) fn everywhere(&self) -> Scope {
+        scope(self.namespace.as_deref())
     }
+}
+
+fn scope(namespace: Option<&str>) -> Scope {
+    Scope {
+        namespace: namespace.map(str::to_owned),
+        fallback_namespace: USUAL_NAMESPACE.to_owned(),
+    }
+}
+
+/// Whether there is this Plan, or any, as far as the user may see.
+async fn has_plan(client: &Client, namespace: &str, name: Option<&str>) -> bool {
+    let plans = Api::<Plan>::namespaced(client.clone(), namespace);
+    if let Some(name) = name {
+        let plan = plans.get_metadata_opt(name).await;
+        return plan.is_ok_and(|plan| plan.is_some());
+    }
+    let any = plans.list_metadata(&ListParams::default().limit(1)).await;
+    any.is_ok_and(|plans| !plans.items.is_empty())
+}
+
+pub(super) async fn read(client: &Client, scope: &Scope) -> anyhow::Result<Snapshot> {
+    let read = Snapshot::read(client, scope, Clock::system().now()).await;
+    read.map_err(|error| unread(&error))
+}
+
+/// Only the Plans.
+pub(super) async fn read_plans(client: &Client, scope: &Scope) -> anyhow::Result<Snapshot> {
+    let read = Snapshot::read_plans(client, scope, Clock::system().now()).await;
+    read.map_err(|error| unread(&error))
 }
 
 /// Why Plans cannot be read.
@@ -116,16 +127,12 @@ fn unread(error: &kube::Error) -> anyhow::Error {
     }
 }
 
-/// The Plan of this name.
+/// The Plan of this name, with or without its namespace.
 ///
 /// # Errors
 /// Fails with the names of the Plans that there are.
-pub(super) fn find<'a>(
-    snapshot: &'a Snapshot,
-    namespace: Option<&str>,
-    plan: &str,
-) -> anyhow::Result<PlanOverview<'a>> {
-    let (namespace, name) = parts(namespace, plan);
+pub(super) fn find<'a>(snapshot: &'a Snapshot, plan: &str) -> anyhow::Result<PlanOverview<'a>> {
+    let (namespace, name) = parts(None, plan);
     let is_there =
         |one: &&refit_view::read::PlanObject| namespace.is_none_or(|wanted| wanted == one.namespace);
     let there: Vec<_> = snapshot.plans.iter().filter(is_there).collect();
@@ -197,7 +204,79 @@ pub(super) fn with_client<T>(
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+
+    use http::{Request, Response};
+    use kube::client::Body;
+    use serde_json::json;
+
     use super::*;
+
+    #[tokio::test]
+    async fn without_a_namespace_it_is_that_of_the_context_or_else_the_usual_one_where_the_plan_is() {
+        // An API server on which the Plan p is in this namespace alone.
+        let cluster = |namespace: &'static str| {
+            let answer = move |request: Request<Body>| async move {
+                let is_there = request.uri().path().contains(&format!("/{namespace}/plans/p"));
+                let (code, body) = if is_there {
+                    let metadata = json!({ "name": "p", "namespace": namespace });
+                    (
+                        200,
+                        json!({ "apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": metadata }),
+                    )
+                } else {
+                    (
+                        404,
+                        json!({ "kind": "Status", "status": "Failure", "code": 404, "reason": "NotFound", "message": "no" }),
+                    )
+                };
+                let body = Body::from(body.to_string().into_bytes());
+                Ok::<_, Infallible>(Response::builder().status(code).body(body).unwrap())
+            };
+            Client::new(tower::service_fn(answer), "default")
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let flags = |context: &str| {
+            let kubeconfig = folder.path().join("config");
+            let text = format!(
+                "{{current-context: a, contexts: [{{name: a, context: {{cluster: c, user: u{context}}}}}]}}"
+            );
+            std::fs::write(&kubeconfig, text).unwrap();
+            let connection = Connection {
+                kubeconfig: Some(kubeconfig),
+                context: None,
+            };
+            ClusterFlags {
+                connection,
+                ..ClusterFlags::default()
+            }
+        };
+        let of_team = flags(", namespace: team");
+        for (flags, cluster_of, namespace, note) in [
+            (&of_team, "team", "team", "that of the context"),
+            (
+                &of_team,
+                "system-upgrade",
+                "system-upgrade",
+                "as team, that of the context, has no such Plan",
+            ),
+            (&of_team, "other", "team", "that of the context"),
+        ] {
+            let (scope, says) = flags.choose(&cluster(cluster_of), Some("p")).await;
+            assert_eq!(scope.namespace.as_deref(), Some(namespace), "{cluster_of}");
+            assert!(says.unwrap().contains(note), "{cluster_of}");
+        }
+        let named = of_team.choose(&cluster("team"), Some("other/p")).await;
+        assert_eq!((named.0.namespace.as_deref(), named.1), (Some("other"), None));
+        let none = flags("").choose(&cluster("team"), Some("p")).await;
+        assert_eq!(none.0.namespace.as_deref(), Some(USUAL_NAMESPACE));
+        assert!(none.1.unwrap().contains("as the context names none"));
+        let all = ClusterFlags {
+            all_namespaces: true,
+            ..flags("")
+        };
+        assert_eq!(all.choose(&cluster("team"), Some("p")).await.0.namespace, None);
+    }
 
     #[test]
     fn an_unknown_name_is_answered_with_the_known_ones() {

@@ -58,7 +58,28 @@ fn wrong_arguments_end_with_two_and_where_kubectl_has_the_command_with_one() {
 
 #[test]
 fn the_flags_are_sound() {
-    Cli::command().debug_assert();
+    command().debug_assert();
+    groups::grouped(command()).debug_assert();
+}
+
+#[test]
+fn what_runs_on_nodes_has_its_old_names_too() {
+    for line in [
+        "probe --host /h",
+        "prepull",
+        "prepull --lend /dir",
+        "agent --node n",
+    ] {
+        let of = |line: String| match parse(&line.split(' ').collect::<Vec<_>>()).unwrap().command {
+            Some(Command::Node(it) | Command::OnNode(it)) => format!("{it:?}"),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(
+            of(format!("refit {line}")),
+            of(format!("refit node {line}")),
+            "{line}"
+        );
+    }
 }
 
 #[test]

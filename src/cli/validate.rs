@@ -1,18 +1,19 @@
 //! `refit validate`: prints what is wrong with Plan files, for people, programs and GitHub.
 
-use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
+use clap::Args;
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
-use clap::{Args, ValueEnum};
 use serde_json::json;
 
 use super::channel_access::ChannelFlags;
 use super::chosen::no_plan;
+use super::output_format::{OutputFormat, any_of};
 use super::{USAGE, output};
 use refit_api::image::ImageAnswer;
 use refit_base::nearest::nearest;
+use refit_base::table::aligned;
 use refit_cluster::clock::Clock;
 use refit_offline::gitops::check::{Options, Report, check};
 use refit_offline::gitops::{Finding, Levels, Rule, Severity, Source, input, kustomize};
@@ -51,8 +52,8 @@ pub(super) struct Flags {
     online: bool,
 
     /// Format of findings
-    #[arg(short = 'o', long, value_name = "FORMAT", value_enum, default_value = "text")]
-    output: Format,
+    #[arg(short = 'o', long, value_name = "FORMAT", default_value = "text", value_parser = any_of(&[OutputFormat::Text, OutputFormat::Json, OutputFormat::Github]))]
+    output: OutputFormat,
 
     /// Print all rules and exit
     #[arg(long)]
@@ -60,16 +61,6 @@ pub(super) struct Flags {
 
     #[command(flatten)]
     channels: ChannelFlags,
-}
-
-#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
-enum Format {
-    /// A line for each finding, with its hint below
-    Text,
-    /// One JSON object with all findings
-    Json,
-    /// Annotations of GitHub Actions
-    Github,
 }
 
 fn rule(name: &str) -> Result<Rule, String> {
@@ -118,13 +109,13 @@ pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
         ask(flags, &sources, &mut report)?;
     }
     let text = match flags.output {
-        Format::Text => report.findings.iter().map(as_text).collect(),
-        Format::Json => as_json(&report, sources.len()),
-        Format::Github => report.findings.iter().map(as_annotation).collect(),
+        OutputFormat::Json => as_json(&report, sources.len()),
+        OutputFormat::Github => report.findings.iter().map(as_annotation).collect(),
+        _ => report.findings.iter().map(as_text).collect(),
     };
     match flags.output {
-        Format::Json => output::json(&text),
-        Format::Text | Format::Github => output::text(&text),
+        OutputFormat::Json => output::json(&text),
+        _ => output::text(&text),
     }
     .context("the findings cannot be printed")?;
     output::note(summary(&report, sources.len()));
@@ -243,23 +234,9 @@ fn ask(flags: &Flags, sources: &[Source], report: &mut Report) -> anyhow::Result
 }
 
 fn rules() -> String {
-    let width = Rule::ALL
-        .iter()
-        .map(|rule| rule.name().len())
-        .max()
-        .unwrap_or_default();
-    let mut text = String::new();
-    for rule in Rule::ALL {
-        // Writing to a String cannot fail.
-        let _ = writeln!(
-            text,
-            "{:width$}  {:7}  {}",
-            rule.name(),
-            rule.severity().word(),
-            rule.about()
-        );
-    }
-    text
+    let row = |rule: &Rule| [rule.name(), rule.severity().word(), rule.about()].map(str::to_owned);
+    let lines = aligned(&Rule::ALL.iter().map(row).collect::<Vec<_>>(), &[]);
+    lines.join("\n") + "\n"
 }
 
 fn as_text(found: &Finding) -> String {

@@ -1,6 +1,7 @@
 //! `NodeOp` and `NodeOpUpgrade` objects, which are shown as Plans.
 
 use kube::Client;
+use kube::api::ListParams;
 use serde_json::json;
 use serde_json::value::RawValue;
 
@@ -17,7 +18,7 @@ use refit_formats::convert::{Written, op_plan};
 /// # Errors
 /// Fails if they cannot be listed.
 pub async fn read_ops(client: &Client, kind: OpKind) -> Result<Vec<AnyOp>, kube::Error> {
-    let items = list(client, &kind.path(), "", usize::MAX).await?;
+    let items = list(client, &kind.path(), ListParams::default(), usize::MAX).await?;
     let op = |raw: &RawValue| -> Option<AnyOp> {
         match kind {
             OpKind::Op => read::<NodeOp>(raw).ok().map(Into::into),

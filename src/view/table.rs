@@ -6,6 +6,8 @@ use super::differs::differs;
 use super::plan::{DONE, PlanOverview, check_says};
 use super::read::Snapshot;
 use super::{maintenance, time};
+use refit_api::NodeProgress;
+use refit_base::table::aligned;
 
 /// Cells of a progress bar.
 const BAR: i64 = 20;
@@ -40,23 +42,14 @@ pub fn status(
 
 /// A line for each node in maintenance.
 fn maintenances(snapshot: &Snapshot, out: &mut String) {
-    let lines: Vec<_> = snapshot
+    let rows: Vec<_> = snapshot
         .maintenances
         .iter()
         .map(|object| maintenance::parts(snapshot, object))
         .collect();
-    let width = |part: usize| {
-        lines
-            .iter()
-            .map(|line| line[part].len())
-            .max()
-            .unwrap_or_default()
-    };
-    let [names, nodes, phases, ages] = [0, 1, 2, 3].map(width);
     out.push('\n');
-    for [name, node, phase, age, why] in &lines {
-        let line = format!("{name:names$}  {node:nodes$}  {phase:phases$}  {age:>ages$}  {why}");
-        let _ = writeln!(out, "{}", line.trim_end());
+    for line in aligned(&rows, &[3]) {
+        let _ = writeln!(out, "{line}");
     }
 }
 
@@ -160,26 +153,26 @@ fn plan(view: &PlanOverview<'_>, wide: bool, out: &mut String) {
 fn nodes(view: &PlanOverview<'_>, wide: bool, out: &mut String) {
     let shown: Vec<_> = view.nodes.iter().filter(|node| wide || node.has_slot()).collect();
     let limit = if wide { usize::MAX } else { MAX_NODES };
-    let width = shown
-        .iter()
-        .take(limit)
-        .map(|node| node.name.len())
-        .max()
-        .unwrap_or_default();
-    for node in shown.iter().take(limit) {
-        let since = node
-            .since
-            .as_deref()
-            .and_then(|since| time::since(since, view.snapshot.now));
-        let since = since.unwrap_or_default();
-        let line = format!("  {:width$}  {:10}  {since:>6}", node.name, node.phase);
+    let row = |node: &&&NodeProgress| {
+        let since = node.since.as_deref();
+        let since = since.and_then(|since| time::since(since, view.snapshot.now));
         let why = match (&node.reason, &node.message) {
-            (Some(reason), Some(message)) => format!("  {reason}: {message}"),
-            (Some(reason), None) => format!("  {reason}"),
-            (None, Some(message)) => format!("  {message}"),
+            (Some(reason), Some(message)) => format!("{reason}: {message}"),
+            (Some(reason), None) => reason.to_string(),
+            (None, Some(message)) => message.clone(),
             (None, None) => String::new(),
         };
-        let _ = writeln!(out, "{}", format!("{line}{why}").trim_end());
+        let since = format!("{:>6}", since.unwrap_or_default());
+        [
+            format!("  {}", node.name),
+            format!("{:10}", node.phase),
+            since,
+            why,
+        ]
+    };
+    let rows: Vec<_> = shown.iter().take(limit).map(|node| row(&node)).collect();
+    for line in aligned(&rows, &[]) {
+        let _ = writeln!(out, "{line}");
     }
     match shown.len().saturating_sub(limit) {
         0 => {}

@@ -56,10 +56,10 @@ struct PlanShape {
 #[derive(Clone, Debug)]
 enum Doc {
     Plan(PlanShape),
-    /// A List; with `shared`, all Plans use the version of an anchor in the first one.
+    /// A List; with `anchored`, the version of the first Plan has an anchor.
     List {
         plans: Vec<PlanShape>,
-        shared: bool,
+        anchored: bool,
     },
     Other(String),
     Empty,
@@ -139,7 +139,7 @@ fn file_shape() -> impl Strategy<Value = FileShape> {
     let doc = prop_oneof![
         5 => plan_shape().prop_map(Doc::Plan),
         2 => (prop::collection::vec(plan_shape(), 1..3), any::<bool>())
-            .prop_map(|(plans, shared)| Doc::List { plans, shared }),
+            .prop_map(|(plans, anchored)| Doc::List { plans, anchored }),
         1 => "[ -~ä]{0,12}".prop_map(Doc::Other),
         1 => Just(Doc::Empty),
     ];
@@ -195,9 +195,9 @@ impl PlanShape {
     }
 
     /// The Plan with the old version, or with `new`.
-    fn lines(&self, step: usize, new: Option<&str>, anchor: &str, alias: bool) -> Vec<String> {
+    fn lines(&self, step: usize, new: Option<&str>, anchor: &str) -> Vec<String> {
         match self.form {
-            Form::Block => self.block(step, new, anchor, alias),
+            Form::Block => self.block(step, new, anchor),
             Form::Flow => vec![self.flow(new, ", ", "")],
             Form::FlowLines => {
                 // An object over several lines, each entry on its own.
@@ -216,7 +216,7 @@ impl PlanShape {
         }
     }
 
-    fn block(&self, step: usize, new: Option<&str>, anchor: &str, alias: bool) -> Vec<String> {
+    fn block(&self, step: usize, new: Option<&str>, anchor: &str) -> Vec<String> {
         let pad = " ".repeat(step);
         let mut lines = vec![
             format!("{}upgrade.cattle.io/v1", self.colon("apiVersion")),
@@ -233,11 +233,10 @@ impl PlanShape {
                 0 => spec.push(format!("{}1{}", self.colon("concurrency"), self.trailing())),
                 1 => {
                     spec.push(format!("{}{CHANNEL}{}", self.colon("channel"), self.trailing()));
-                    if let (Spelling::Absent, Some(new), false) = (self.spelling, new, alias) {
+                    if let (Spelling::Absent, Some(new)) = (self.spelling, new) {
                         spec.push(format!("version: {}", bare(new)));
                     }
                 }
-                2 if alias => spec.push("version: *v".to_owned()),
                 2 => spec.extend(self.version(step, new, anchor)),
                 3 => spec.extend([
                     "nodeSelector:".to_owned(),
@@ -395,16 +394,13 @@ impl FileShape {
                 lines.push("---".to_owned());
             }
             match doc {
-                Doc::Plan(plan) => lines.extend(plan.lines(self.step, new, "", false)),
-                Doc::List { plans, shared } => {
+                Doc::Plan(plan) => lines.extend(plan.lines(self.step, new, "")),
+                Doc::List { plans, anchored } => {
                     lines.extend(["apiVersion: v1", "kind: List", "items:"].map(str::to_owned));
                     for (number, plan) in plans.iter().enumerate() {
-                        let plan = Self::in_list(plan, *shared);
-                        let (anchor, alias) = (
-                            if *shared && number == 0 { "&v " } else { "" },
-                            *shared && number > 0,
-                        );
-                        let item = plan.lines(self.step, new, anchor, alias);
+                        let is_anchored = *anchored && number == 0;
+                        let plan = Self::in_list(plan, is_anchored);
+                        let item = plan.lines(self.step, new, if is_anchored { "&v " } else { "" });
                         for (row, line) in item.into_iter().enumerate() {
                             let dash = if row == 0 { "- " } else { "  " };
                             lines.push(if line.is_empty() {
@@ -437,9 +433,9 @@ impl FileShape {
     }
 
     /// An anchor needs a value.
-    fn in_list(plan: &PlanShape, shared: bool) -> PlanShape {
+    fn in_list(plan: &PlanShape, is_anchored: bool) -> PlanShape {
         let mut plan = plan.clone();
-        if shared {
+        if is_anchored {
             plan.form = Form::Block;
             plan.spelling = Spelling::Plain;
         }

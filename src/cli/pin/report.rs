@@ -5,8 +5,9 @@ use std::fmt::{self, Display, Write as _};
 use anyhow::Context as _;
 use serde_json::{Value, json};
 
-use super::{Flags, Format};
+use super::Flags;
 use crate::cli::output;
+use crate::cli::output_format::OutputFormat;
 use refit_base::version::Version;
 use refit_base::version::tag::munge;
 use refit_offline::gitops::Source;
@@ -116,7 +117,7 @@ impl Report {
             Self::describe(flags, outcome, &mut lines);
         }
         // Standard output is the text or the diff for another program, so the changes go to standard error.
-        let is_beside = flags.output == Format::Text && (flags.check || is_filter);
+        let is_beside = flags.output != OutputFormat::Json && (flags.check || is_filter);
         if is_beside && !lines.is_empty() {
             output::note(lines.trim_end());
         }
@@ -125,8 +126,8 @@ impl Report {
             output::note(summary);
         }
         match flags.output {
-            Format::Json => output::json(&format!("{:#}\n", self.as_json(flags, text))),
-            Format::Text if flags.check => output::diff(text).map(|is_complete| {
+            OutputFormat::Json => output::json(&format!("{:#}\n", self.as_json(flags, text))),
+            _ if flags.check => output::diff(text).map(|is_complete| {
                 if !is_complete {
                     output::note(
                         "the diff shows control characters and invisible characters escaped, so patch cannot apply it; run \
@@ -134,8 +135,8 @@ impl Report {
                     );
                 }
             }),
-            Format::Text if is_filter => output::data(text),
-            Format::Text => output::text(&lines),
+            _ if is_filter => output::data(text),
+            _ => output::text(&lines),
         }
         .context("the changes cannot be printed")
     }

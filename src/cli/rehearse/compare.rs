@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 
-use super::{Flags, Format, Rehearsed, USAGE, exit_code, html, output, rehearse};
+use super::{Flags, OutputFormat, Rehearsed, USAGE, exit_code, html, output, rehearse};
 use refit_rehearse::report::Comparison;
 
 /// Rehearses both, and prints what differs. The exit code is that of the new Plans.
@@ -44,8 +44,8 @@ pub(super) fn run(flags: &Flags, old: &str, new: &str) -> anyhow::Result<ExitCod
         html::write_or_report(path, &after.report.to_document(&after.outcome, changes))
     });
     match flags.output {
-        Format::Text => output::text(&comparison.to_text()),
-        Format::Json => output::json(&comparison.to_json()),
+        OutputFormat::Json => output::json(&comparison.to_json()),
+        _ => output::text(&comparison.to_text()),
     }
     .context("the comparison cannot be printed")?;
     Ok(exit_code(&after.report, is_written))

@@ -4,11 +4,12 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::cli::channel_access::ChannelFlags;
 use crate::cli::cluster::Connection;
+use crate::cli::output_format::{OutputFormat, any_of};
 use refit_rehearse::assumptions::{Fail, Span};
 use refit_rehearse::fault::Fault;
 use refit_rehearse::run::is_kubelet_version;
@@ -60,8 +61,8 @@ pub(in crate::cli) struct Flags {
     pub(super) quiet: bool,
 
     /// Format of the result
-    #[arg(short = 'o', long, value_name = "FORMAT", value_enum, default_value = "text")]
-    pub(super) output: Format,
+    #[arg(short = 'o', long, value_name = "FORMAT", default_value = "text", value_parser = any_of(&[OutputFormat::Text, OutputFormat::Json]))]
+    pub(super) output: OutputFormat,
 
     #[command(flatten)]
     pub(super) assumed: Assumed,
@@ -135,14 +136,6 @@ pub(in crate::cli) struct Assumed {
     /// Query the channels for their versions
     #[arg(long)]
     pub(super) online: bool,
-}
-
-#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Format {
-    /// Events line by line, then tables and the verdict
-    Text,
-    /// One object with everything
-    Json,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

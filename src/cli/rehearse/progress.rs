@@ -1,31 +1,25 @@
-//! Shows the progress of a rehearsal: as lines in a pipe, or on a terminal as a timeline of a few seconds.
+//! Shows a rehearsal: as lines in a pipe; on a terminal as a bar while it computes, and then as a replay of a few seconds.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::event_line::line;
-use super::timeline::Timeline;
 use crate::cli::output;
-use refit_cluster::clock::Clock;
 use refit_rehearse::record::{EventKind, RolloutEvent};
 use refit_rehearse::report::{Report, TimeFormat};
 use refit_rehearse::run::Rehearsal;
 
-/// Time between two frames.
+/// Time between two frames of the replay.
 const FRAME: Duration = Duration::from_millis(50);
-/// Duration of the timeline for each event, …
-const PER_HAPPENING: usize = 40; // milliseconds
-/// … within these limits.
-const SHORTEST: usize = 1_000;
-const LONGEST: usize = 6_000;
-/// Maximum time without events, in milliseconds; longer ones are shortened to it.
-const LONGEST_GAP: i64 = 10 * 60 * 1_000;
-/// Delay before a terminal shows how far a rehearsal is.
-const PROGRESS_AFTER: SignedDuration = SignedDuration::from_millis(100);
+/// Events of a frame, unless the replay becomes shorter or longer than these numbers of frames.
+const EVENTS_PER_FRAME: usize = 2;
+const FRAMES: [usize; 2] = [20, 120];
+/// A rehearsal that takes less time needs no bar.
+const BAR_AFTER: Duration = Duration::from_secs(1);
 
 pub(super) struct Progress {
-    start: Timestamp,
     times: TimeFormat,
     mode: ProgressMode,
 }
@@ -34,14 +28,11 @@ enum ProgressMode {
     Quiet,
     /// Lines for a pipe.
     Lines,
-    Terminal(Box<Terminal>),
-}
-
-struct Terminal {
-    events: Vec<RolloutEvent>,
-    clock: Clock,
-    said: Timestamp,
-    done: usize,
+    Terminal {
+        events: Vec<RolloutEvent>,
+        done: BTreeSet<String>,
+        bar: ProgressBar,
+    },
 }
 
 impl Progress {
@@ -50,18 +41,15 @@ impl Progress {
         let mode = if quiet {
             ProgressMode::Quiet
         } else if output::is_terminal() && !dumb {
-            let clock = Clock::system();
-            ProgressMode::Terminal(Box::new(Terminal {
+            ProgressMode::Terminal {
                 events: Vec::new(),
-                said: clock.now(),
-                clock,
-                done: 0,
-            }))
+                done: BTreeSet::new(),
+                bar: bar(rehearsal.initial_cluster.nodes().len()),
+            }
         } else {
             ProgressMode::Lines
         };
         Self {
-            start: rehearsal.start,
             times: times.clone(),
             mode,
         }
@@ -75,119 +63,181 @@ impl Progress {
                     print(&format!("{}\n", output::plain(&line)));
                 }
             }
-            ProgressMode::Terminal(terminal) => {
-                terminal.events.push(event.clone());
-                terminal.done += usize::from(event.what == EventKind::Done);
-                let now = terminal.clock.now();
-                if now.duration_since(terminal.said) >= PROGRESS_AFTER {
-                    terminal.said = now;
-                    let at = self.times.of_cluster(event.at);
-                    print(&format!("\r\x1b[Krehearsing: {at}, {} nodes done", terminal.done));
+            ProgressMode::Terminal { events, done, bar } => {
+                if bar.is_hidden() && bar.elapsed() >= BAR_AFTER {
+                    bar.set_draw_target(ProgressDrawTarget::stdout());
                 }
+                if event.what == EventKind::Done {
+                    done.extend(event.node.clone());
+                    bar.set_position(done.len() as u64);
+                }
+                bar.set_message(format!(
+                    "nodes done; rehearsing {}",
+                    self.times.of_cluster(event.at)
+                ));
+                events.push(event.clone());
             }
         }
     }
 
-    /// Ends the rehearsal. A terminal now shows the timeline.
+    /// Ends the rehearsal. A terminal now shows the replay.
     pub(super) fn end(self, report: &Report) {
         match self.mode {
             ProgressMode::Quiet => {}
             ProgressMode::Lines => print("\n"),
-            ProgressMode::Terminal(terminal) => replay(&terminal.events, self.start, report),
+            ProgressMode::Terminal { events, bar, .. } => {
+                bar.finish_and_clear();
+                replay(&events, report);
+            }
         }
     }
 }
 
-fn replay(events: &[RolloutEvent], start: Timestamp, report: &Report) {
-    print("\r\x1b[K");
-    if events.is_empty() {
-        return;
-    }
-    let plans = report.plans.iter().map(|plan| {
-        let nodes = usize::try_from(plan.selected).unwrap_or_default();
-        (plan.name.clone(), nodes)
-    });
-    let mut timeline = Timeline::new(report.times.clone(), plans);
-    let millis = (events.len() * PER_HAPPENING).clamp(SHORTEST, LONGEST);
-    let frames = Duration::from_millis(millis as u64).as_millis() / FRAME.as_millis();
-    let times: Vec<Timestamp> = events.iter().map(|event| event.at).collect();
-    let mut rest = events.iter().peekable();
-    let mut shown = 0;
-    for at in moments(start, &times, i64::try_from(frames).unwrap_or(1)) {
-        while let Some(event) = rest.next_if(|event| event.at <= at) {
-            timeline.add(event);
-        }
-        let lines = timeline.frame(at, output::size());
-        print(&frame_text(&lines, shown));
-        shown = lines.len();
+/// Shows equally many events in each frame, so that a night in which nothing happens is short.
+fn replay(events: &[RolloutEvent], report: &Report) {
+    let plans = report
+        .plans
+        .iter()
+        .map(|plan| (plan.name.as_str(), plan.selected));
+    let mut screen = Screen::new(
+        &report.times,
+        &plans.collect::<Vec<_>>(),
+        ProgressDrawTarget::stdout(),
+    );
+    let frames = (events.len() / EVENTS_PER_FRAME).clamp(FRAMES[0], FRAMES[1]);
+    for frame in 0..frames {
+        let [from, to] = [frame, frame + 1].map(|frame| events.len() * frame / frames);
+        events[from..to].iter().for_each(|event| screen.add(event));
         std::thread::sleep(FRAME);
     }
-    print(&frame_text(&[], shown));
+    // Without a terminal there is nothing to clear.
+    let _ = screen.bars.clear();
 }
 
-/// The times of the frames: evenly spaced, except that long times without events are shortened.
-fn moments(start: Timestamp, times: &[Timestamp], frames: i64) -> Vec<Timestamp> {
-    let mut knots = vec![(0, start)];
-    let (mut shown, mut last) = (0, start);
-    for time in times {
-        let gap = time.duration_since(last).as_millis();
-        shown += i64::try_from(gap).unwrap_or_default().clamp(0, LONGEST_GAP);
-        knots.push((shown, *time));
-        last = *time;
+/// The time, a bar for each Plan, and a line for each node in progress.
+struct Screen<'a> {
+    bars: MultiProgress,
+    times: &'a TimeFormat,
+    clock: ProgressBar,
+    plans: BTreeMap<String, ProgressBar>,
+    nodes: BTreeMap<(String, String), ProgressBar>,
+}
+
+impl<'a> Screen<'a> {
+    /// Plans by name, with their number of nodes.
+    fn new(times: &'a TimeFormat, plans: &[(&str, i64)], target: ProgressDrawTarget) -> Self {
+        let bars = MultiProgress::with_draw_target(target);
+        let width = plans.iter().map(|(plan, _)| plan.chars().count()).max();
+        let width = width.unwrap_or_default();
+        let clock = bars.add(text_line());
+        let plans = plans.iter().map(|(plan, nodes)| {
+            let bar = bars.add(bar(usize::try_from(*nodes).unwrap_or_default()));
+            bar.set_prefix(format!("{:width$}  ", output::one_line(plan)));
+            ((*plan).to_owned(), bar)
+        });
+        Self {
+            times,
+            plans: plans.collect(),
+            nodes: BTreeMap::new(),
+            clock,
+            bars,
+        }
     }
-    let moment = |frame: i64| {
-        let at = shown * frame / frames;
-        let next = knots.partition_point(|(known, _)| *known < at).max(1);
-        let (Some((from, since)), Some((to, until))) = (knots.get(next - 1), knots.get(next)) else {
-            return last;
+
+    fn add(&mut self, event: &RolloutEvent) {
+        self.clock.set_message(self.times.of_cluster(event.at));
+        let Some(plan) = self.plans.get(&event.plan) else {
+            return;
         };
-        let whole = i64::try_from(until.duration_since(*since).as_millis()).unwrap_or_default();
-        let part = i128::from(whole) * i128::from(at - from) / i128::from((to - from).max(1));
-        let part = SignedDuration::from_millis(i64::try_from(part).unwrap_or_default());
-        since.checked_add(part).unwrap_or(last)
-    };
-    (1..=frames).map(moment).collect()
+        let Some(node) = &event.node else {
+            match &event.what {
+                EventKind::Waits { reason, .. } => plan.set_message(output::one_line(reason).into_owned()),
+                EventKind::Resumed | EventKind::Complete => plan.set_message(""),
+                EventKind::Repeats(_) => plan.set_position(0),
+                _ => {}
+            }
+            return;
+        };
+        let key = (event.plan.clone(), node.clone());
+        let says = match &event.what {
+            EventKind::Done => {
+                plan.inc(1);
+                if let Some(line) = self.nodes.remove(&key) {
+                    self.bars.remove(&line);
+                }
+                return;
+            }
+            EventKind::Phase(phase) => phase.to_string(),
+            EventKind::Waits { reason, message } if message.is_empty() => format!("waits: {reason}"),
+            EventKind::Waits { message, .. } => {
+                self.times.in_message(&event.plan, &format!("waits: {message}"))
+            }
+            EventKind::Failed { reason, .. } => format!("FAILED: {reason}"),
+            EventKind::NodeStarted => "begins".to_owned(),
+            _ => "continues".to_owned(),
+        };
+        let line = self
+            .nodes
+            .entry(key)
+            .or_insert_with(|| self.bars.add(text_line()));
+        line.set_prefix(format!("  {}  ", output::one_line(node)));
+        line.set_message(output::one_line(&says).into_owned());
+    }
 }
 
-/// Draws lines over the previous ones.
-fn frame_text(lines: &[String], before: usize) -> String {
-    let up = if before > 0 {
-        format!("\x1b[{before}A")
-    } else {
-        String::new()
-    };
-    let mut frame_text = format!("{up}\r");
-    for line in lines {
-        frame_text.extend(["\x1b[K", &*output::plain(line), "\n"]);
-    }
-    frame_text.push_str("\x1b[J");
-    frame_text
+/// A bar that nothing shows yet.
+fn bar(nodes: usize) -> ProgressBar {
+    let template = ProgressStyle::with_template("{prefix}[{bar:24}] {pos}/{len} {wide_msg}");
+    let style = template.unwrap_or_else(|_| ProgressStyle::default_bar());
+    let hidden = ProgressDrawTarget::hidden();
+    ProgressBar::with_draw_target(Some(nodes as u64), hidden).with_style(style.progress_chars("#."))
+}
+
+fn text_line() -> ProgressBar {
+    let template = ProgressStyle::with_template("{prefix}{wide_msg}");
+    let style = template.unwrap_or_else(|_| ProgressStyle::default_spinner());
+    ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden()).with_style(style)
 }
 
 fn print(text: &str) {
-    // If standard output is closed, the frame is lost.
+    // If standard output is closed, the line is lost.
     let _ = output::raw(text);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use refit_api::{NodePhase, Reason};
 
     #[test]
-    fn long_times_in_which_nothing_happens_pass_faster() {
-        let at = |minute: i64| Timestamp::from_second(minute * 60).unwrap();
-        let even = moments(at(0), &[at(4), at(8)], 4);
-        assert_eq!(even, [at(2), at(4), at(6), at(8)]);
-        // Ten minutes, then a day that is shortened to ten, then ten.
-        let day = moments(at(0), &[at(10), at(10 + 1_440), at(20 + 1_440)], 6);
-        assert_eq!(day, [at(5), at(10), at(730), at(1_450), at(1_455), at(1_460)]);
-        assert_eq!(moments(at(0), &[at(0)], 2), [at(0), at(0)]);
-    }
-
-    #[test]
-    fn a_frame_replaces_the_one_before() {
-        let lines = ["a".to_owned(), "b".to_owned()];
-        assert_eq!(frame_text(&lines, 0), "\r\x1b[Ka\n\x1b[Kb\n\x1b[J");
-        assert_eq!(frame_text(&lines[..1], 2), "\x1b[2A\r\x1b[Ka\n\x1b[J");
+    fn there_is_a_bar_for_a_plan_and_a_line_for_each_node_in_progress() {
+        let at = "2026-01-05T09:00:00Z".parse().unwrap();
+        let times = TimeFormat::since(at);
+        let mut screen = Screen::new(&times, &[("k3s", 4)], ProgressDrawTarget::hidden());
+        let mut add = |node: &str, what: EventKind| {
+            screen.add(&RolloutEvent {
+                at,
+                plan: "k3s".to_owned(),
+                node: Some(node.to_owned()).filter(|node| !node.is_empty()),
+                what,
+            });
+            let lines = screen.nodes.values().map(|line| line.prefix() + &line.message());
+            let plan = &screen.plans["k3s"];
+            (plan.position(), plan.message(), lines.collect::<Vec<_>>())
+        };
+        add("node-1", EventKind::NodeStarted);
+        add("node-2", EventKind::NodeStarted);
+        let (done, _, lines) = add("node-1", EventKind::Done);
+        assert_eq!((done, lines), (1, vec!["  node-2  begins".to_owned()]));
+        add("node-2", EventKind::Phase(NodePhase::Draining.into()));
+        let waits = |message: &str| EventKind::Waits {
+            reason: Reason::DrainWaiting.into(),
+            message: message.to_owned(),
+        };
+        let (_, _, lines) = add("node-2", waits("shop/\x1b[2Jweb waits"));
+        assert_eq!(lines, ["  node-2  waits: shop/\\x1b[2Jweb waits"]);
+        let (done, says, _) = add("", waits(""));
+        assert_eq!((done, says.as_str()), (1, "DrainWaiting"));
+        assert_eq!(add("", EventKind::Repeats(String::new())).0, 0);
     }
 }

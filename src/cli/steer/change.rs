@@ -49,7 +49,9 @@ pub(super) struct Changes {
     pub(super) name: String,
     pub(super) plan: Option<PlanChange>,
     pub(super) nodes: Vec<NodeChange>,
-    /// Printed after the result: what still keeps nodes from starting.
+    /// Nodes that are as requested already.
+    pub(super) unchanged: Vec<String>,
+    /// What is as requested already, and what still keeps nodes from starting.
     pub(super) notes: Vec<String>,
 }
 
@@ -109,6 +111,21 @@ impl Edit {
     }
 }
 
+impl Changes {
+    /// Notes which nodes are as requested already, and returns the others.
+    fn without(&mut self, nodes: Vec<String>, already: impl Fn(&str) -> Option<String>) -> Vec<String> {
+        let mut is_changed = |node: &String| match already(node) {
+            Some(why) => {
+                self.notes.push(why);
+                self.unchanged.push(node.clone());
+                false
+            }
+            None => true,
+        };
+        nodes.into_iter().filter(|node| is_changed(node)).collect()
+    }
+}
+
 /// What to write for a request.
 ///
 /// # Errors
@@ -126,19 +143,23 @@ pub(super) fn changes(request: &Request<'_>) -> Result<Changes, String> {
             view.title()
         ));
     }
+    let mut plan = |wanted| match wanted {
+        Wanted::Write(change) => changes.plan = Some(change),
+        Wanted::Nothing(why) => changes.notes.push(why),
+    };
     match request.action {
-        Action::Suspend { reason } => changes.plan = Some(suspend(request, reason.as_deref())?),
-        Action::Resume => changes.plan = Some(resume(request)?),
-        Action::Abort { reason } => changes.plan = Some(abort(request, reason.as_deref())?),
+        Action::Suspend { reason } => plan(suspend(request, reason.as_deref())),
+        Action::Resume => plan(resume(request)),
+        Action::Abort { reason } => plan(abort(request, reason.as_deref())?),
         Action::Approve { version, wave } => {
-            changes.plan = Some(approve(request, version.as_deref(), wave.as_deref())?);
+            plan(approve(request, version.as_deref(), wave.as_deref())?);
         }
         Action::Retry => {
             changes.nodes = retry(request)?;
             changes.notes = waits(view);
         }
-        Action::Skip { always } => changes.nodes = skip(request, *always)?,
-        Action::Unskip => changes.nodes = unskip(request)?,
+        Action::Skip { always } => skip(request, *always, &mut changes)?,
+        Action::Unskip => unskip(request, &mut changes)?,
         Action::Rerun => {
             changes.nodes = rerun(request)?;
             let note =
@@ -151,6 +172,13 @@ pub(super) fn changes(request: &Request<'_>) -> Result<Changes, String> {
         }
     }
     Ok(changes)
+}
+
+/// What a command wants of a Plan.
+enum Wanted {
+    Write(PlanChange),
+    /// The Plan is as requested already, as a person reads it. A script may repeat a command.
+    Nothing(String),
 }
 
 fn annotation<'a>(view: &'a PlanOverview<'_>, key: &str) -> Option<&'a str> {
@@ -184,14 +212,14 @@ fn signed(request: &Request<'_>, reason: Option<&str>) -> String {
     }
 }
 
-fn suspend(request: &Request<'_>, reason: Option<&str>) -> Result<PlanChange, String> {
+fn suspend(request: &Request<'_>, reason: Option<&str>) -> Wanted {
     let view = request.view;
     if is_suspended(view) {
         let by = by(annotation(view, names::ANNOTATION_SUSPENDED));
-        return Err(format!("Plan {} is suspended already{by}", view.title()));
+        return Wanted::Nothing(format!("Plan {} is suspended already{by}", view.title()));
     }
     let note = signed(request, reason);
-    Ok(PlanChange {
+    Wanted::Write(PlanChange {
         patch: json!({
             "metadata": { "annotations": { names::ANNOTATION_SUSPENDED: note } }, "spec": { "suspend": true },
         }),
@@ -202,7 +230,7 @@ fn suspend(request: &Request<'_>, reason: Option<&str>) -> Result<PlanChange, St
     })
 }
 
-fn resume(request: &Request<'_>) -> Result<PlanChange, String> {
+fn resume(request: &Request<'_>) -> Wanted {
     let view = request.view;
     let aborted = annotation(view, names::ANNOTATION_ABORT).is_some();
     if !is_suspended(view) && !aborted {
@@ -212,7 +240,7 @@ fn resume(request: &Request<'_>) -> Result<PlanChange, String> {
             }
             _ => String::new(),
         };
-        return Err(format!(
+        return Wanted::Nothing(format!(
             "Plan {} is neither suspended nor aborted{held}",
             view.title()
         ));
@@ -223,20 +251,20 @@ fn resume(request: &Request<'_>) -> Result<PlanChange, String> {
     if is_suspended(view) {
         patch["spec"] = json!({ "suspend": null });
     }
-    Ok(PlanChange {
+    Wanted::Write(PlanChange {
         patch,
         says: "resumed".to_owned(),
     })
 }
 
-fn abort(request: &Request<'_>, reason: Option<&str>) -> Result<PlanChange, String> {
+fn abort(request: &Request<'_>, reason: Option<&str>) -> Result<Wanted, String> {
     let view = request.view;
     if let Some(text) = annotation(view, names::ANNOTATION_ABORT) {
-        return Err(format!(
+        return Ok(Wanted::Nothing(format!(
             "Plan {} is aborted already{}",
             view.title(),
             by(Some(text))
-        ));
+        )));
     }
     if view.complete && view.counts.applying == 0 {
         return Err(format!(
@@ -245,14 +273,14 @@ fn abort(request: &Request<'_>, reason: Option<&str>) -> Result<PlanChange, Stri
         ));
     }
     let note = signed(request, reason);
-    Ok(PlanChange {
+    Ok(Wanted::Write(PlanChange {
         patch: json!({ "metadata": { "annotations": { names::ANNOTATION_ABORT: note } } }),
         says: "aborted; drains stop, and upgrades that run finish".to_owned(),
-    })
+    }))
 }
 
 /// Approves the wave or the version that waits.
-fn approve(request: &Request<'_>, version: Option<&str>, wave: Option<&str>) -> Result<PlanChange, String> {
+fn approve(request: &Request<'_>, version: Option<&str>, wave: Option<&str>) -> Result<Wanted, String> {
     let view = request.view;
     let status = view.plan.facts.status();
     let waiting = view
@@ -281,15 +309,11 @@ fn approve(request: &Request<'_>, version: Option<&str>, wave: Option<&str>) -> 
             ),
             None => format!("Plan {} has no wave that has begun", view.title()),
         }),
-        _ => approve_version(request, version),
+        _ => approve_version(request, version).map(Wanted::Write),
     }
 }
 
-fn approve_wave(
-    request: &Request<'_>,
-    waiting: &WaveStatus,
-    wanted: Option<&str>,
-) -> Result<PlanChange, String> {
+fn approve_wave(request: &Request<'_>, waiting: &WaveStatus, wanted: Option<&str>) -> Result<Wanted, String> {
     let (view, name) = (request.view, &waiting.name);
     if let Some(wanted) = wanted.filter(|wanted| wanted != name) {
         return Err(format!(
@@ -299,11 +323,11 @@ fn approve_wave(
     }
     let known = annotation(view, names::ANNOTATION_APPROVE).unwrap_or_default();
     if let Some(entry) = WaveApproval::all(known, &waiting.hash).find(|entry| entry.plan == name) {
-        return Err(format!(
+        return Ok(Wanted::Nothing(format!(
             "wave {name} of Plan {} is approved already{}",
             view.title(),
             by(Some(entry.text))
-        ));
+        )));
     }
     let entry = format!("{} {}", WaveApproval::new(name, &waiting.hash), request.signature);
     let versions = entries(known).filter(|one| one.version.is_none());
@@ -313,13 +337,13 @@ fn approve_wave(
         .map(|one| one.text)
         .chain([&*entry])
         .collect();
-    Ok(PlanChange {
+    Ok(Wanted::Write(PlanChange {
         patch: json!({ "metadata": { "annotations": { names::ANNOTATION_APPROVE: all.join(", ") } } }),
         says: format!(
             "approved wave {name} at version {}",
             view.version().unwrap_or_default()
         ),
-    })
+    }))
 }
 
 fn approve_version(request: &Request<'_>, wanted: Option<&str>) -> Result<PlanChange, String> {
@@ -447,7 +471,7 @@ fn skip_entry<'a>(view: &PlanOverview<'a>, node: &str) -> Option<&'a str> {
         .map(|entry| entry.text)
 }
 
-fn skip(request: &Request<'_>, always: bool) -> Result<Vec<NodeChange>, String> {
+fn skip(request: &Request<'_>, always: bool, changes: &mut Changes) -> Result<(), String> {
     let view = request.view;
     let plan = view.plan.facts.name.to_string();
     let entry = match (view.version(), always) {
@@ -461,13 +485,14 @@ fn skip(request: &Request<'_>, always: bool) -> Result<Vec<NodeChange>, String> 
         }
     };
     let why_not = |node: &str| {
-        if let Some(known) = skip_entry(view, node) {
-            return Some(format!("Node {node} is skipped already{}", by(Some(known))));
-        }
         let is_done = view.node(node).is_none() && has_done_label(view, node);
         is_done.then(|| format!("Node {node} is done: there is nothing to skip"))
     };
-    let nodes = chosen(request, Vec::new(), "no node is named", why_not)?;
+    let skipped = |node: &str| {
+        let known = skip_entry(view, node)?;
+        Some(format!("Node {node} is skipped already{}", by(Some(known))))
+    };
+    let nodes = changes.without(chosen(request, Vec::new(), "no node is named", why_not)?, skipped);
     let change = |name: String| NodeChange {
         says: match view.node(&name) {
             Some(node) if node.is_failed() => {
@@ -484,16 +509,18 @@ fn skip(request: &Request<'_>, always: bool) -> Result<Vec<NodeChange>, String> 
             entry: Some(entry.clone()),
         },
     };
-    Ok(nodes.into_iter().map(change).collect())
+    changes.nodes = nodes.into_iter().map(change).collect();
+    Ok(())
 }
 
-fn unskip(request: &Request<'_>) -> Result<Vec<NodeChange>, String> {
+fn unskip(request: &Request<'_>, changes: &mut Changes) -> Result<(), String> {
     let view = request.view;
-    let why_not = |node: &str| {
+    let not_skipped = |node: &str| {
         let is_skipped = view.snapshot.nodes.is_none() || skip_entry(view, node).is_some();
         (!is_skipped).then(|| format!("Node {node} is not skipped by Plan {}", view.title()))
     };
-    let nodes = chosen(request, Vec::new(), "no node is named", why_not)?;
+    let named = chosen(request, Vec::new(), "no node is named", |_| None)?;
+    let nodes = changes.without(named, not_skipped);
     let change = |name: String| NodeChange {
         says: "no longer skipped".to_owned(),
         name,
@@ -503,7 +530,8 @@ fn unskip(request: &Request<'_>) -> Result<Vec<NodeChange>, String> {
             entry: None,
         },
     };
-    Ok(nodes.into_iter().map(change).collect())
+    changes.nodes = nodes.into_iter().map(change).collect();
+    Ok(())
 }
 
 fn rerun(request: &Request<'_>) -> Result<Vec<NodeChange>, String> {

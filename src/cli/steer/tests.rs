@@ -122,8 +122,16 @@ fn refuses(snapshot: &Snapshot, action: &Action, nodes: &[&str], why: &str) {
     assert!(refusal.contains(why), "{refusal}");
 }
 
+/// Nothing is written, because it is as requested already.
+#[track_caller]
+fn says(snapshot: &Snapshot, action: &Action, nodes: &[&str], note: &str) {
+    let changes = ask(snapshot, action, nodes).unwrap();
+    assert_eq!((&changes.plan, &changes.nodes), (&None, &Vec::new()));
+    assert!(changes.notes[0].contains(note), "{changes:?}");
+}
+
 #[test]
-fn suspend_notes_who_when_and_why_and_refuses_a_plan_that_is_suspended() {
+fn suspend_notes_who_when_and_why_and_leaves_a_plan_that_is_suspended() {
     let reason = Some("storage is rebalanced".to_owned());
     let suspend = Action::Suspend { reason };
     let changes = ask(&snapshot(|_| ()), &suspend, &[]).unwrap().plan.unwrap();
@@ -137,7 +145,7 @@ fn suspend_notes_who_when_and_why_and_refuses_a_plan_that_is_suspended() {
         plan.spec.suspend = Some(true);
         annotated(names::ANNOTATION_SUSPENDED, "by bob at 2025-01-01T00:00:00Z")(plan);
     });
-    refuses(
+    says(
         &is,
         &suspend,
         &[],
@@ -157,7 +165,7 @@ fn resume_removes_what_suspend_and_abort_have_written_and_nothing_else() {
     let aborted = snapshot(annotated(names::ANNOTATION_ABORT, BY));
     let patch = ask(&aborted, &Action::Resume, &[]).unwrap().plan.unwrap().patch;
     assert_eq!(patch, json!({ "metadata": { "annotations": nulls } }));
-    refuses(
+    says(
         &snapshot(|_| ()),
         &Action::Resume,
         &[],
@@ -166,14 +174,14 @@ fn resume_removes_what_suspend_and_abort_have_written_and_nothing_else() {
 }
 
 #[test]
-fn abort_refuses_a_plan_that_is_complete_or_aborted() {
+fn abort_refuses_a_plan_that_is_complete_and_leaves_one_that_is_aborted() {
     let abort = Action::Abort { reason: None };
     let patch = ask(&snapshot(|_| ()), &abort, &[]).unwrap().plan.unwrap().patch;
     assert_eq!(
         patch,
         json!({ "metadata": { "annotations": { "refit.rs/abort": BY } } })
     );
-    refuses(
+    says(
         &snapshot(annotated(names::ANNOTATION_ABORT, BY)),
         &abort,
         &[],
@@ -277,7 +285,7 @@ fn approve_takes_the_wave_that_waits_and_keeps_other_approvals_that_count() {
         "wave tenth waits for approval in Plan system-upgrade/p, not canary",
     );
     let done = at(WavePhase::AwaitingApproval, "tenth@21c75c607087 by bob at noon");
-    refuses(&done, &approve(None), &[], "is approved already (by bob at noon)");
+    says(&done, &approve(None), &[], "is approved already (by bob at noon)");
     let soaks = at(WavePhase::Soaking, "");
     refuses(&soaks, &approve(Some("tenth")), &[], "wave tenth is Soaking");
     refuses(&soaks, &approve(None), &[], "nothing waits for approval");
@@ -351,11 +359,16 @@ fn skip_names_the_version_unless_it_is_for_always_and_undo_takes_it_back() {
         );
     }
     let skip = Action::Skip { always: false };
-    refuses(&there, &skip, &["skipped"], "is skipped already (by alice");
+    says(&there, &skip, &["skipped"], "is skipped already (by alice");
+    let both = ask(&there, &skip, &["skipped", "waiting"]).unwrap();
+    assert_eq!(both.nodes.len(), 1);
+    let view = PlanOverview::new(&there, &there.plans[0]);
+    let goal = Goal::Without(vec!["waiting".to_owned(), "skipped".to_owned()]);
+    assert_eq!(Goal::of(&skip, &view, &both), goal);
     refuses(&there, &skip, &["done"], "is done: there is nothing to skip");
     let failed = ask(&there, &skip, &["failed"]).unwrap();
     assert!(failed.nodes[0].says.contains("its failure is dropped"));
-    refuses(&there, &Action::Unskip, &["waiting"], "is not skipped");
+    says(&there, &Action::Unskip, &["waiting"], "is not skipped");
     let undo = ask(&there, &Action::Unskip, &["skipped"])
         .unwrap()
         .nodes

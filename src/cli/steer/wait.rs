@@ -5,16 +5,17 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{anyhow, bail};
-use http::Request;
-use kube::Client;
-use serde_json::Value;
-use serde_json::value::RawValue;
+use k8s_openapi::api::core::v1::Node;
+use kube::api::{Api, ListParams};
+use kube::{Client, ResourceExt};
+use serde_json::value::to_raw_value;
 use tokio::time::{Instant, sleep};
-use url::form_urlencoded::byte_serialize;
 
 use super::change::{Action, Changes};
+use super::write::plans;
 use crate::cli::output;
 use refit_api::{NodeProgress, Reason, WavePhase, WaveStatus, names};
+use refit_base::go::GoDuration;
 use refit_base::version::tag::munge;
 use refit_cluster::clock::Clock;
 use refit_cluster::kube::brief;
@@ -23,8 +24,6 @@ use refit_view::{PlanOverview, explain_plan};
 
 /// How often the Plan is read.
 const INTERVAL: Duration = Duration::from_secs(2);
-/// Only names are needed, and most of a Node is its status.
-const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io";
 
 /// What is waited for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,6 +43,7 @@ pub(super) enum Goal {
 impl Goal {
     pub(super) fn of(action: &Action, view: &PlanOverview<'_>, changes: &Changes) -> Self {
         let nodes = changes.nodes.iter().map(|node| node.name.clone());
+        let nodes = nodes.chain(changes.unchanged.iter().cloned());
         let waits = |wave: &&WaveStatus| wave.phase == WavePhase::AwaitingApproval;
         let wave = view.wave().filter(waits);
         match action {
@@ -129,40 +129,35 @@ async fn done_nodes(client: &Client, view: &PlanOverview<'_>) -> anyhow::Result<
         return Ok(BTreeSet::new());
     };
     let label = format!("{}{}", names::LABEL_PLAN_PREFIX, view.plan.facts.name);
-    let selector: String = byte_serialize(format!("{label}={hash}").as_bytes()).collect();
-    let request = Request::get(format!("/api/v1/nodes?labelSelector={selector}"))
-        .header(http::header::ACCEPT, METADATA_ONLY)
-        .body(Vec::new())?;
-    let list: Value = client
-        .request(request)
-        .await
-        .map_err(|error| anyhow!("Nodes cannot be read: {}", brief(&error)))?;
-    let items = list["items"].as_array().into_iter().flatten();
-    Ok(items
-        .filter_map(|item| Some(item["metadata"]["name"].as_str()?.to_owned()))
-        .collect())
+    let params = ListParams::default().labels(&format!("{label}={hash}"));
+    let nodes = Api::<Node>::all(client.clone());
+    // Only names are needed, and most of a Node is its status.
+    let list = nodes.list_metadata(&params).await;
+    let list = list.map_err(|error| anyhow!("Nodes cannot be read: {}", brief(&error)))?;
+    Ok(list.items.iter().map(ResourceExt::name_any).collect())
 }
 
 /// Waits for a goal. The status must describe the Plan as it was written.
 pub(super) async fn wait(
     client: &Client,
-    namespace: &str,
-    name: &str,
+    changes: &Changes,
     goal: &Goal,
-    timeout: Duration,
+    limit: Option<GoDuration>,
 ) -> anyhow::Result<ExitCode> {
-    let uri = format!("/apis/{}/v1/namespaces/{namespace}/plans/{name}", names::GROUP);
+    let (namespace, name) = (&changes.namespace, &changes.name);
+    let plans = plans(client, namespace);
+    // A negative limit is over at once.
+    let limit =
+        limit.map(|limit| u64::try_from(limit.as_nanos()).map_or(Duration::ZERO, Duration::from_nanos));
     let started = Instant::now();
     let mut said = String::new();
     loop {
         // The controller decides some milliseconds after the write; a status from before says nothing.
         sleep(INTERVAL).await;
-        let request = Request::get(&uri).body(Vec::new())?;
-        let raw: Box<RawValue> = client
-            .request(request)
-            .await
-            .map_err(|error| anyhow!("Plan {namespace}/{name} cannot be read: {}", brief(&error)))?;
-        let snapshot = Snapshot::of_plan(&raw, Clock::system().now())
+        let read = plans.get(name).await;
+        let object =
+            read.map_err(|error| anyhow!("Plan {namespace}/{name} cannot be read: {}", brief(&error)))?;
+        let snapshot = Snapshot::of_plan(&to_raw_value(&object)?, Clock::system().now())
             .ok_or_else(|| anyhow!("Plan {namespace}/{name} cannot be read"))?;
         let Some(plan) = snapshot.plans.first() else {
             bail!("Plan {namespace}/{name} cannot be read");
@@ -180,10 +175,10 @@ pub(super) async fn wait(
         if view.is_current() && goal.check(&view, &done)? {
             return Ok(ExitCode::SUCCESS);
         }
-        if started.elapsed() >= timeout {
+        if let Some(limit) = limit.filter(|limit| started.elapsed() >= *limit) {
             output::error(format_args!(
                 "the timeout of {} seconds has passed; {}",
-                timeout.as_secs(),
+                limit.as_secs(),
                 explain_plan(&view).verdict
             ));
             return Ok(ExitCode::FAILURE);

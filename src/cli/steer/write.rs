@@ -1,14 +1,14 @@
 //! Writes the changes of a command, one request per object.
 
-use std::collections::BTreeMap;
-
 use anyhow::{anyhow, bail};
-use http::Request;
+use k8s_openapi::api::authentication::v1::SelfSubjectReview;
+use k8s_openapi::api::core::v1::Node;
 use kube::Client;
-use serde_json::{Value, json};
+use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams, PostParams};
+use serde_json::Value;
 
 use super::change::{Changes, NodeChange};
-use refit_api::names;
+use refit_api::Plan;
 use refit_cluster::kube::{Answer, brief};
 
 /// Attempts to change a Node that others change meanwhile: kubelets report every ten seconds.
@@ -38,26 +38,34 @@ impl Written {
 /// The user as the API server sees them.
 pub(super) async fn whoami(client: &Client) -> String {
     // Kubernetes serves this from 1.28 on (KEP-3325). With an older API server the author is unknown.
-    let review = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview" });
-    let uri = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
-    let answer = send(client, "POST", uri, "application/json", &review).await;
-    let name = answer.ok().and_then(|answer| {
-        let name = answer.pointer("/status/userInfo/username")?.as_str()?;
-        Some(name.to_owned())
-    });
+    let reviews = Api::<SelfSubjectReview>::all(client.clone());
+    let review = reviews
+        .create(&PostParams::default(), &SelfSubjectReview::default())
+        .await;
+    let name = review.ok().and_then(|review| review.status?.user_info?.username);
     name.filter(|name| !name.is_empty())
         .unwrap_or_else(|| UNKNOWN.to_owned())
 }
 
+/// The Plans of a namespace as the API server stores them, which may be more than this version of refit knows.
+pub(super) fn plans(client: &Client, namespace: &str) -> Api<DynamicObject> {
+    Api::namespaced_with(client.clone(), namespace, &ApiResource::erase::<Plan>(&()))
+}
+
 /// Writes the Plan first: it says who, and a node that is written starts at once.
-pub(super) async fn write(client: &Client, namespace: &str, changes: &Changes) -> Written {
+pub(super) async fn write(client: &Client, changes: &Changes, dry_run: bool) -> Written {
+    let params = PatchParams {
+        dry_run,
+        field_manager: Some("refit-cli".to_owned()),
+        ..PatchParams::default()
+    };
     if let Some(plan) = &changes.plan {
-        let name = &changes.name;
-        let uri = format!("/apis/{}/v1/namespaces/{namespace}/plans/{name}", names::GROUP);
-        let written = patch(client, &uri, &plan.patch).await;
-        let written = written
+        let (namespace, name) = (&changes.namespace, &changes.name);
+        let written = plans(client, namespace)
+            .patch(name, &params, &Patch::Merge(&plan.patch))
+            .await
             .map_err(|error| anyhow!("Plan {namespace}/{name} cannot be written: {}", brief(&error)))
-            .and_then(|answer| check(&plan.patch, &answer));
+            .and_then(|answer| check(&plan.patch, &answer.data));
         if let Err(error) = written {
             return Written {
                 plan: false,
@@ -66,11 +74,12 @@ pub(super) async fn write(client: &Client, namespace: &str, changes: &Changes) -
             };
         }
     }
-    for (nodes, node) in changes.nodes.iter().enumerate() {
-        if let Err(error) = write_node(client, node).await {
+    let nodes = Api::<Node>::all(client.clone());
+    for (written, node) in changes.nodes.iter().enumerate() {
+        if let Err(error) = write_node(&nodes, &params, node).await {
             return Written {
                 plan: true,
-                nodes,
+                nodes: written,
                 error: Some(error),
             };
         }
@@ -91,50 +100,23 @@ fn check(patch: &Value, answer: &Value) -> anyhow::Result<()> {
 }
 
 /// Changes a Node in the version in which it was read, because its annotations have entries of others.
-async fn write_node(client: &Client, change: &NodeChange) -> anyhow::Result<()> {
-    let uri = format!("/api/v1/nodes/{}", change.name);
-    let error = |error: &kube::Error| anyhow!("Node {} cannot be written: {}", change.name, brief(error));
+async fn write_node(nodes: &Api<Node>, params: &PatchParams, change: &NodeChange) -> anyhow::Result<()> {
+    let name = &change.name;
+    let error = |error: &kube::Error| anyhow!("Node {name} cannot be written: {}", brief(error));
     for attempt in 1..=ATTEMPTS {
-        let request = Request::get(&uri).body(Vec::new())?;
-        let node: Value = client.request(request).await.map_err(|it| error(&it))?;
-        let map = |pointer| -> BTreeMap<String, String> {
-            let value = node.pointer(pointer).cloned().unwrap_or_default();
-            serde_json::from_value(value).unwrap_or_default()
-        };
-        let Some(mut body) = change
-            .edit
-            .patch(&map("/metadata/annotations"), &map("/metadata/labels"))
-        else {
+        let known = nodes.get_metadata(name).await.map_err(|it| error(&it))?.metadata;
+        let annotations = known.annotations.unwrap_or_default();
+        let labels = known.labels.unwrap_or_default();
+        let Some(mut body) = change.edit.patch(&annotations, &labels) else {
             return Ok(());
         };
-        body["metadata"]["resourceVersion"] = node["metadata"]["resourceVersion"].clone();
-        body["metadata"]["uid"] = node["metadata"]["uid"].clone();
-        match patch(client, &uri, &body).await {
+        body["metadata"]["resourceVersion"] = known.resource_version.into();
+        body["metadata"]["uid"] = known.uid.into();
+        match nodes.patch_metadata(name, params, &Patch::Merge(&body)).await {
             Ok(_) => return Ok(()),
             Err(it) if Answer::of(&it) == Answer::Conflict && attempt < ATTEMPTS => {}
             Err(it) => return Err(error(&it)),
         }
     }
     Ok(())
-}
-
-async fn patch(client: &Client, uri: &str, body: &Value) -> Result<Value, kube::Error> {
-    let uri = format!("{uri}?fieldManager=refit-cli");
-    send(client, "PATCH", &uri, "application/merge-patch+json", body).await
-}
-
-async fn send(
-    client: &Client,
-    method: &str,
-    uri: &str,
-    kind: &str,
-    body: &Value,
-) -> Result<Value, kube::Error> {
-    let request = Request::builder()
-        .method(method)
-        .uri(uri)
-        .header(http::header::CONTENT_TYPE, kind)
-        .body(body.to_string().into_bytes())
-        .map_err(kube::Error::HttpError)?;
-    client.request(request).await
 }

@@ -116,10 +116,16 @@ fn messages_name_who_does_what() {
 
 #[test]
 fn the_help_of_each_command_names_who_does_what() {
-    let mut root = Cli::command();
+    let mut root = command();
     root.build();
+    let node = root.find_subcommand("node").unwrap().clone();
     let mut bad = Vec::new();
-    for command in root.clone().get_subcommands().chain([&root]) {
+    for command in root
+        .clone()
+        .get_subcommands()
+        .chain(node.get_subcommands())
+        .chain([&root])
+    {
         let help = command.clone().render_long_help().to_string();
         // A phrase may continue on the next line.
         let help = help.split_whitespace().collect::<Vec<_>>().join(" ");

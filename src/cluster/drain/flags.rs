@@ -40,6 +40,25 @@ impl NodeArgs {
 }
 
 #[derive(Args, Clone, Debug)]
+pub struct TimeoutArg {
+    /// How long to try before giving up, such as 90s or 1h30m; 0 means no limit
+    #[arg(
+        long,
+        value_name = "DURATION",
+        default_value = "0s",
+        allow_hyphen_values = true
+    )]
+    timeout: GoDuration,
+}
+
+impl TimeoutArg {
+    /// As in kubectl, 0 means no limit, and a negative timeout is over at once.
+    pub fn limit(&self) -> Option<GoDuration> {
+        Some(self.timeout).filter(|timeout| *timeout != GoDuration::ZERO)
+    }
+}
+
+#[derive(Args, Clone, Debug)]
 pub struct DrainArgs {
     /// Only pods with these labels: a=b,c!=d,e in (f,g),!h
     #[arg(long, value_name = "SELECTOR", default_value = "", hide_default_value = true, allow_hyphen_values = true,
@@ -68,14 +87,8 @@ pub struct DrainArgs {
     #[arg(long, value_name = "SECONDS", default_value_t = -1, allow_negative_numbers = true)]
     grace_period: i64,
 
-    /// How long to try before giving up, such as 90s or 1h30m; 0 means no limit
-    #[arg(
-        long,
-        value_name = "DURATION",
-        default_value = "0s",
-        allow_hyphen_values = true
-    )]
-    timeout: GoDuration,
+    #[command(flatten)]
+    timeout: TimeoutArg,
 
     /// Delete pods instead of evicting them, whatever PodDisruptionBudgets allow
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value = "false",
@@ -120,8 +133,7 @@ impl DrainArgs {
                 ..0 => None,
                 seconds => Some(u32::try_from(seconds).unwrap_or(u32::MAX)),
             },
-            // As in kubectl, 0 means no limit, and a negative timeout is over at once.
-            timeout: Some(self.timeout).filter(|timeout| *timeout != GoDuration::ZERO),
+            timeout: self.timeout.limit(),
             disable_eviction: self.disable_eviction,
             wait_for_detach: self.wait_for_detach,
             chunk_size: u32::try_from(self.chunk_size.max(0)).unwrap_or(u32::MAX),

@@ -64,10 +64,24 @@ const RESTARTS: u32 = 3;
 pub async fn list<T: DeserializeOwned>(
     client: &Client,
     request: &Request,
-    mut params: ListParams,
+    params: ListParams,
     metadata_only: bool,
 ) -> Result<Vec<T>, Error> {
-    let (mut all, mut restarts) = (Vec::new(), 0);
+    list_pages(client, request, params, metadata_only, usize::MAX).await
+}
+
+/// The first pages of a list: at most so many, and at least one.
+///
+/// # Errors
+/// As [`list`].
+pub async fn list_pages<T: DeserializeOwned>(
+    client: &Client,
+    request: &Request,
+    mut params: ListParams,
+    metadata_only: bool,
+    pages: usize,
+) -> Result<Vec<T>, Error> {
+    let (mut all, mut restarts, mut read) = (Vec::new(), 0, 0);
     loop {
         let page = if metadata_only {
             request.list_metadata(&params)
@@ -81,14 +95,16 @@ pub async fn list<T: DeserializeOwned>(
             Err(error) if Answer::of(&error) == Answer::Expired && restarts < RESTARTS => {
                 restarts += 1;
                 params.continue_token = None;
+                read = 0;
                 all.clear();
                 continue;
             }
             Err(error) => return Err(error),
         };
         all.extend(page.items.into_iter().flatten());
+        read += 1;
         params.continue_token = page.metadata.next.filter(|next| !next.is_empty());
-        if params.continue_token.is_none() {
+        if params.continue_token.is_none() || read >= pages {
             return Ok(all);
         }
     }

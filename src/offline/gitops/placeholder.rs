@@ -115,7 +115,7 @@ pub fn in_comment(source: &Source, entry: &Entry) -> Option<(String, &'static st
     let is_absent = value.is_null() && value.span.is_empty();
     let at = match &value.alias {
         Some(alias) => alias.end,
-        None if is_absent || entry.merged => entry.key.span.end,
+        None if is_absent || entry.merged.is_some() => entry.key.span.end,
         None => value.span.end,
     };
     let line = source.line_of(at.saturating_sub(1));

@@ -7,6 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::{ControlPlaneReport, NodeWait, Report, WaitGroup, WindowReport};
 use crate::verdict::{duration, one_line, pluralized};
 use crate::version_change::{Unusual, next_minor};
+use refit_base::table::aligned;
 
 /// Maximum number of table rows; of a longer table the first and the last half are shown.
 const ROWS: usize = 60;
@@ -347,31 +348,21 @@ pub(super) fn table<const N: usize>(text: &mut String, rows: &[[String; N]]) {
         .filter(|(index, _)| !cut || *index <= ROWS / 2 || *index >= rows.len() - ROWS / 2)
         .map(|(_, row)| row)
         .collect();
-    let width = |column: usize| {
-        let widths = shown.iter().map(|row| row[column].chars().count());
-        widths.max().unwrap_or_default()
+    // Numbers are aligned right, names left.
+    let is_number = |row: &&[String; N]| row[0].chars().all(|c| c.is_ascii_digit() || c == ' ');
+    let right: &[usize] = if shown.iter().skip(1).all(is_number) {
+        &[0]
+    } else {
+        &[]
     };
-    let widths: Vec<usize> = (0..N).map(width).collect();
-    for (index, row) in shown.iter().enumerate() {
+    let shown: Vec<_> = shown.into_iter().cloned().collect();
+    for (index, row) in aligned(&shown, right).iter().enumerate() {
         if cut && index == ROWS / 2 + 1 {
             line(
                 text,
                 &format!("… {} more (-o json has all)", rows.len() - shown.len()),
             );
         }
-        let cells = row
-            .iter()
-            .zip(&widths)
-            .enumerate()
-            .map(|(column, (cell, width))| {
-                // Numbers are aligned right, names left.
-                if column == 0 && cell.chars().all(|c| c.is_ascii_digit()) {
-                    format!("{cell:>width$}")
-                } else {
-                    format!("{cell:width$}")
-                }
-            });
-        let cells: Vec<String> = cells.collect();
-        line(text, cells.join("  ").trim_end());
+        line(text, row);
     }
 }

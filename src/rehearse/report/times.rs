@@ -66,10 +66,6 @@ impl TimeFormat {
         }
     }
 
-    pub fn is_clock(&self) -> bool {
-        self.clock.is_some()
-    }
-
     pub fn of_plan(&self, plan: &str, at: Timestamp) -> String {
         match &self.clock {
             None => offset(at.duration_since(self.start)),

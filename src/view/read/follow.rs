@@ -3,13 +3,10 @@
 use serde_json::value::RawValue;
 
 use super::Snapshot;
-use super::lists::{event_line, job_object, node_object, plan_object, pod_object, unreadable_gap};
+use super::lists::{PAGE, event_line, job_object, node_object, plan_object, pod_object, unreadable_gap};
 use refit_api::names;
 use refit_cluster::kube::watch::Selection;
 use refit_facts::objects::Intern;
-
-/// The page size of lists: the default of `kubectl get --chunk-size`.
-const PAGE: u32 = 500;
 
 /// The kinds whose objects a snapshot has from lists of all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

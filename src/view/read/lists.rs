@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::Client;
-use serde::Deserialize;
+use kube::api::ListParams;
+use kube::core::Request;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -15,6 +16,7 @@ use super::{
 use refit_api::selector::Selector;
 use refit_api::text::{MAX_MESSAGE, shorten};
 use refit_cluster::kube::brief;
+use refit_cluster::kube::read::list_pages;
 use refit_cluster::kube::served::is_unknown;
 use refit_facts::Watched;
 use refit_facts::objects::maintenance::{
@@ -25,25 +27,11 @@ use refit_facts::read::{Unreadable, read};
 use refit_formats::convert::op_plan::ANNOTATION_OWNER;
 
 /// Items per page of a list: the default of `kubectl get --chunk-size`.
-const PAGE: usize = 500;
+pub(super) const PAGE: u32 = 500;
 /// Maximum number of pages of Events to read: a cluster may have any number of Events.
 const EVENT_PAGES: usize = 10;
 /// How long after its grace period a pod may take until it counts as kept.
 const TERMINATION_SLACK: jiff::SignedDuration = jiff::SignedDuration::from_secs(10);
-
-#[derive(Deserialize)]
-struct RawList {
-    #[serde(default)]
-    metadata: ListMeta,
-    #[serde(default)]
-    items: Vec<Box<RawValue>>,
-}
-
-#[derive(Default, Deserialize)]
-struct ListMeta {
-    #[serde(default, rename = "continue")]
-    next: Option<String>,
-}
 
 pub(super) struct Reader<'a> {
     pub(super) client: &'a Client,
@@ -51,8 +39,8 @@ pub(super) struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    async fn list(&self, path: &str, query: &str, pages: usize) -> Result<Vec<Box<RawValue>>, kube::Error> {
-        list(self.client, path, query, pages).await
+    async fn list(&self, path: &str) -> Result<Vec<Box<RawValue>>, kube::Error> {
+        list(self.client, path, ListParams::default(), usize::MAX).await
     }
 
     /// As [`Self::list`], except that an error is a gap.
@@ -60,10 +48,10 @@ impl Reader<'_> {
         &mut self,
         what: &str,
         path: &str,
-        query: &str,
+        params: ListParams,
         pages: usize,
     ) -> Option<Vec<Box<RawValue>>> {
-        match self.list(path, query, pages).await {
+        match list(self.client, path, params, pages).await {
             Ok(items) => Some(items),
             Err(error) => {
                 self.gaps
@@ -80,13 +68,13 @@ impl Reader<'_> {
         pages: usize,
     ) -> Option<Vec<Box<RawValue>>> {
         let namespace = Some(namespace).filter(|namespace| !namespace.is_empty());
-        let selectors = [("labelSelector", kind.labels()), ("fieldSelector", kind.fields())];
-        let query = selectors
-            .into_iter()
-            .find_map(|(name, selector)| Some(format!("{name}={}", encoded(selector?))));
+        let params = ListParams {
+            label_selector: kind.labels().map(str::to_owned),
+            field_selector: kind.fields().map(str::to_owned),
+            ..ListParams::default()
+        };
         let (what, path) = (kind.describe(namespace), kind.path(namespace));
-        self.list_or_gap(&what, &path, &query.unwrap_or_default(), pages)
-            .await
+        self.list_or_gap(&what, &path, params, pages).await
     }
 
     /// The Plans, and the namespace in which they were listed, if it is one.
@@ -96,11 +84,11 @@ impl Reader<'_> {
     ) -> Result<(Vec<PlanObject>, Option<String>), kube::Error> {
         let mut read_namespace = scope.namespace.clone();
         let path = |namespace| ObjectKind::Plan.path(namespace);
-        let listed = self.list(&path(scope.namespace.as_deref()), "", usize::MAX).await;
+        let listed = self.list(&path(scope.namespace.as_deref())).await;
         let items = match listed {
             Err(kube::Error::Api(status)) if status.code == 403 && scope.namespace.is_none() => {
                 let namespace = &scope.fallback_namespace;
-                let items = self.list(&path(Some(namespace)), "", usize::MAX).await?;
+                let items = self.list(&path(Some(namespace))).await?;
                 self.gaps.push(format!(
                     "Plans of other namespaces than {namespace} cannot be read: {}",
                     status.message
@@ -133,7 +121,7 @@ impl Reader<'_> {
         let mut found = Vec::new();
         for group in MaintenanceGroup::ALL {
             let path = group.path();
-            match self.list(&path, "", usize::MAX).await {
+            match self.list(&path).await {
                 Ok(items) => found.extend(items.iter().filter_map(|raw| match group {
                     MaintenanceGroup::Medik8s => maintenance_object::<MedikMaintenance>(raw),
                     MaintenanceGroup::Kubevirt => maintenance_object::<KubevirtMaintenance>(raw),
@@ -177,8 +165,8 @@ impl Reader<'_> {
     /// The pods of a node that should have ended.
     pub(super) async fn terminating(&mut self, node: &str, now: Timestamp) -> Vec<Terminating> {
         let what = format!("pods on Node {node}");
-        let query = format!("fieldSelector={}", encoded(&format!("spec.nodeName={node}")));
-        let items = self.list_or_gap(&what, "/api/v1/pods", &query, usize::MAX).await;
+        let on_node = ListParams::default().fields(&format!("spec.nodeName={node}"));
+        let items = self.list_or_gap(&what, "/api/v1/pods", on_node, usize::MAX).await;
         let pod = |raw: &RawValue| {
             let metadata = metadata(raw);
             // For a pod, `deletionTimestamp` is the end of its grace period, and not the time of the request.
@@ -196,7 +184,9 @@ impl Reader<'_> {
     pub(super) async fn budget(&mut self, namespace: &str, name: &str) -> Option<Budget> {
         let path = format!("/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets");
         let what = format!("PodDisruptionBudgets in namespace {namespace}");
-        let items = self.list_or_gap(&what, &path, "", usize::MAX).await?;
+        let items = self
+            .list_or_gap(&what, &path, ListParams::default(), usize::MAX)
+            .await?;
         let values = items
             .iter()
             .filter_map(|raw| serde_json::from_str::<Value>(raw.get()).ok());
@@ -224,7 +214,9 @@ impl Reader<'_> {
         };
         let path = format!("/api/v1/namespaces/{namespace}/pods");
         let what = format!("pods in namespace {namespace}");
-        let items = self.list_or_gap(&what, &path, "", usize::MAX).await;
+        let items = self
+            .list_or_gap(&what, &path, ListParams::default(), usize::MAX)
+            .await;
         let pod = |raw: &RawValue| {
             let value: Value = serde_json::from_str(raw.get()).ok()?;
             let labels = value.pointer("/metadata/labels").cloned().unwrap_or_default();
@@ -243,30 +235,10 @@ impl Reader<'_> {
 pub(crate) async fn list(
     client: &Client,
     path: &str,
-    query: &str,
+    params: ListParams,
     pages: usize,
 ) -> Result<Vec<Box<RawValue>>, kube::Error> {
-    let (mut items, mut next) = (Vec::new(), String::new());
-    for _ in 0..pages {
-        let mut uri = format!("{path}?limit={PAGE}");
-        if !query.is_empty() {
-            uri = format!("{uri}&{query}");
-        }
-        if !next.is_empty() {
-            let token: String = url::form_urlencoded::byte_serialize(next.as_bytes()).collect();
-            uri = format!("{uri}&continue={token}");
-        }
-        let request = http::Request::get(uri)
-            .body(Vec::new())
-            .map_err(kube::Error::HttpError)?;
-        let list: RawList = client.request(request).await?;
-        items.extend(list.items);
-        next = list.metadata.next.unwrap_or_default();
-        if next.is_empty() {
-            break;
-        }
-    }
-    Ok(items)
+    list_pages(client, &Request::new(path), params.limit(PAGE), false, pages).await
 }
 
 pub(super) fn node_object(raw: &RawValue, intern: &Intern) -> Result<NodeObject, Unreadable> {
@@ -406,8 +378,4 @@ fn text(value: &Value, pointer: &str) -> String {
 
 fn short(text: &str) -> String {
     shorten(text, MAX_MESSAGE).into_owned()
-}
-
-fn encoded(text: &str) -> String {
-    url::form_urlencoded::byte_serialize(text.as_bytes()).collect()
 }

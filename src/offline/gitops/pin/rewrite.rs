@@ -184,13 +184,11 @@ fn apply(source: &Source, changes: &[Change<'_>]) -> Result<Source, PinError> {
         .filter_map(|change| Some((change.candidates.last()?, change)))
         .collect();
     edits.sort_by_key(|(edit, _)| (edit.range.start, edit.range.end));
-    // Several Plans may share one anchor, and so one edit.
-    edits.dedup_by(|(one, _), (other, _)| one == other);
     let mut text = String::with_capacity(source.text.len() + edits.len());
     let mut at = 0;
     for (edit, change) in edits {
         let Some(before) = source.text.get(at..edit.range.start) else {
-            let why = " (another Plan needs another value at the same place)";
+            let why = " (another change is at the same place)";
             return Err(change.refused(source, why.to_owned()));
         };
         text.push_str(before);

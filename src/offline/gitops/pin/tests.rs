@@ -454,7 +454,7 @@ fn an_image_gets_no_quotes_where_it_had_none() {
 }
 
 #[test]
-fn an_anchor_moves_with_all_plans_that_use_it_and_is_refused_where_something_else_does() {
+fn an_anchor_moves_with_the_only_plan_that_uses_it_and_is_refused_where_something_else_does() {
     let list = |version: &str, second: &str| {
         format!(
             "kind: List\napiVersion: v1\nx-k3s: &k3s {version} # all\nitems:\n- apiVersion: upgrade.cattle.io/v1\n  kind: Plan\n  \
@@ -465,7 +465,11 @@ fn an_anchor_moves_with_all_plans_that_use_it_and_is_refused_where_something_els
     let plan = "- apiVersion: upgrade.cattle.io/v1\n  kind: Plan\n  metadata: {name: b}\n  spec:\n    version: *k3s\n";
     let other = "- apiVersion: v1\n  kind: ConfigMap\n  data: {version: *k3s}\n";
     assert_eq!(rewritten(&list(old, ""), false, &[]), Ok(list(new, "")));
-    assert_eq!(rewritten(&list(old, plan), false, &[]), Ok(list(new, plan)));
+    let error = rewritten(&list(old, plan), false, &[]).unwrap_err();
+    assert!(
+        error.contains("the anchor shares it with items[1].spec.version in line 13; its value is in line 3"),
+        "{error}"
+    );
     let error = rewritten(&list(old, other), false, &[]).unwrap_err();
     assert!(
         error.contains("the anchor shares it with items[1].data.version in line 11"),
@@ -488,18 +492,33 @@ fn an_anchor_moves_with_all_plans_that_use_it_and_is_refused_where_something_els
         )
     };
     let second = "- apiVersion: upgrade.cattle.io/v1\n  kind: Plan\n  metadata: {name: b}\n  spec:\n    <<: [*common]\n";
-    assert_eq!(
-        rewritten(&merged(old, second), false, &[]),
-        Ok(merged(new, second))
-    );
+    assert_eq!(rewritten(&merged(old, ""), false, &[]), Ok(merged(new, "")));
     let third = "- kind: ConfigMap\n  apiVersion: v1\n  data:\n    <<: *common\n";
-    let error = rewritten(&merged(old, third), false, &[]).unwrap_err();
-    assert!(error.contains("items[1].data.version"), "{error}");
-    // A Plan that is not requested keeps the version of the anchor.
-    let text = list(old, plan);
-    let requests = [request(first(&text), false)];
-    let error = rewrite(&file(&text), &requests).unwrap_err().to_string();
-    assert!(error.contains("items[1].spec.version in line 13"), "{error}");
+    for (others, named) in [
+        (
+            second.to_owned(),
+            "items[1].spec.version in line 15; its value is in line 4",
+        ),
+        (
+            third.to_owned(),
+            "items[1].data.version in line 14; its value is in line 4",
+        ),
+        (
+            second.repeat(7),
+            "items[5].spec.version in line 35 and 2 more; its value is in line 4",
+        ),
+    ] {
+        let error = rewritten(&merged(old, &others), false, &[]).unwrap_err();
+        assert!(error.contains(named), "{error}");
+    }
+    // An object that gets a version, and that two Plans share.
+    let shared = "kind: List\napiVersion: v1\nitems:\n- {apiVersion: upgrade.cattle.io/v1, kind: Plan, spec: &s {channel: c}}\n- \
+                  {apiVersion: upgrade.cattle.io/v1, kind: Plan, spec: *s}\n";
+    let error = rewritten(shared, false, &[]).unwrap_err();
+    assert!(
+        error.contains("the anchor shares it with items[1].spec in line 5; its value is in line 4"),
+        "{error}"
+    );
 }
 
 #[test]

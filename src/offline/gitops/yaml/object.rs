@@ -22,8 +22,8 @@ pub struct Object {
 pub struct Entry {
     pub key: Key,
     pub value: Node,
-    /// The entry comes from a merge key (`<<`).
-    pub merged: bool,
+    /// The offset of the merge key (`<<`) that the entry comes from.
+    pub merged: Option<usize>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,19 +59,19 @@ impl Object {
         match self.position(&key.name) {
             Some(position) => {
                 let entry = &mut self.entries[position];
-                if !entry.merged {
+                if entry.merged.is_none() {
                     self.repeated.push(key.clone());
                 }
                 *entry = Entry {
                     key,
                     value,
-                    merged: false,
+                    merged: None,
                 };
             }
             None => self.push(Entry {
                 key,
                 value,
-                merged: false,
+                merged: None,
             }),
         }
     }
@@ -106,7 +106,7 @@ impl Object {
                     let entry = Entry {
                         key,
                         value,
-                        merged: true,
+                        merged: Some(offset),
                     };
                     match self.position(&entry.key.name) {
                         Some(known) => self.entries[known] = entry,

@@ -69,7 +69,7 @@ fn aliases_and_merge_keys_are_followed_and_keep_their_places() {
         node.get("base").unwrap().get("x").unwrap().span
     );
     let merged = node.get("use").unwrap().object().unwrap().entry("x").unwrap();
-    assert!(merged.merged);
+    assert!(merged.merged.is_some());
 }
 
 #[test]
