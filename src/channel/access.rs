@@ -3,15 +3,16 @@
 //!
 //! Their values are never printed: `Debug` shows only what is set, and errors name a Secret and its key.
 
-use std::fmt;
-
 use http::{HeaderName, HeaderValue};
 use k8s_openapi::api::core::v1::Secret;
 use rustls::RootCertStore;
 use url::Url;
 
-pub use super::oci::pull::DockerConfig;
-use super::transport::{Identity, add_authorities};
+pub use super::credentials::Credentials;
+pub use super::docker_config::DockerConfig;
+use super::docker_config::Login;
+use super::kind::Repository;
+use super::tls::{Identity, add_authorities};
 
 /// Types of Secrets (Kubernetes, "Types of Secret").
 const BASIC_AUTH: &str = "kubernetes.io/basic-auth";
@@ -31,7 +32,7 @@ const URL: &str = "url";
 /// Bytes of a URL. Servers accept 8,000 at most (RFC 9110, 4.1).
 const MAX_URL: usize = 4 << 10;
 
-/// Headers that belong to the connection, and `if-none-match`, which holds the entity tags of refit's cache.
+/// Headers that belong to the connection, and `if-none-match`, which holds the entity tags of kept offers.
 const NOT_OURS: [&str; 9] = [
     "connection",
     "content-length",
@@ -55,23 +56,6 @@ pub struct Access {
     pub ca: Option<String>,
     /// For registries: contents of pull secrets, in order of precedence.
     pub pull: Vec<DockerConfig>,
-}
-
-/// Credentials of a request. `Debug` does not show them.
-#[derive(Clone, PartialEq, Eq)]
-pub enum Credentials {
-    /// `Authorization: Bearer …`
-    Bearer(String),
-    /// `Authorization: Basic …`
-    Basic {
-        username: String,
-        /// The password, or a token.
-        password: String,
-    },
-    Header {
-        name: String,
-        value: String,
-    },
 }
 
 /// Why a Secret cannot be used. Names keys, but no value.
@@ -109,29 +93,23 @@ pub enum AccessError {
     ServiceAccountForCheck(String),
 }
 
-impl Credentials {
-    /// What distinguishes these credentials in a cache key.
-    pub(super) fn parts(&self) -> Vec<String> {
-        let parts = match self {
-            Self::Bearer(token) => ["bearer", token, ""],
-            Self::Basic { username, password } => ["basic", username, password],
-            Self::Header { name, value } => ["header", name, value],
-        };
-        parts.map(str::to_owned).into()
-    }
-}
-
-impl fmt::Debug for Credentials {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Bearer(_) => "Bearer(…)",
-            Self::Basic { .. } => "Basic(…)",
-            Self::Header { .. } => "Header(…)",
-        })
-    }
-}
-
 impl Access {
+    /// The login for a channel: its own credentials, or those of the pull secrets.
+    pub(super) fn login(&self, repository: &Repository) -> Login {
+        match &self.credentials {
+            Some(basic @ Credentials::Basic { .. }) => Login::Basic(basic.clone()),
+            Some(other) => Login::Header(other.clone()),
+            None => self.pull_login(repository),
+        }
+    }
+
+    /// The login for an image: that of the pull secrets. The channel's credentials are for the channel's host, which may
+    /// be another one.
+    pub(super) fn pull_login(&self, repository: &Repository) -> Login {
+        let logins = self.pull.iter().find_map(|config| config.login(repository));
+        logins.cloned().unwrap_or(Login::None)
+    }
+
     /// Reads the Secret of `spec.channelSecretRef`.
     ///
     /// # Errors

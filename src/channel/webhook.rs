@@ -10,10 +10,11 @@ use http::{Method, StatusCode};
 use jiff::Timestamp;
 use url::Url;
 
-use super::ChannelError;
 use super::access::Access;
+use super::credentials::Auth;
+use super::error::ChannelError;
 use super::hosts::is_loopback;
-use super::transport::{Auth, HttpTransport, is_redirect};
+use super::transport::{HttpTransport, is_redirect};
 
 /// Time limit of a request, from the connection to the end of its answer.
 const TIMEOUT: Duration = Duration::from_secs(10);
