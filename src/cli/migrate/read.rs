@@ -1,200 +1,192 @@
 //! Reads the objects of a cluster, or of a file. It writes nothing.
 
-use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::sync::Arc;
 
-use anyhow::{Context as _, anyhow};
-use http::Request;
-use k8s_openapi::api::authorization::v1::ResourceAttributes;
-use kube::Client;
+use anyhow::{Context as _, anyhow, ensure};
+use futures::StreamExt as _;
+use http::{Request, Response, StatusCode};
+use http_body_util::Full;
+use jiff::Timestamp;
+use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::api::{Api, ListParams};
+use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
 
-use super::Flags;
-use crate::cli::cluster::list;
 use refit_cluster::kube::permissions::account_may;
 use refit_cluster::kube::{Answer, brief};
-use refit_offline::migrate::Cluster;
-use refit_offline::migrate::permissions::{MissingPermission, Permission, missing};
-use refit_rehearse::json::Value;
+use refit_offline::migrate::Reading;
+use refit_offline::migrate::permissions::Permission;
+use refit_rehearse::json::{Value, json};
 use refit_rehearse::snapshot::{MAX_TEXT, parse};
+use refit_view::{Scope, Snapshot};
 
-/// Kinds, with the paths of their lists; `NS` is the controller's namespace.
-const LISTS: [(&str, &str); 9] = [
-    ("Deployment", "/apis/apps/v1/namespaces/NS/deployments"),
-    ("ConfigMap", "/api/v1/namespaces/NS/configmaps"),
-    ("Job", "/apis/batch/v1/namespaces/NS/jobs"),
-    ("Node", "/api/v1/nodes"),
-    ("Plan", "/apis/upgrade.cattle.io/v1/namespaces/NS/plans"),
-    ("ClusterRole", "/apis/rbac.authorization.k8s.io/v1/clusterroles"),
-    (
-        "ClusterRoleBinding",
-        "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
-    ),
-    ("Role", "/apis/rbac.authorization.k8s.io/v1/roles"),
-    ("RoleBinding", "/apis/rbac.authorization.k8s.io/v1/rolebindings"),
+const DEFINITION: &str = "plans.upgrade.cattle.io";
+/// Plurals and kinds of what is read.
+const KINDS: [(&str, &str); 6] = [
+    ("configmaps", "ConfigMap"),
+    ("customresourcedefinitions", "CustomResourceDefinition"),
+    ("deployments", "Deployment"),
+    ("jobs", "Job"),
+    ("nodes", "Node"),
+    ("plans", "Plan"),
 ];
-const DEFINITION: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/plans.upgrade.cattle.io";
+/// Access reviews at a time.
+const REVIEWS: usize = 8;
 
+#[derive(Default)]
 pub(super) struct ReadCluster {
-    pub(super) cluster: Cluster,
-    pub(super) missing: Vec<MissingPermission>,
+    pub(super) snapshot: Snapshot,
+    deployments: Vec<Deployment>,
+    config_maps: Vec<ConfigMap>,
+    definition: Option<ObjectMeta>,
     /// What could not be read.
     pub(super) errors: Vec<String>,
 }
 
-pub(super) fn read(flags: &Flags) -> anyhow::Result<ReadCluster> {
-    if let Some(file) = &flags.snapshot {
-        let text = text(file)?;
-        let objects = parse(file, &text)?;
-        anyhow::ensure!(!objects.is_empty(), "{file}: there is no object in it");
-        let cluster = collect(flags, objects);
-        let missing = missing(&cluster);
-        return Ok(ReadCluster {
-            cluster,
-            missing,
-            errors: Vec::new(),
-        });
-    }
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context("the runtime cannot be started")?;
-    runtime.block_on(async {
-        let client = flags.connection.client().await?;
-        let (objects, mut errors) = objects(&client, &flags.namespace).await?;
-        let cluster = collect(flags, objects);
-        let missing = confirmed(&client, &cluster, &mut errors).await;
-        Ok(ReadCluster {
-            cluster,
-            missing,
-            errors,
-        })
-    })
-}
-
-fn text(file: &str) -> anyhow::Result<String> {
-    let size = std::fs::metadata(file)
-        .with_context(|| format!("{file} cannot be read"))?
-        .len();
-    anyhow::ensure!(size <= MAX_TEXT, "{file} is larger than 1 GiB");
-    std::fs::read_to_string(file).with_context(|| format!("{file} cannot be read"))
-}
-
-async fn objects(client: &Client, namespace: &str) -> anyhow::Result<(Vec<Value>, Vec<String>)> {
-    let (mut objects, mut errors) = (Vec::new(), Vec::new());
-    for (kind, path) in LISTS {
-        match list(client, &path.replace("NS", namespace), kind).await {
-            Ok(found) => objects.extend(found),
-            // Without the definition there are no Plans.
-            Err(error) if kind == "Plan" && Answer::of(&error) == Answer::NotFound => {}
-            Err(error @ kube::Error::Api(_)) => {
-                errors.push(format!("{kind}s cannot be read: {}", brief(&error)));
+impl ReadCluster {
+    pub(super) async fn read(client: &Client, namespace: &str, now: Timestamp) -> anyhow::Result<Self> {
+        let mut read = Self::default();
+        let scope = Scope {
+            namespace: Some(namespace.to_owned()),
+            fallback_namespace: namespace.to_owned(),
+        };
+        match Snapshot::read_work(client, &scope, now).await {
+            Ok(mut snapshot) => {
+                read.errors = std::mem::take(&mut snapshot.gaps);
+                read.snapshot = snapshot;
             }
+            // Without the definition there are no Plans.
+            Err(error) if Answer::of(&error) == Answer::NotFound => {}
+            Err(error @ kube::Error::Api(_)) => read.failed("Plans", &error),
             Err(error) => return Err(anyhow!("the API server cannot be reached: {}", brief(&error))),
         }
+        read.deployments = read.list(client, namespace, "Deployments").await;
+        read.config_maps = read.list(client, namespace, "ConfigMaps").await;
+        let definitions = Api::<CustomResourceDefinition>::all(client.clone());
+        match definitions.get_metadata_opt(DEFINITION).await {
+            Ok(found) => read.definition = found.map(|found| found.metadata),
+            Err(error) => read.failed("the definition of the Plan", &error),
+        }
+        Ok(read)
     }
-    let request = Request::get(DEFINITION).body(Vec::new())?;
-    match client.request::<Value>(request).await {
-        Ok(definition) => objects.push(definition),
-        Err(error) if Answer::of(&error) == Answer::NotFound => {}
-        Err(error) => errors.push(format!(
-            "the definition of the Plan cannot be read: {}",
+
+    async fn list<K>(&mut self, client: &Client, namespace: &str, what: &str) -> Vec<K>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+            + Clone
+            + DeserializeOwned
+            + std::fmt::Debug,
+    {
+        // The API server may answer from its cache.
+        let cached = ListParams::default().match_any();
+        let list = Api::<K>::namespaced(client.clone(), namespace)
+            .list(&cached)
+            .await;
+        list.map(|list| list.items).unwrap_or_else(|error| {
+            self.failed(what, &error);
+            Vec::new()
+        })
+    }
+
+    fn failed(&mut self, what: impl Display, error: &kube::Error) {
+        self.errors
+            .push(format!("{what} cannot be read: {}", brief(error)));
+    }
+
+    pub(super) fn reading<'a>(&'a self, namespace: &'a str, controller: &'a str) -> Reading<'a> {
+        let nodes = self.snapshot.nodes.iter().flat_map(|nodes| nodes.values());
+        let jobs = self.snapshot.jobs.iter();
+        Reading {
+            namespace,
+            controller,
+            plans: self.snapshot.plans.iter().map(|plan| &plan.facts).collect(),
+            nodes: nodes.map(|node| &node.facts).collect(),
+            jobs: jobs.map(|job| (job.controller.as_str(), &job.facts)).collect(),
+            deployments: self.deployments.clone(),
+            config_maps: self.config_maps.clone(),
+            definition: self.definition.clone(),
+            ..Reading::default()
+        }
+    }
+}
+
+/// Those of the permissions that the API server denies.
+pub(super) async fn denied(
+    client: &Client,
+    namespace: &str,
+    needed: Vec<Permission>,
+) -> Result<Vec<Permission>, String> {
+    let reviews = futures::stream::iter(needed).map(|permission| async {
+        let (account, attributes) = (&permission.account, permission.attributes.clone());
+        let may = account_may(client, namespace, account, attributes).await;
+        may.map(|may| (!may).then_some(permission))
+    });
+    let answers: Vec<_> = reviews.buffered(REVIEWS).collect().await;
+    let answers: Result<Vec<_>, kube::Error> = answers.into_iter().collect();
+    let answers = answers.map_err(|error| {
+        format!(
+            "permissions cannot be checked, for which this account needs to create subjectaccessreviews: {}",
             brief(&error)
-        )),
-    }
-    Ok((objects, errors))
-}
-
-fn collect(flags: &Flags, objects: Vec<Value>) -> Cluster {
-    let mut cluster = Cluster {
-        namespace: flags.namespace.clone(),
-        controller: flags.name.clone(),
-        ..Cluster::default()
-    };
-    let mut by_kind: BTreeMap<String, Vec<Value>> = BTreeMap::new();
-    for object in objects {
-        let kind = object["kind"].as_str().unwrap_or_default().to_owned();
-        by_kind.entry(kind).or_default().push(object);
-    }
-    let mut unreadable = Vec::new();
-    let mut take = |kind: &str, of_namespace: bool| -> Vec<Value> {
-        let mut found = by_kind.remove(kind).unwrap_or_default();
-        found.retain(|object| !of_namespace || object["metadata"]["namespace"] == *flags.namespace);
-        found
-    };
-    cluster.deployments = typed(take("Deployment", true), &mut unreadable);
-    cluster.config_maps = typed(take("ConfigMap", true), &mut unreadable);
-    cluster.jobs = typed(take("Job", true), &mut unreadable);
-    cluster.plans = typed(take("Plan", true), &mut unreadable);
-    cluster.nodes = typed(take("Node", false), &mut unreadable);
-    cluster.cluster_roles = typed(take("ClusterRole", false), &mut unreadable);
-    cluster.cluster_role_bindings = typed(take("ClusterRoleBinding", false), &mut unreadable);
-    cluster.roles = typed(take("Role", false), &mut unreadable);
-    cluster.role_bindings = typed(take("RoleBinding", false), &mut unreadable);
-    let mut definitions = take("CustomResourceDefinition", false);
-    definitions.retain(|definition| definition["metadata"]["name"] == "plans.upgrade.cattle.io");
-    cluster.definition = typed(definitions, &mut unreadable).pop();
-    cluster.unreadable = unreadable;
-    cluster
-}
-
-/// The objects that can be read, and the names of the others.
-fn typed<T: DeserializeOwned>(objects: Vec<Value>, unreadable: &mut Vec<(String, String)>) -> Vec<T> {
-    let mut found = Vec::new();
-    for object in objects {
-        match T::deserialize(&object) {
-            Ok(typed) => found.push(typed),
-            Err(error) => {
-                let text = |field: &Value| field.as_str().unwrap_or_default().to_owned();
-                let (metadata, kind) = (&object["metadata"], text(&object["kind"]));
-                let name = match text(&metadata["namespace"]) {
-                    namespace if namespace.is_empty() => text(&metadata["name"]),
-                    namespace => format!("{namespace}/{}", text(&metadata["name"])),
-                };
-                unreadable.push((format!("{kind} {name}"), error.to_string()));
-            }
-        }
-    }
-    found
-}
-
-/// The missing permissions, without those that another authorizer than RBAC grants.
-async fn confirmed(client: &Client, cluster: &Cluster, errors: &mut Vec<String>) -> Vec<MissingPermission> {
-    let mut found = Vec::new();
-    for one in missing(cluster) {
-        match account_may(
-            client,
-            &cluster.namespace,
-            &one.account,
-            attributes(&one.permission),
         )
-        .await
-        {
-            Ok(true) => {}
-            Ok(false) => found.push(one),
-            // Without the permission to review access, the roles decide.
-            Err(error) if Answer::of(&error) == Answer::Forbidden => found.push(one),
-            Err(error) => {
-                errors.push(format!("permissions cannot be checked: {}", brief(&error)));
-                found.push(one);
-            }
-        }
-    }
-    found
+    })?;
+    Ok(answers.into_iter().flatten().collect())
 }
 
-fn attributes(permission: &Permission) -> ResourceAttributes {
-    let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-    let (resource, subresource) = permission
-        .resource
-        .split_once('/')
-        .unwrap_or((&permission.resource, ""));
-    ResourceAttributes {
-        group: text(&permission.group),
-        resource: text(resource),
-        subresource: text(subresource),
-        name: permission.name.clone(),
-        namespace: permission.namespace.clone(),
-        verb: text(&permission.verb),
-        ..ResourceAttributes::default()
-    }
+/// A client that reads the objects of a file.
+pub(super) fn client_of(file: &str) -> anyhow::Result<Client> {
+    let unreadable = || format!("{file} cannot be read");
+    let size = std::fs::metadata(file).with_context(unreadable)?.len();
+    ensure!(size <= MAX_TEXT, "{file} is larger than 1 GiB");
+    let objects = parse(file, &std::fs::read_to_string(file).with_context(unreadable)?)?;
+    ensure!(!objects.is_empty(), "{file}: there is no object in it");
+    let objects = Arc::new(objects);
+    let answer = tower::service_fn(move |request: Request<kube::client::Body>| {
+        let answer = answer(&objects, request.uri().path());
+        async move { answer }
+    });
+    Ok(Client::new(answer, "default"))
+}
+
+/// A list, or the object whose name ends the path.
+fn answer(objects: &[Value], path: &str) -> Result<Response<Full<bytes::Bytes>>, serde_json::Error> {
+    let parts: Vec<&str> = path.split('/').collect();
+    let kind = |part: Option<&&str>| {
+        KINDS
+            .iter()
+            .find(|(plural, _)| Some(plural) == part)
+            .map(|(_, kind)| *kind)
+    };
+    let namespace = parts.iter().position(|part| *part == "namespaces");
+    let namespace = namespace.and_then(|at| parts.get(at + 1));
+    let all = |kind: Option<&'static str>| {
+        objects.iter().filter(move |object| {
+            let is_here = namespace.is_none_or(|namespace| object["metadata"]["namespace"] == **namespace);
+            kind.is_some_and(|kind| object["kind"] == *kind) && is_here
+        })
+    };
+    let found = match (kind(parts.iter().rev().nth(1)), parts.last()) {
+        (named @ Some(_), Some(name)) => all(named)
+            .find(|object| object["metadata"]["name"] == **name)
+            .cloned(),
+        _ => {
+            let items: Vec<Value> = all(kind(parts.last())).cloned().collect();
+            Some(json!({ "metadata": {}, "items": items }))
+        }
+    };
+    let status = if found.is_some() {
+        StatusCode::OK
+    } else {
+        StatusCode::NOT_FOUND
+    };
+    let found = found.unwrap_or_else(
+        || json!({ "kind": "Status", "code": 404, "reason": "NotFound", "message": "it is not in the file" }),
+    );
+    let mut response = Response::new(Full::from(serde_json::to_vec(&found)?));
+    *response.status_mut() = status;
+    Ok(response)
 }
