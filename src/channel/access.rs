@@ -25,6 +25,8 @@ const HEADER: &str = "header";
 const VALUE: &str = "value";
 const DOCKER_CONFIG: &str = ".dockerconfigjson";
 const DOCKER_CFG: &str = ".dockercfg";
+/// Where the token of a service account is not sent.
+const TO_CHANNEL: &str = "a channel: create a secret with the channel's own credentials";
 const CA: &str = "ca.crt";
 const TLS_CERTIFICATE: &str = "tls.crt";
 const TLS_KEY: &str = "tls.key";
@@ -63,9 +65,9 @@ pub struct Access {
 pub enum AccessError {
     /// It has none of the keys.
     #[error(
-        "secrets {0:?} has no credentials: it needs token, or username and password, or header and value, or .dockerconfigjson"
+        "secrets {0:?} has no credentials: it needs token, or username and password, or header and value, or {1}"
     )]
-    Nothing(String),
+    Nothing(String, &'static str),
     /// It has keys of two methods.
     #[error("secrets {0:?} has both {1} and {2}: only one of them can be sent")]
     Both(String, &'static str, &'static str),
@@ -78,19 +80,8 @@ pub enum AccessError {
     #[error("secrets {0:?} has no key \"url\"")]
     NoUrl(String),
     /// Otherwise an author of Plans could have a token of any service account sent to a server of their own.
-    #[error(
-        "secrets {0:?} is the token of a service account, which is not sent to a channel: create a secret with the channel's own credentials"
-    )]
-    ServiceAccount(String),
-    #[error(
-        "secrets {0:?} has no credentials: it needs token, or username and password, or header and value, or tls.crt and tls.key"
-    )]
-    NothingForCheck(String),
-    /// For the same reason.
-    #[error(
-        "secrets {0:?} is the token of a service account, which is not sent to another server: create a secret with credentials of its own"
-    )]
-    ServiceAccountForCheck(String),
+    #[error("secrets {0:?} is the token of a service account, which is not sent to {1}")]
+    ServiceAccount(String, &'static str),
 }
 
 impl Access {
@@ -116,7 +107,7 @@ impl Access {
     /// Fails if it has no usable credentials.
     pub fn read_secret(&mut self, secret: &Secret) -> Result<(), AccessError> {
         let secret = Keys(secret);
-        secret.refuse_service_account()?;
+        secret.refuse_service_account(TO_CHANNEL)?;
         let ways = [
             TOKEN,
             USERNAME,
@@ -128,7 +119,7 @@ impl Access {
         ];
         let mut there = ways.into_iter().filter(|key| secret.has(key));
         let Some(first) = there.next() else {
-            return Err(AccessError::Nothing(secret.name()));
+            return Err(AccessError::Nothing(secret.name(), DOCKER_CONFIG));
         };
         let goes_with = |other: &&str| match first {
             USERNAME => *other == PASSWORD,
@@ -164,8 +155,7 @@ impl Access {
     /// Fails if it has no usable credentials.
     pub fn read_check_secret(&mut self, secret: &Secret) -> Result<(), AccessError> {
         let keys = Keys(secret);
-        keys.refuse_service_account()
-            .map_err(|_| AccessError::ServiceAccountForCheck(keys.name()))?;
+        keys.refuse_service_account("another server: create a secret with credentials of its own")?;
         if keys.has(TLS_CERTIFICATE) || keys.has(TLS_KEY) {
             let other = [TOKEN, USERNAME, HEADER].into_iter().find(|key| keys.has(key));
             if let Some(other) = other {
@@ -177,8 +167,8 @@ impl Access {
         let mut access = Self::default();
         let read = access.read_secret(secret);
         // A pull secret is read without an error, but only registries can use it.
-        if matches!(read, Err(AccessError::Nothing(_))) || read.is_ok() && access.credentials.is_none() {
-            return Err(AccessError::NothingForCheck(keys.name()));
+        if matches!(read, Err(AccessError::Nothing(..))) || read.is_ok() && access.credentials.is_none() {
+            return Err(AccessError::Nothing(keys.name(), "tls.crt and tls.key"));
         }
         self.credentials = access.credentials;
         read
@@ -204,7 +194,7 @@ impl Access {
     /// Fails if it has no URL, or credentials or authorities that are not usable.
     pub fn read_receiver(secret: &Secret) -> Result<(Url, Self), AccessError> {
         let keys = Keys(secret);
-        keys.refuse_service_account()?;
+        keys.refuse_service_account(TO_CHANNEL)?;
         let bad = |why| AccessError::Unusable(keys.name(), URL, why);
         let text = keys.bytes(URL).ok_or_else(|| AccessError::NoUrl(keys.name()))?;
         if text.len() > MAX_URL {
@@ -235,7 +225,7 @@ impl Access {
     /// Fails if a pull secret is invalid.
     pub fn read_pull_secret(&mut self, secret: &Secret) -> Result<(), AccessError> {
         let secret = Keys(secret);
-        secret.refuse_service_account()?;
+        secret.refuse_service_account(TO_CHANNEL)?;
         self.pull.extend(secret.docker_config()?);
         Ok(())
     }
@@ -248,9 +238,9 @@ impl<'a> Keys<'a> {
         self.0.metadata.name.clone().unwrap_or_default()
     }
 
-    fn refuse_service_account(&self) -> Result<(), AccessError> {
+    fn refuse_service_account(&self, receiver: &'static str) -> Result<(), AccessError> {
         if self.0.type_.as_deref() == Some(SERVICE_ACCOUNT_TOKEN) {
-            return Err(AccessError::ServiceAccount(self.name()));
+            return Err(AccessError::ServiceAccount(self.name(), receiver));
         }
         Ok(())
     }

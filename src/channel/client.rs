@@ -101,29 +101,23 @@ impl ChannelClient {
 
     /// A client without a network also for checks.
     #[must_use]
-    pub fn with_checks(self, checks: impl Fn(&Check) -> CheckAnswer + Send + Sync + 'static) -> Self {
-        match self.0 {
-            Backend::Static(fixed) => Self(Backend::Static(FixedAnswers {
-                checks: Arc::new(checks),
-                ..fixed
-            })),
-            http @ Backend::Http(_) => Self(http),
+    pub fn with_checks(mut self, checks: impl Fn(&Check) -> CheckAnswer + Send + Sync + 'static) -> Self {
+        if let Backend::Static(fixed) = &mut self.0 {
+            fixed.checks = Arc::new(checks);
         }
+        self
     }
 
     /// A client without a network also for images.
     #[must_use]
     pub fn with_images(
-        self,
+        mut self,
         images: impl Fn(&str) -> Result<String, ChannelError> + Send + Sync + 'static,
     ) -> Self {
-        match self.0 {
-            Backend::Static(fixed) => Self(Backend::Static(FixedAnswers {
-                images: Some(Arc::new(images)),
-                ..fixed
-            })),
-            http @ Backend::Http(_) => Self(http),
+        if let Backend::Static(fixed) = &mut self.0 {
+            fixed.images = Some(Arc::new(images));
         }
+        self
     }
 
     /// Whether it can tell whether an image exists: without a network only if it was given the answers.

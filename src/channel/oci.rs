@@ -373,3 +373,41 @@ fn is_digest(text: &str) -> bool {
     };
     encoded.len() == length && encoded.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn challenges_stand_in_one_header_or_in_several() {
+        for (headers, expected) in [
+            (
+                &[r#"Basic realm="x", Bearer realm="y",service="z""#][..],
+                &[("Basic", "x"), ("Bearer", "y")][..],
+            ),
+            (
+                &[r#"Basic realm="x""#, r#"Bearer realm="y", service="z""#],
+                &[("Basic", "x"), ("Bearer", "y")],
+            ),
+            (
+                &[r#"BASIC realm = "a \"b\", c" , charset=UTF-8"#],
+                &[("BASIC", r#"a "b", c"#)],
+            ),
+            // What cannot be read ends its header.
+            (&["NTLM abc==", "=", "", "Basic realm=x"], &[("Basic", "x")]),
+        ] {
+            let values = headers.iter().map(|text| HeaderValue::from_str(text).unwrap());
+            let headers: HeaderMap = values.map(|value| (WWW_AUTHENTICATE, value)).collect();
+            let found = challenges(&headers);
+            let found: Vec<_> = found
+                .iter()
+                .filter_map(|one| Some((one.scheme, parameter(one, "realm")?)))
+                .collect();
+            let found: Vec<_> = found
+                .iter()
+                .map(|(scheme, realm)| (*scheme, realm.as_str()))
+                .collect();
+            assert_eq!(found, expected, "{headers:?}");
+        }
+    }
+}

@@ -83,17 +83,14 @@ impl HttpTransport {
         ca: Option<&str>,
         identity: Option<&Identity>,
     ) -> Result<Clients, ChannelError> {
-        if ca.is_none() && identity.is_none() {
+        let ca = ca.unwrap_or_default();
+        let [chain, private] = identity.map_or_else(Default::default, |identity| {
+            [&identity.chain, &identity.key].map(hex::encode)
+        });
+        if ca.is_empty() && identity.is_none() {
             return Ok(self.usual.clone());
         }
-        let ca = ca.unwrap_or_default();
-        let key = match identity {
-            None => digest([ca]),
-            Some(identity) => {
-                let [chain, private] = [&identity.chain, &identity.key].map(hex::encode);
-                digest([ca, chain.as_str(), private.as_str()])
-            }
-        };
+        let key = digest([ca, &chain, &private]);
         let mut others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = others.iter().position(|(other, _)| *other == key) {
             // Ordered by last use.
@@ -103,7 +100,7 @@ impl HttpTransport {
             return Ok(clients);
         }
         let mut roots = self.roots.clone();
-        if !ca.is_empty() || identity.is_none() {
+        if !ca.is_empty() {
             add_authorities(&mut roots, ca).map_err(ChannelError::Authorities)?;
         }
         let clients = clients(roots, identity, &self.user_agent, &self.proxies, &self.hosts).map_err(

@@ -12,8 +12,8 @@ use serde_json::json;
 use super::channel_access::ChannelFlags;
 use super::cluster::Connection;
 use super::{USAGE, output};
-use read::{ReadCluster, client_of, denied};
-use refit_cluster::clock::Clock;
+use read::{ReadCluster, denied};
+use refit_cluster::kube::brief;
 use refit_offline::migrate::permissions::{Permission, needed};
 use refit_offline::migrate::{Finding, Reading, Severity, channels, check};
 
@@ -115,22 +115,22 @@ pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
 
 /// What was read, and the permissions that an account lacks.
 fn read(flags: &Flags) -> anyhow::Result<(ReadCluster, Vec<Permission>)> {
+    if let Some(file) = &flags.snapshot {
+        return Ok((ReadCluster::of_file(file, &flags.namespace)?, Vec::new()));
+    }
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .context("the runtime cannot be started")?;
     runtime.block_on(async {
-        let now = Clock::system().now();
-        if let Some(file) = &flags.snapshot {
-            let read = ReadCluster::read(&client_of(file)?, &flags.namespace, now).await?;
-            return Ok((read, Vec::new()));
-        }
         let client = flags.connection.client().await?;
-        let mut read = ReadCluster::read(&client, &flags.namespace, now).await?;
+        let mut read = ReadCluster::of_cluster(&client, &flags.namespace).await?;
         let needed = needed(&read.reading(&flags.namespace, &flags.name));
         let missing = denied(&client, &flags.namespace, needed).await;
         let missing = missing.unwrap_or_else(|error| {
-            read.errors.push(error);
+            let why =
+                "permissions cannot be checked, for which this account needs to create subjectaccessreviews";
+            read.errors.push(format!("{why}: {}", brief(&error)));
             Vec::new()
         });
         Ok((read, missing))

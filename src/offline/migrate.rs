@@ -32,10 +32,10 @@ pub struct Reading<'a> {
     pub nodes: Vec<&'a NodeFacts>,
     /// Each with the name of its controller.
     pub jobs: Vec<(&'a str, &'a JobFacts)>,
-    pub deployments: Vec<Deployment>,
-    pub config_maps: Vec<ConfigMap>,
+    pub deployments: &'a [Deployment],
+    pub config_maps: &'a [ConfigMap],
     /// Of the definition of the Plan.
-    pub definition: Option<ObjectMeta>,
+    pub definition: Option<&'a ObjectMeta>,
     /// The permissions that an account lacks.
     pub missing: Vec<Permission>,
     /// The version or the error of each channel, if they were asked.
@@ -107,12 +107,12 @@ const fn rule(name: &'static str, finds: &'static str, check: fn(&Reading<'_>) -
 }
 
 #[rustfmt::skip]
-pub const RULES: [Rule; 15] = [
+pub const RULES: [Rule; 14] = [
     rule("no-controller", "no controller in the namespace", controller::none),
     rule("two-controllers", "two controllers that could work at the same time: two Deployments, two pods without leader election, or Jobs of another controller", controller::two),
     rule("no-toleration", "one control-plane node, and a pod that does not tolerate it when it is cordoned", controller::toleration),
     rule("managed-elsewhere", "Helm, Flux, Argo CD or Rancher would restore the Deployment or the CRD", controller::owners),
-    rule("missing-permission", "a permission that refit uses and an account lacks, as the API server says: verb and resource", permissions::missing),
+    rule("missing-permission", "a permission that refit uses for these Plans and an account lacks, as the API server says: verb and resource", permissions::missing),
     rule("invalid", "a Plan that refit refuses, or that cannot be decoded", plan::invalid),
     rule("concurrency-zero", "a Plan that starts no node", plan::concurrency),
     rule("window", "a window, which refit checks before each node; an overnight one belongs to other days", plan::window),
@@ -121,7 +121,6 @@ pub const RULES: [Rule; 15] = [
     rule("token", "a Plan whose `upgrade` may use the token of its account, which refit's manifests withhold", plan::token),
     rule("cordoned-nodes", "nodes that someone cordoned, and that system-upgrade-controller would uncordon", plan::cordoned),
     rule("nodes-not-ready", "nodes that refit does not start until they are Ready", plan::not_ready),
-    rule("quorum", "a Plan that takes down more of the control plane than etcd survives", plan::quorum),
     rule("job", "a Job that refit adopts, that is of an earlier version, or that has failed", job::check),
 ];
 

@@ -129,13 +129,19 @@ impl Snapshot {
     /// # Errors
     /// Fails if Plans cannot be read, because nothing can be shown then.
     pub async fn read(client: &Client, scope: &Scope, now: Timestamp) -> Result<Self, kube::Error> {
-        let mut snapshot = Self::read_work(client, scope, now).await?;
+        let mut snapshot = Self::read_plans(client, scope, now).await?;
         let mut reader = Reader {
             client,
             gaps: std::mem::take(&mut snapshot.gaps),
         };
+        snapshot.nodes = reader.nodes().await;
         snapshot.maintenances = reader.maintenances().await;
-        for namespace in snapshot.namespaces() {
+        let namespaces: BTreeSet<_> = snapshot.plans.iter().map(|plan| plan.namespace.clone()).collect();
+        for namespace in namespaces {
+            if let Some(jobs) = reader.jobs(&namespace).await {
+                snapshot.jobs.extend(jobs);
+                snapshot.readable_jobs.insert(namespace.clone());
+            }
             snapshot.pods.extend(reader.pods(&namespace).await);
             if let Some(events) = reader.events(&namespace).await {
                 snapshot.events.extend(events);
@@ -146,32 +152,6 @@ impl Snapshot {
         snapshot.read_terminating(&mut reader).await;
         snapshot.gaps = reader.gaps;
         Ok(snapshot)
-    }
-
-    /// Reads the Plans, the Nodes and the Jobs, and nothing else.
-    ///
-    /// # Errors
-    /// As [`Self::read`].
-    pub async fn read_work(client: &Client, scope: &Scope, now: Timestamp) -> Result<Self, kube::Error> {
-        let mut snapshot = Self::read_plans(client, scope, now).await?;
-        let mut reader = Reader {
-            client,
-            gaps: std::mem::take(&mut snapshot.gaps),
-        };
-        snapshot.nodes = reader.nodes().await;
-        for namespace in snapshot.namespaces() {
-            if let Some(jobs) = reader.jobs(&namespace).await {
-                snapshot.jobs.extend(jobs);
-                snapshot.readable_jobs.insert(namespace);
-            }
-        }
-        snapshot.gaps = reader.gaps;
-        Ok(snapshot)
-    }
-
-    /// Those of the Plans.
-    fn namespaces(&self) -> BTreeSet<String> {
-        self.plans.iter().map(|plan| plan.namespace.clone()).collect()
     }
 
     /// Reads the Plans, and nothing else.

@@ -1,46 +1,39 @@
-//! Reads the objects of a cluster, or of a file. It writes nothing.
-
-use std::fmt::Display;
-use std::sync::Arc;
+//! Reads the objects of a cluster, or of a file, as `refit status` reads them. It writes nothing.
 
 use anyhow::{Context as _, anyhow, ensure};
 use futures::StreamExt as _;
-use http::{Request, Response, StatusCode};
-use http_body_util::Full;
-use jiff::Timestamp;
-use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::api::{Api, ListParams};
-use kube::{Client, Resource};
-use serde::de::DeserializeOwned;
+use kube::{Api, Client};
+use serde::Deserialize as _;
 
+use crate::cli::cluster::list;
 use refit_cluster::kube::permissions::account_may;
 use refit_cluster::kube::{Answer, brief};
 use refit_offline::migrate::Reading;
 use refit_offline::migrate::permissions::Permission;
-use refit_rehearse::json::{Value, json};
+use refit_rehearse::json::Value;
 use refit_rehearse::snapshot::{MAX_TEXT, parse};
-use refit_view::{Scope, Snapshot};
+use refit_view::Snapshot;
+use refit_view::read::ObjectKind;
 
-const DEFINITION: &str = "plans.upgrade.cattle.io";
-/// Plurals and kinds of what is read.
-const KINDS: [(&str, &str); 6] = [
-    ("configmaps", "ConfigMap"),
-    ("customresourcedefinitions", "CustomResourceDefinition"),
-    ("deployments", "Deployment"),
-    ("jobs", "Job"),
-    ("nodes", "Node"),
-    ("plans", "Plan"),
+/// Kinds, with the paths of their lists; `NS` is the controller's namespace.
+const LISTS: [(&str, &str); 5] = [
+    ("Deployment", "/apis/apps/v1/namespaces/NS/deployments"),
+    ("ConfigMap", "/api/v1/namespaces/NS/configmaps"),
+    ("Job", "/apis/batch/v1/namespaces/NS/jobs"),
+    ("Node", "/api/v1/nodes"),
+    ("Plan", "/apis/upgrade.cattle.io/v1/namespaces/NS/plans"),
 ];
+const DEFINITION: &str = "plans.upgrade.cattle.io";
 /// Access reviews at a time.
 const REVIEWS: usize = 8;
 
 #[derive(Default)]
 pub(super) struct ReadCluster {
-    pub(super) snapshot: Snapshot,
+    snapshot: Snapshot,
     deployments: Vec<Deployment>,
     config_maps: Vec<ConfigMap>,
     definition: Option<ObjectMeta>,
@@ -49,53 +42,69 @@ pub(super) struct ReadCluster {
 }
 
 impl ReadCluster {
-    pub(super) async fn read(client: &Client, namespace: &str, now: Timestamp) -> anyhow::Result<Self> {
+    pub(super) fn of_file(file: &str, namespace: &str) -> anyhow::Result<Self> {
+        let unreadable = || format!("{file} cannot be read");
+        let size = std::fs::metadata(file).with_context(unreadable)?.len();
+        ensure!(size <= MAX_TEXT, "{file} is larger than 1 GiB");
+        let objects = parse(file, &std::fs::read_to_string(file).with_context(unreadable)?)?;
+        ensure!(!objects.is_empty(), "{file}: there is no object in it");
         let mut read = Self::default();
-        let scope = Scope {
-            namespace: Some(namespace.to_owned()),
-            fallback_namespace: namespace.to_owned(),
-        };
-        match Snapshot::read_work(client, &scope, now).await {
-            Ok(mut snapshot) => {
-                read.errors = std::mem::take(&mut snapshot.gaps);
-                read.snapshot = snapshot;
-            }
-            // Without the definition there are no Plans.
-            Err(error) if Answer::of(&error) == Answer::NotFound => {}
-            Err(error @ kube::Error::Api(_)) => read.failed("Plans", &error),
-            Err(error) => return Err(anyhow!("the API server cannot be reached: {}", brief(&error))),
-        }
-        read.deployments = read.list(client, namespace, "Deployments").await;
-        read.config_maps = read.list(client, namespace, "ConfigMaps").await;
-        let definitions = Api::<CustomResourceDefinition>::all(client.clone());
-        match definitions.get_metadata_opt(DEFINITION).await {
-            Ok(found) => read.definition = found.map(|found| found.metadata),
-            Err(error) => read.failed("the definition of the Plan", &error),
+        for object in objects {
+            read.add(&object, namespace);
         }
         Ok(read)
     }
 
-    async fn list<K>(&mut self, client: &Client, namespace: &str, what: &str) -> Vec<K>
-    where
-        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
-            + Clone
-            + DeserializeOwned
-            + std::fmt::Debug,
-    {
-        // The API server may answer from its cache.
-        let cached = ListParams::default().match_any();
-        let list = Api::<K>::namespaced(client.clone(), namespace)
-            .list(&cached)
-            .await;
-        list.map(|list| list.items).unwrap_or_else(|error| {
-            self.failed(what, &error);
-            Vec::new()
-        })
+    pub(super) async fn of_cluster(client: &Client, namespace: &str) -> anyhow::Result<Self> {
+        let mut read = Self::default();
+        for (kind, path) in LISTS {
+            match list(client, &path.replace("NS", namespace), kind).await {
+                Ok(found) => found.iter().for_each(|object| read.add(object, namespace)),
+                // Without the definition there are no Plans.
+                Err(error) if kind == "Plan" && Answer::of(&error) == Answer::NotFound => {}
+                Err(error @ kube::Error::Api(_)) => read.failed(&format!("{kind}s"), &brief(&error)),
+                Err(error) => return Err(anyhow!("the API server cannot be reached: {}", brief(&error))),
+            }
+        }
+        let definitions = Api::<CustomResourceDefinition>::all(client.clone());
+        match definitions.get_metadata_opt(DEFINITION).await {
+            Ok(found) => read.definition = found.map(|found| found.metadata),
+            Err(error) => read.failed("the definition of the Plan", &brief(&error)),
+        }
+        Ok(read)
     }
 
-    fn failed(&mut self, what: impl Display, error: &kube::Error) {
+    fn failed(&mut self, what: &str, why: &str) {
+        self.errors.push(format!("{what} cannot be read: {why}"));
+    }
+
+    fn add(&mut self, object: &Value, namespace: &str) {
+        let text = |field: &Value| field.as_str().unwrap_or_default().to_owned();
+        let (kind, metadata) = (text(&object["kind"]), &object["metadata"]);
+        let name = text(&metadata["name"]);
+        let known = match kind.as_str() {
+            "Node" => Some(ObjectKind::Node),
+            "CustomResourceDefinition" if name == DEFINITION => None,
+            _ if metadata["namespace"] != *namespace => return,
+            "Plan" => Some(ObjectKind::Plan),
+            "Job" => Some(ObjectKind::Job),
+            _ => None,
+        };
+        let added = match (known, kind.as_str()) {
+            (Some(known), _) => match serde_json::value::to_raw_value(object) {
+                Ok(raw) => self.snapshot.put(known, &name, &raw),
+                Err(error) => Err(error.to_string()),
+            },
+            (None, "Deployment") => push(&mut self.deployments, object),
+            (None, "ConfigMap") => push(&mut self.config_maps, object),
+            (None, "CustomResourceDefinition") => {
+                self.definition = ObjectMeta::deserialize(metadata).ok();
+                Ok(())
+            }
+            (None, _) => Ok(()),
+        };
         self.errors
-            .push(format!("{what} cannot be read: {}", brief(error)));
+            .extend(added.err().map(|why| format!("{kind} {name}: {why}")));
     }
 
     pub(super) fn reading<'a>(&'a self, namespace: &'a str, controller: &'a str) -> Reading<'a> {
@@ -107,12 +116,17 @@ impl ReadCluster {
             plans: self.snapshot.plans.iter().map(|plan| &plan.facts).collect(),
             nodes: nodes.map(|node| &node.facts).collect(),
             jobs: jobs.map(|job| (job.controller.as_str(), &job.facts)).collect(),
-            deployments: self.deployments.clone(),
-            config_maps: self.config_maps.clone(),
-            definition: self.definition.clone(),
+            deployments: &self.deployments,
+            config_maps: &self.config_maps,
+            definition: self.definition.as_ref(),
             ..Reading::default()
         }
     }
+}
+
+fn push<'de, T: serde::Deserialize<'de>>(list: &mut Vec<T>, object: &'de Value) -> Result<(), String> {
+    list.push(T::deserialize(object).map_err(|error| error.to_string())?);
+    Ok(())
 }
 
 /// Those of the permissions that the API server denies.
@@ -120,73 +134,12 @@ pub(super) async fn denied(
     client: &Client,
     namespace: &str,
     needed: Vec<Permission>,
-) -> Result<Vec<Permission>, String> {
+) -> Result<Vec<Permission>, kube::Error> {
     let reviews = futures::stream::iter(needed).map(|permission| async {
         let (account, attributes) = (&permission.account, permission.attributes.clone());
         let may = account_may(client, namespace, account, attributes).await;
         may.map(|may| (!may).then_some(permission))
     });
     let answers: Vec<_> = reviews.buffered(REVIEWS).collect().await;
-    let answers: Result<Vec<_>, kube::Error> = answers.into_iter().collect();
-    let answers = answers.map_err(|error| {
-        format!(
-            "permissions cannot be checked, for which this account needs to create subjectaccessreviews: {}",
-            brief(&error)
-        )
-    })?;
-    Ok(answers.into_iter().flatten().collect())
-}
-
-/// A client that reads the objects of a file.
-pub(super) fn client_of(file: &str) -> anyhow::Result<Client> {
-    let unreadable = || format!("{file} cannot be read");
-    let size = std::fs::metadata(file).with_context(unreadable)?.len();
-    ensure!(size <= MAX_TEXT, "{file} is larger than 1 GiB");
-    let objects = parse(file, &std::fs::read_to_string(file).with_context(unreadable)?)?;
-    ensure!(!objects.is_empty(), "{file}: there is no object in it");
-    let objects = Arc::new(objects);
-    let answer = tower::service_fn(move |request: Request<kube::client::Body>| {
-        let answer = answer(&objects, request.uri().path());
-        async move { answer }
-    });
-    Ok(Client::new(answer, "default"))
-}
-
-/// A list, or the object whose name ends the path.
-fn answer(objects: &[Value], path: &str) -> Result<Response<Full<bytes::Bytes>>, serde_json::Error> {
-    let parts: Vec<&str> = path.split('/').collect();
-    let kind = |part: Option<&&str>| {
-        KINDS
-            .iter()
-            .find(|(plural, _)| Some(plural) == part)
-            .map(|(_, kind)| *kind)
-    };
-    let namespace = parts.iter().position(|part| *part == "namespaces");
-    let namespace = namespace.and_then(|at| parts.get(at + 1));
-    let all = |kind: Option<&'static str>| {
-        objects.iter().filter(move |object| {
-            let is_here = namespace.is_none_or(|namespace| object["metadata"]["namespace"] == **namespace);
-            kind.is_some_and(|kind| object["kind"] == *kind) && is_here
-        })
-    };
-    let found = match (kind(parts.iter().rev().nth(1)), parts.last()) {
-        (named @ Some(_), Some(name)) => all(named)
-            .find(|object| object["metadata"]["name"] == **name)
-            .cloned(),
-        _ => {
-            let items: Vec<Value> = all(kind(parts.last())).cloned().collect();
-            Some(json!({ "metadata": {}, "items": items }))
-        }
-    };
-    let status = if found.is_some() {
-        StatusCode::OK
-    } else {
-        StatusCode::NOT_FOUND
-    };
-    let found = found.unwrap_or_else(
-        || json!({ "kind": "Status", "code": 404, "reason": "NotFound", "message": "it is not in the file" }),
-    );
-    let mut response = Response::new(Full::from(serde_json::to_vec(&found)?));
-    *response.status_mut() = status;
-    Ok(response)
+    answers.into_iter().filter_map(Result::transpose).collect()
 }

@@ -134,11 +134,11 @@ pub(super) fn owners(reading: &Reading<'_>) -> Vec<Finding> {
             found.push(Finding::new(Severity::Change, one.title(), change, remedy));
         }
     }
-    if let Some(owner) = reading.definition.as_ref().and_then(owner) {
+    if let Some(owner) = reading.definition.and_then(owner) {
         found.push(Finding::new(
             Severity::Change,
             "CustomResourceDefinition plans.upgrade.cattle.io",
-            format!("refit adds its fields to the definition when it starts, and {owner}, which manages it, would remove them"),
+            format!("refit adds its fields to the definition when it starts, and {owner} which manages it, would remove them"),
             "put refit's crds/ in that place, and set REFIT_MANAGE_CRD=false",
         ));
     }
@@ -188,23 +188,21 @@ impl Deployed<'_> {
     }
 }
 
-/// Who restores an object that a user changes.
+/// Labels and annotations of those who restore an object that a user changes.
+const OWNERS: [(&str, &str); 5] = [
+    ("kustomize.toolkit.fluxcd.io/name", "Flux, with the Kustomization"),
+    ("helm.toolkit.fluxcd.io/name", "Flux, with the HelmRelease"),
+    ("argocd.argoproj.io/tracking-id", "Argo CD, as"),
+    ("objectset.rio.cattle.io/id", "Rancher or K3s, as"),
+    ("meta.helm.sh/release-name", "Helm, with the release"),
+];
+
 fn owner(metadata: &ObjectMeta) -> Option<String> {
-    let label = |name: &str| metadata.labels.as_ref()?.get(name).cloned();
-    let annotation = |name: &str| metadata.annotations.as_ref()?.get(name).cloned();
-    let kustomization = label("kustomize.toolkit.fluxcd.io/name");
-    let helm_release = label("helm.toolkit.fluxcd.io/name");
-    let argo = annotation("argocd.argoproj.io/tracking-id");
-    let rancher = annotation("objectset.rio.cattle.io/id");
-    let helm = || {
-        let release = annotation("meta.helm.sh/release-name").unwrap_or_default();
-        let is_helm = label("app.kubernetes.io/managed-by").as_deref() == Some("Helm");
-        is_helm.then(|| format!("the Helm release {release}"))
+    let value = |name: &str| {
+        let mut maps = metadata.labels.iter().chain(&metadata.annotations);
+        maps.find_map(|map| map.get(name))
     };
-    kustomization
-        .map(|name| format!("the Kustomization {name} of Flux"))
-        .or_else(|| helm_release.map(|name| format!("the HelmRelease {name} of Flux")))
-        .or_else(|| argo.map(|id| format!("Argo CD ({id})")))
-        .or_else(|| rancher.map(|id| format!("Rancher or K3s ({id})")))
-        .or_else(helm)
+    OWNERS
+        .iter()
+        .find_map(|(name, owner)| Some(format!("{owner} {},", value(name)?)))
 }

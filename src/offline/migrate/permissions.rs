@@ -10,8 +10,8 @@ use serde::Deserialize as _;
 use serde_json::Value;
 
 use super::{Finding, Reading, Severity, controller};
+use refit_api::PlanSpec;
 use refit_api::names::JOB_SERVICE_ACCOUNT;
-use refit_api::{PlanSpec, Reason};
 
 const SHIPPED: &str = include_str!("../../../deploy/rbac.yaml");
 /// The account of the controller in the shipped roles, and their namespace.
@@ -23,9 +23,6 @@ const NAMESPACE: &str = "system-upgrade";
 pub struct Permission {
     pub account: String,
     pub attributes: ResourceAttributes,
-    severity: Severity,
-    /// What happens without it.
-    effect: String,
 }
 
 impl Permission {
@@ -48,9 +45,12 @@ impl Permission {
 pub(super) fn missing(reading: &Reading<'_>) -> Vec<Finding> {
     let finding = |missing: &Permission| {
         Finding::new(
-            missing.severity,
+            Severity::Action,
             format!("ServiceAccount {}/{}", reading.namespace, missing.account),
-            format!("it may not {}: {}", missing.phrase(), missing.effect),
+            format!(
+                "it may not {}, which refit needs for these Plans",
+                missing.phrase()
+            ),
             "apply deploy/rbac.yaml, or bind a role with the permission to the account",
         )
     };
@@ -59,111 +59,57 @@ pub(super) fn missing(reading: &Reading<'_>) -> Vec<Finding> {
 
 /// The permissions that refit uses for these Plans. Without a controller its account is unknown.
 pub fn needed(reading: &Reading<'_>) -> Vec<Permission> {
-    let mut found = Vec::new();
-    if let Some(account) = controller::account(reading) {
-        let mut all = shipped(reading, CONTROLLER, &account);
-        for permission in &mut all {
-            (permission.severity, permission.effect) = of_controller(reading, permission);
-        }
-        found.extend(all);
-    }
     let mut by_account: BTreeMap<&str, Vec<&PlanSpec>> = BTreeMap::new();
     for plan in &reading.plans {
         let spec = &plan.object.spec;
         let account = spec.service_account_name.as_deref().unwrap_or("default");
         by_account.entry(account).or_default().push(spec);
     }
+    let mut found = Vec::new();
+    if let Some(account) = controller::account(reading) {
+        let specs: Vec<_> = by_account.values().flatten().copied().collect();
+        let all = shipped(reading, CONTROLLER, &account).into_iter();
+        found.extend(all.filter(|one| is_of_controller(&specs, &one.attributes)));
+    }
     for (account, specs) in by_account {
         let all = shipped(reading, JOB_SERVICE_ACCOUNT, account).into_iter();
-        found.extend(all.filter_map(|permission| {
-            let (severity, effect) = on_nodes(&specs, &permission)?;
-            Some(Permission {
-                severity,
-                effect,
-                ..permission
-            })
-        }));
+        found.extend(all.filter(|one| is_on_nodes(&specs, &one.attributes)));
     }
     found
 }
 
-/// What the controller does without a permission.
-fn of_controller(reading: &Reading<'_>, permission: &Permission) -> (Severity, String) {
-    let specs = || reading.plans.iter().map(|plan| &plan.object.spec);
-    let note = |effect: &str| (Severity::Note, effect.to_owned());
-    let action = |effect: &str| (Severity::Action, effect.to_owned());
-    let would_wait = |what: &str| {
-        note(&format!(
-            "a Plan with {what} would wait with {}",
-            Reason::MissingPermission
-        ))
-    };
-    let of = &permission.attributes;
-    let text = |text: &Option<String>| text.clone().unwrap_or_default();
-    match (text(&of.resource).as_str(), text(&of.verb).as_str()) {
-        ("pods", _) if of.namespace.as_deref() == Some("kube-system") => note(
-            "on clusters of kubeadm, the guard of the control plane counts Ready Nodes, and not members of etcd",
-        ),
-        ("events", "list") => {
-            note("where the API server refuses the pod of a Job, status names the Job, and not the reason")
+/// Whether the controller needs a permission for these Plans. Without the others refit says less, or does without.
+fn is_of_controller(specs: &[&PlanSpec], of: &ResourceAttributes) -> bool {
+    let mut specs = specs.iter();
+    match (text(&of.resource), text(&of.verb)) {
+        ("pods", _) if of.namespace.as_deref() == Some("kube-system") => false,
+        ("events", "list") | ("pods", "watch") | ("configmaps", _) => false,
+        ("pods", "create" | "delete" | "get") => specs.any(|spec| spec.reboot.is_some()),
+        ("replicasets" | "statefulsets", _) => {
+            specs.any(|spec| spec.settle.as_ref().and_then(|settle| settle.workloads) == Some(true))
         }
-        ("pods", "watch") => note("refit lists the pods of its Jobs every few seconds instead"),
-        ("pods", "create" | "delete" | "get") if specs().all(|spec| spec.reboot.is_none()) => {
-            would_wait("spec.reboot")
-        }
-        ("replicasets" | "statefulsets", _)
-            if specs().all(|spec| spec.settle.as_ref().and_then(|settle| settle.workloads) != Some(true)) =>
-        {
-            would_wait("settle.workloads")
-        }
-        ("secrets", _) if specs().all(|spec| spec.secrets.iter().flatten().next().is_none()) => {
-            would_wait("secrets")
-        }
-        ("configmaps", _) => note("limits for all Plans, in the ConfigMap refit, have no effect"),
-        ("customresourcedefinitions", _) => action(
-            "refit cannot add its fields to the definition of the Plan, and does not start without them",
-        ),
-        ("leases", _) => action("with leader election refit never leads"),
-        _ => action("refit needs this for every roll-out"),
+        ("secrets", _) => specs.any(|spec| spec.secrets.iter().flatten().next().is_some()),
+        _ => true,
     }
 }
 
-/// What a Job does on a node without a permission.
-fn on_nodes(specs: &[&PlanSpec], permission: &Permission) -> Option<(Severity, String)> {
+/// Whether a Job of these Plans needs a permission on its node: without it a cordon, a drain, or a `prepare` that waits for
+/// another Plan fails.
+fn is_on_nodes(specs: &[&PlanSpec], of: &ResourceAttributes) -> bool {
     let drains = || specs.iter().filter_map(|spec| spec.drain.as_ref());
-    let deletes = drains().any(|drain| drain.disable_eviction.unwrap_or_default());
-    let drains = drains().next().is_some();
-    let cordons = drains || specs.iter().any(|spec| spec.cordon.unwrap_or_default());
-    let prepares = specs.iter().any(|spec| spec.prepare.is_some());
-    let fails = "every cordon and drain of these Plans fails before it changes the node";
-    let of = &permission.attributes;
-    let text = |text: &Option<String>| text.clone().unwrap_or_default();
-    let (resource, subresource, verb) = (text(&of.resource), text(&of.subresource), text(&of.verb));
-    let (is_used, severity, effect) = match (resource.as_str(), subresource.as_str(), verb.as_str()) {
-        ("pods", "status", _) => (
-            drains,
-            Severity::Note,
-            "the status of the Plan does not name the pod that a drain waits for",
-        ),
-        ("nodes", _, "get" | "patch") => (cordons, Severity::Action, fails),
-        ("pods", _, "list") | ("pods", "eviction", _) | ("daemonsets", ..) => {
-            (drains, Severity::Action, fails)
-        }
-        ("pods", _, "delete") => (deletes, Severity::Action, fails),
-        ("poddisruptionbudgets", ..) => (
-            drains,
-            Severity::Note,
-            "if two budgets cover one pod, the status does not name them",
-        ),
-        ("plans", _, "get") | ("nodes", _, "list") => (
-            prepares,
-            Severity::Change,
-            "a prepare that waits for another Plan, as k3s-upgrade and rke2-upgrade do, fails",
-        ),
-        // For kubectl on Windows nodes.
-        _ => (false, Severity::Note, ""),
-    };
-    is_used.then(|| (severity, effect.to_owned()))
+    let cordons = || specs.iter().any(|spec| spec.cordon.unwrap_or_default());
+    match (text(&of.resource), text(&of.subresource), text(&of.verb)) {
+        ("nodes", _, "get" | "patch") => cordons() || drains().next().is_some(),
+        ("pods", "", "list") | ("pods", "eviction", _) | ("daemonsets", ..) => drains().next().is_some(),
+        ("pods", "", "delete") => drains().any(|drain| drain.disable_eviction.unwrap_or_default()),
+        ("plans", _, "get") | ("nodes", _, "list") => specs.iter().any(|spec| spec.prepare.is_some()),
+        // For messages, and for kubectl on Windows nodes.
+        _ => false,
+    }
+}
+
+fn text(text: &Option<String>) -> &str {
+    text.as_deref().unwrap_or_default()
 }
 
 /// The permissions of an account in the shipped roles, for an account and the namespace of the cluster.
@@ -217,8 +163,6 @@ fn shipped(reading: &Reading<'_>, of: &str, account: &str) -> Vec<Permission> {
                         namespace: namespace.and_then(text),
                         ..ResourceAttributes::default()
                     },
-                    severity: Severity::Note,
-                    effect: String::new(),
                 }
             };
             for group in rule.api_groups.iter().flatten() {

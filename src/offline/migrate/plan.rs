@@ -289,24 +289,3 @@ pub(super) fn not_ready(reading: &Reading<'_>) -> Vec<Finding> {
         })
     })
 }
-
-/// etcd needs more than half of its members.
-pub(super) fn quorum(reading: &Reading<'_>) -> Vec<Finding> {
-    let servers = reading
-        .nodes
-        .iter()
-        .filter(|node| node.is_control_plane())
-        .count();
-    let may_be_down = servers.saturating_sub(1) / 2;
-    each(reading, |plan| {
-        let selected = plan.left.iter().filter(|node| node.is_control_plane()).count();
-        let concurrency = usize::try_from(plan.spec.concurrency.unwrap_or_default()).unwrap_or_default();
-        // With one or two members any reboot loses the quorum, so one node at a time is the best that a Plan can do.
-        (concurrency.min(selected) > may_be_down.max(1)).then(|| {
-            let change = format!(
-                "concurrency is {concurrency}, and it selects {selected} of {servers} control-plane nodes: system-upgrade-controller takes down as many at a time; etcd loses its quorum with more than {may_be_down}"
-            );
-            plan.change(change, "set concurrency: 1 for the control plane")
-        })
-    })
-}
