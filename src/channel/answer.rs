@@ -7,7 +7,7 @@ use url::Url;
 
 use super::error::ChannelError;
 use super::html::{SNIFFED, is_html_text, is_html_type};
-use super::transport::{is_redirect, status_line};
+use super::transport::{is_redirect, start, status_line};
 use refit_base::version::tag::{check, is_semver, munge};
 
 /// The version in the response of the channel at `url`, as released.
@@ -64,17 +64,7 @@ async fn refuse_pages(mut response: Response) -> Result<(), ChannelError> {
     if is_html_type(content_type.and_then(|value| value.to_str().ok())) {
         return Err(ChannelError::Html);
     }
-    let mut start = Vec::new();
-    while start.len() < SNIFFED {
-        match response
-            .chunk()
-            .await
-            .map_err(|error| ChannelError::failed(&error))?
-        {
-            Some(chunk) => start.extend(chunk.iter().take(SNIFFED - start.len())),
-            None => break,
-        }
-    }
+    let (start, _) = start(&mut response, SNIFFED).await?;
     if is_html_text(&start) {
         return Err(ChannelError::Html);
     }

@@ -13,7 +13,7 @@ use url::Url;
 use super::access::Access;
 use super::credentials::Auth;
 use super::error::ChannelError;
-use super::transport::{HttpTransport, is_redirect, status_line};
+use super::transport::{HttpTransport, is_redirect, start, status_line};
 use refit_api::text::shorten;
 use refit_api::{Check, CheckAnswer, CheckRequest};
 
@@ -82,23 +82,6 @@ async fn get(transport: &HttpTransport, access: &Access, url: &Url) -> Result<Re
     request.send().await.map_err(|error| ChannelError::failed(&error))
 }
 
-/// The body up to a limit, and whether it has more.
-async fn body(response: &mut Response, limit: usize) -> Result<(Vec<u8>, bool), ChannelError> {
-    let mut body = Vec::new();
-    loop {
-        let part = response.chunk().await;
-        let Some(part) = part.map_err(|error| ChannelError::failed(&error))? else {
-            return Ok((body, false));
-        };
-        let room = limit - body.len();
-        if part.len() > room {
-            body.extend_from_slice(&part[..room]);
-            return Ok((body, true));
-        }
-        body.extend_from_slice(&part);
-    }
-}
-
 /// The status line, if it is not a success.
 fn refusal(response: &Response) -> Option<String> {
     let status = response.status();
@@ -132,7 +115,7 @@ async fn http(
     let Some(text) = contains else {
         return Ok(passes(line));
     };
-    let (body, _) = body(&mut response, MAX_BODY).await?;
+    let (body, _) = start(&mut response, MAX_BODY).await?;
     let text = text.as_bytes();
     Ok(if body.windows(text.len()).any(|part| part == text) {
         passes(format!("{line}, with the text of contains"))
@@ -168,7 +151,7 @@ async fn prometheus(
         .append_pair("partial_response", "false");
     let mut response = get(transport, access, &url).await?;
     let refusal = refusal(&response);
-    let (body, has_more) = body(&mut response, MAX_RESPONSE).await?;
+    let (body, has_more) = start(&mut response, MAX_RESPONSE).await?;
     if let Some(refusal) = refusal {
         let error = error_of(&body).map_or_else(String::new, |error| format!(": {error}"));
         return Ok(fails(format!("{refusal}{error}")));

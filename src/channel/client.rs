@@ -179,7 +179,7 @@ impl ChannelClient {
     /// # Errors
     /// Fails as `digest`. [`ChannelError::about_image`] says what that means for the image.
     pub async fn look_up(&self, image: &str, access: &Access) -> Result<String, ChannelError> {
-        within(IMAGE_TIMEOUT, self.digest(image, access)).await
+        within(IMAGE_TIMEOUT, Box::pin(self.digest(image, access))).await
     }
 }
 

@@ -45,7 +45,7 @@ impl Poller {
         &self,
         asking: impl Future<Output = Result<T, ChannelError>>,
     ) -> Result<T, ChannelError> {
-        within(self.timeout * MAX_REQUEST_TIMEOUTS, asking).await
+        within(self.timeout * MAX_REQUEST_TIMEOUTS, Box::pin(asking)).await
     }
 }
 

@@ -291,6 +291,23 @@ pub(super) async fn read<T: Send + 'static>(
     Ok((answer, parsed))
 }
 
+/// The body up to a limit, and whether it has more.
+pub(super) async fn start(response: &mut Response, limit: usize) -> Result<(Vec<u8>, bool), ChannelError> {
+    let mut body = Vec::new();
+    loop {
+        let part = response.chunk().await;
+        let Some(part) = part.map_err(|error| ChannelError::failed(&error))? else {
+            return Ok((body, false));
+        };
+        let room = limit - body.len();
+        if part.len() > room {
+            body.extend_from_slice(&part[..room]);
+            return Ok((body, true));
+        }
+        body.extend_from_slice(&part);
+    }
+}
+
 /// `HTTP/1.1 404 Not Found`, with the standard's reason phrase, because the server's may contain anything.
 pub(super) fn status_line(version: Version, status: StatusCode) -> String {
     let version = if version == Version::HTTP_2 {

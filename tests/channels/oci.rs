@@ -340,9 +340,11 @@ async fn an_answer_that_is_no_list_of_tags_is_named() {
     registry.log.take();
     for _ in 0..2 {
         let error = refusal_of(&client, &registry.channel(), &Access::default()).await;
-        assert_eq!(
-            error.to_string(),
-            "the rate limit is exhausted; log in: spec.imagePullSecrets, or --registry-config on the command line"
+        let error = error.to_string();
+        let remedy = "; log in: spec.imagePullSecrets, or --registry-config on the command line";
+        assert!(
+            error.starts_with("the rate limit is exhausted; next try at 2") && error.ends_with(remedy),
+            "{error}"
         );
     }
     assert_eq!(registry.log.take().len(), 1);
@@ -364,13 +366,18 @@ async fn a_token_server_that_gives_no_token_is_reported() {
             "s3cret",
             "the server refused the credentials (HTTP/1.1 403 Forbidden)",
         ),
-        (429, "s3cret", "the rate limit is exhausted"),
     ] {
         registry.set(|state| state.token_answer = Some((code, body.to_owned())));
         let error = refusal_of(&client(), &registry.channel(), &basic(USER, PASSWORD)).await;
         assert_eq!(error.to_string(), why, "{code} {body}");
         assert!(!format!("{error:?}").contains("s3cret"));
     }
+    registry.set(|state| state.token_answer = Some((429, "s3cret".to_owned())));
+    let error = refusal_of(&client(), &registry.channel(), &basic(USER, PASSWORD)).await;
+    assert!(
+        matches!(error, ChannelError::RateLimited { remedy: None, .. }),
+        "{error:?}"
+    );
 }
 
 #[tokio::test]

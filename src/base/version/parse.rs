@@ -41,9 +41,12 @@ pub(super) fn filled(numbers: &[u64]) -> Numbers {
     std::array::from_fn(|at| numbers.get(at).copied().unwrap_or_default())
 }
 
+/// The error of a text.
+pub(super) type Problem = fn(String) -> NotAVersion;
+
 /// Parses one to four numbers separated by points, and returns the rest. A point without a following number is part of
 /// the rest.
-pub(super) fn numbers(text: &str) -> Result<(Vec<u64>, &str), fn(String) -> NotAVersion> {
+pub(super) fn numbers(text: &str) -> Result<(Vec<u64>, &str), Problem> {
     let mut numbers = Vec::with_capacity(4);
     let mut rest = text;
     loop {
@@ -57,7 +60,7 @@ pub(super) fn numbers(text: &str) -> Result<(Vec<u64>, &str), fn(String) -> NotA
         numbers.push(
             rest[..end]
                 .parse()
-                .map_err(|_| NotAVersion::TooLarge as fn(String) -> NotAVersion)?,
+                .map_err(|_| NotAVersion::TooLarge as Problem)?,
         );
         rest = &rest[end..];
         match rest.strip_prefix('.') {

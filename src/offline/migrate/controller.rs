@@ -163,8 +163,10 @@ impl Deployed<'_> {
             .iter()
             .chain(&self.container.args)
             .flatten();
-        let flag = words.filter_map(|word| word.trim_start_matches('-').strip_prefix("leader-elect"));
-        let by_flag = flag.last().map(|rest| rest.strip_prefix('=').unwrap_or("true"));
+        let mut flags = words.filter_map(|word| word.trim_start_matches('-').strip_prefix("leader-elect"));
+        let by_flag = flags
+            .next_back()
+            .map(|rest| rest.strip_prefix('=').unwrap_or("true"));
         let value = by_flag.or_else(|| self.variable(reading, LEADER_ELECT));
         value.is_some_and(|value| parse_bool(value).unwrap_or_default())
     }

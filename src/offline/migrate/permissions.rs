@@ -81,7 +81,7 @@ pub fn needed(reading: &Reading<'_>) -> Vec<Permission> {
 /// Whether the controller needs a permission for these Plans. Without the others refit says less, or does without.
 fn is_of_controller(specs: &[&PlanSpec], of: &ResourceAttributes) -> bool {
     let mut specs = specs.iter();
-    match (text(&of.resource), text(&of.verb)) {
+    match (text(of.resource.as_ref()), text(of.verb.as_ref())) {
         ("pods", _) if of.namespace.as_deref() == Some("kube-system") => false,
         ("events", "list") | ("pods", "watch") | ("configmaps", _) => false,
         ("pods", "create" | "delete" | "get") => specs.any(|spec| spec.reboot.is_some()),
@@ -98,7 +98,11 @@ fn is_of_controller(specs: &[&PlanSpec], of: &ResourceAttributes) -> bool {
 fn is_on_nodes(specs: &[&PlanSpec], of: &ResourceAttributes) -> bool {
     let drains = || specs.iter().filter_map(|spec| spec.drain.as_ref());
     let cordons = || specs.iter().any(|spec| spec.cordon.unwrap_or_default());
-    match (text(&of.resource), text(&of.subresource), text(&of.verb)) {
+    match (
+        text(of.resource.as_ref()),
+        text(of.subresource.as_ref()),
+        text(of.verb.as_ref()),
+    ) {
         ("nodes", _, "get" | "patch") => cordons() || drains().next().is_some(),
         ("pods", "", "list") | ("pods", "eviction", _) | ("daemonsets", ..) => drains().next().is_some(),
         ("pods", "", "delete") => drains().any(|drain| drain.disable_eviction.unwrap_or_default()),
@@ -108,8 +112,8 @@ fn is_on_nodes(specs: &[&PlanSpec], of: &ResourceAttributes) -> bool {
     }
 }
 
-fn text(text: &Option<String>) -> &str {
-    text.as_deref().unwrap_or_default()
+fn text(text: Option<&String>) -> &str {
+    text.map(String::as_str).unwrap_or_default()
 }
 
 /// The permissions of an account in the shipped roles, for an account and the namespace of the cluster.

@@ -133,16 +133,17 @@ pub(super) fn window(reading: &Reading<'_>) -> Vec<Finding> {
         let window = window.and_then(|window| Window::parse(window, &TimeZone::UTC).ok());
         window.map(|window| {
             let (start, end) = (window.start(), window.end());
-            let mut change = format!(
+            let change = format!(
                 "window {window}: system-upgrade-controller checks it once, when a roll-out starts, and then continues outside of it; refit checks it before each node, so a long roll-out takes several windows"
             );
-            let mut remedy = "if all nodes must fit into one window, widen it or raise concurrency; `refit rehearse --snapshot context` shows how long the roll-out takes".to_owned();
-            if start > end && !window.is_every_day() {
-                change += &format!(
-                    ". It is overnight: system-upgrade-controller opens it on each listed day from 00:00 to {end} and from {start} to 24:00; refit opens it at {start} of each listed day and closes it at {end} of the next"
-                );
-                remedy += "; list the days on which the night starts";
+            let remedy = "if all nodes must fit into one window, widen it or raise concurrency; `refit rehearse --snapshot context` shows how long the roll-out takes";
+            if start <= end || window.is_every_day() {
+                return plan.change(change, remedy);
             }
+            let change = format!(
+                "{change}. It is overnight: system-upgrade-controller opens it on each listed day from 00:00 to {end} and from {start} to 24:00; refit opens it at {start} of each listed day and closes it at {end} of the next"
+            );
+            let remedy = format!("{remedy}; list the days on which the night starts");
             plan.change(change, remedy)
         })
     })
