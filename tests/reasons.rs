@@ -20,7 +20,6 @@ const OF_OTHERS: [(&str, &[&str]); 11] = [
         &[
             "api/crd.rs",
             "facts/objects.rs",
-            "offline/migrate/job.rs",
             "rehearse/controller_manager/job.rs",
         ],
     ),
@@ -40,7 +39,6 @@ const OF_OTHERS: [(&str, &[&str]); 11] = [
             "job/render.rs",
             "facts/objects.rs",
             "facts/objects/pod.rs",
-            "offline/migrate/job.rs",
             "rehearse/controller_manager/job.rs",
             "rehearse/controller_manager/node.rs",
             "rehearse/pod_lifecycle.rs",

@@ -3,15 +3,16 @@
 //!
 //! Their values are never printed: `Debug` shows only what is set, and errors name a Secret and its key.
 
-use std::fmt;
-
 use http::{HeaderName, HeaderValue};
 use k8s_openapi::api::core::v1::Secret;
 use rustls::RootCertStore;
 use url::Url;
 
-pub use super::oci::pull::DockerConfig;
-use super::transport::{Identity, add_authorities};
+pub use super::credentials::Credentials;
+pub use super::docker_config::DockerConfig;
+use super::docker_config::Login;
+use super::kind::Repository;
+use super::tls::{Identity, add_authorities};
 
 /// Types of Secrets (Kubernetes, "Types of Secret").
 const BASIC_AUTH: &str = "kubernetes.io/basic-auth";
@@ -24,6 +25,8 @@ const HEADER: &str = "header";
 const VALUE: &str = "value";
 const DOCKER_CONFIG: &str = ".dockerconfigjson";
 const DOCKER_CFG: &str = ".dockercfg";
+/// Where the token of a service account is not sent.
+const TO_CHANNEL: &str = "a channel: create a secret with the channel's own credentials";
 const CA: &str = "ca.crt";
 const TLS_CERTIFICATE: &str = "tls.crt";
 const TLS_KEY: &str = "tls.key";
@@ -31,7 +34,7 @@ const URL: &str = "url";
 /// Bytes of a URL. Servers accept 8,000 at most (RFC 9110, 4.1).
 const MAX_URL: usize = 4 << 10;
 
-/// Headers that belong to the connection, and `if-none-match`, which holds the entity tags of refit's cache.
+/// Headers that belong to the connection, and `if-none-match`, which holds the entity tags of kept offers.
 const NOT_OURS: [&str; 9] = [
     "connection",
     "content-length",
@@ -57,31 +60,14 @@ pub struct Access {
     pub pull: Vec<DockerConfig>,
 }
 
-/// Credentials of a request. `Debug` does not show them.
-#[derive(Clone, PartialEq, Eq)]
-pub enum Credentials {
-    /// `Authorization: Bearer …`
-    Bearer(String),
-    /// `Authorization: Basic …`
-    Basic {
-        username: String,
-        /// The password, or a token.
-        password: String,
-    },
-    Header {
-        name: String,
-        value: String,
-    },
-}
-
 /// Why a Secret cannot be used. Names keys, but no value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AccessError {
     /// It has none of the keys.
     #[error(
-        "secrets {0:?} has no credentials: it needs token, or username and password, or header and value, or .dockerconfigjson"
+        "secrets {0:?} has no credentials: it needs token, or username and password, or header and value, or {1}"
     )]
-    Nothing(String),
+    Nothing(String, &'static str),
     /// It has keys of two methods.
     #[error("secrets {0:?} has both {1} and {2}: only one of them can be sent")]
     Both(String, &'static str, &'static str),
@@ -94,51 +80,34 @@ pub enum AccessError {
     #[error("secrets {0:?} has no key \"url\"")]
     NoUrl(String),
     /// Otherwise an author of Plans could have a token of any service account sent to a server of their own.
-    #[error(
-        "secrets {0:?} is the token of a service account, which is not sent to a channel: create a secret with the channel's own credentials"
-    )]
-    ServiceAccount(String),
-    #[error(
-        "secrets {0:?} has no credentials: it needs token, or username and password, or header and value, or tls.crt and tls.key"
-    )]
-    NothingForCheck(String),
-    /// For the same reason.
-    #[error(
-        "secrets {0:?} is the token of a service account, which is not sent to another server: create a secret with credentials of its own"
-    )]
-    ServiceAccountForCheck(String),
-}
-
-impl Credentials {
-    /// What distinguishes these credentials in a cache key.
-    pub(super) fn parts(&self) -> Vec<String> {
-        let parts = match self {
-            Self::Bearer(token) => ["bearer", token, ""],
-            Self::Basic { username, password } => ["basic", username, password],
-            Self::Header { name, value } => ["header", name, value],
-        };
-        parts.map(str::to_owned).into()
-    }
-}
-
-impl fmt::Debug for Credentials {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Bearer(_) => "Bearer(…)",
-            Self::Basic { .. } => "Basic(…)",
-            Self::Header { .. } => "Header(…)",
-        })
-    }
+    #[error("secrets {0:?} is the token of a service account, which is not sent to {1}")]
+    ServiceAccount(String, &'static str),
 }
 
 impl Access {
+    /// The login for a channel: its own credentials, or those of the pull secrets.
+    pub(super) fn login(&self, repository: &Repository) -> Login {
+        match &self.credentials {
+            Some(basic @ Credentials::Basic { .. }) => Login::Basic(basic.clone()),
+            Some(other) => Login::Header(other.clone()),
+            None => self.pull_login(repository),
+        }
+    }
+
+    /// The login for an image: that of the pull secrets. The channel's credentials are for the channel's host, which may
+    /// be another one.
+    pub(super) fn pull_login(&self, repository: &Repository) -> Login {
+        let logins = self.pull.iter().find_map(|config| config.login(repository));
+        logins.cloned().unwrap_or(Login::None)
+    }
+
     /// Reads the Secret of `spec.channelSecretRef`.
     ///
     /// # Errors
     /// Fails if it has no usable credentials.
     pub fn read_secret(&mut self, secret: &Secret) -> Result<(), AccessError> {
         let secret = Keys(secret);
-        secret.refuse_service_account()?;
+        secret.refuse_service_account(TO_CHANNEL)?;
         let ways = [
             TOKEN,
             USERNAME,
@@ -150,7 +119,7 @@ impl Access {
         ];
         let mut there = ways.into_iter().filter(|key| secret.has(key));
         let Some(first) = there.next() else {
-            return Err(AccessError::Nothing(secret.name()));
+            return Err(AccessError::Nothing(secret.name(), DOCKER_CONFIG));
         };
         let goes_with = |other: &&str| match first {
             USERNAME => *other == PASSWORD,
@@ -186,8 +155,7 @@ impl Access {
     /// Fails if it has no usable credentials.
     pub fn read_check_secret(&mut self, secret: &Secret) -> Result<(), AccessError> {
         let keys = Keys(secret);
-        keys.refuse_service_account()
-            .map_err(|_| AccessError::ServiceAccountForCheck(keys.name()))?;
+        keys.refuse_service_account("another server: create a secret with credentials of its own")?;
         if keys.has(TLS_CERTIFICATE) || keys.has(TLS_KEY) {
             let other = [TOKEN, USERNAME, HEADER].into_iter().find(|key| keys.has(key));
             if let Some(other) = other {
@@ -199,8 +167,8 @@ impl Access {
         let mut access = Self::default();
         let read = access.read_secret(secret);
         // A pull secret is read without an error, but only registries can use it.
-        if matches!(read, Err(AccessError::Nothing(_))) || read.is_ok() && access.credentials.is_none() {
-            return Err(AccessError::NothingForCheck(keys.name()));
+        if matches!(read, Err(AccessError::Nothing(..))) || read.is_ok() && access.credentials.is_none() {
+            return Err(AccessError::Nothing(keys.name(), "tls.crt and tls.key"));
         }
         self.credentials = access.credentials;
         read
@@ -226,7 +194,7 @@ impl Access {
     /// Fails if it has no URL, or credentials or authorities that are not usable.
     pub fn read_receiver(secret: &Secret) -> Result<(Url, Self), AccessError> {
         let keys = Keys(secret);
-        keys.refuse_service_account()?;
+        keys.refuse_service_account(TO_CHANNEL)?;
         let bad = |why| AccessError::Unusable(keys.name(), URL, why);
         let text = keys.bytes(URL).ok_or_else(|| AccessError::NoUrl(keys.name()))?;
         if text.len() > MAX_URL {
@@ -257,7 +225,7 @@ impl Access {
     /// Fails if a pull secret is invalid.
     pub fn read_pull_secret(&mut self, secret: &Secret) -> Result<(), AccessError> {
         let secret = Keys(secret);
-        secret.refuse_service_account()?;
+        secret.refuse_service_account(TO_CHANNEL)?;
         self.pull.extend(secret.docker_config()?);
         Ok(())
     }
@@ -270,9 +238,9 @@ impl<'a> Keys<'a> {
         self.0.metadata.name.clone().unwrap_or_default()
     }
 
-    fn refuse_service_account(&self) -> Result<(), AccessError> {
+    fn refuse_service_account(&self, receiver: &'static str) -> Result<(), AccessError> {
         if self.0.type_.as_deref() == Some(SERVICE_ACCOUNT_TOKEN) {
-            return Err(AccessError::ServiceAccount(self.name()));
+            return Err(AccessError::ServiceAccount(self.name(), receiver));
         }
         Ok(())
     }

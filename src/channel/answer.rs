@@ -5,22 +5,10 @@ use percent_encoding::percent_decode_str;
 use reqwest::Response;
 use url::Url;
 
-use super::ChannelError;
-use super::transport::{is_redirect, status_line};
+use super::error::ChannelError;
+use super::html::{SNIFFED, is_html_text, is_html_type};
+use super::transport::{is_redirect, start, status_line};
 use refit_base::version::tag::{check, is_semver, munge};
-
-/// How much of a body to read to detect an HTML page.
-pub(super) const SNIFFED: usize = 1024;
-/// How an HTML page starts, without regard to case and leading blanks.
-const HTML: [&str; 7] = [
-    "<!doctype",
-    "<html",
-    "<head",
-    "<body",
-    "<title",
-    "<script",
-    "<!--",
-];
 
 /// The version in the response of the channel at `url`, as released.
 pub(super) async fn version(url: &Url, response: Response) -> Result<String, ChannelError> {
@@ -76,17 +64,7 @@ async fn refuse_pages(mut response: Response) -> Result<(), ChannelError> {
     if is_html_type(content_type.and_then(|value| value.to_str().ok())) {
         return Err(ChannelError::Html);
     }
-    let mut start = Vec::new();
-    while start.len() < SNIFFED {
-        match response
-            .chunk()
-            .await
-            .map_err(|error| ChannelError::failed(&error))?
-        {
-            Some(chunk) => start.extend(chunk.iter().take(SNIFFED - start.len())),
-            None => break,
-        }
-    }
+    let (start, _) = start(&mut response, SNIFFED).await?;
     if is_html_text(&start) {
         return Err(ChannelError::Html);
     }
@@ -104,21 +82,4 @@ fn is_list_text(body: &[u8]) -> bool {
         .collect();
     text.starts_with('{')
         && (text.contains(r#""type":"collection""#) || text.contains(r#""resourceType":"channels""#))
-}
-
-/// Whether a content type is that of an HTML page.
-pub(super) fn is_html_type(content_type: Option<&str>) -> bool {
-    let media_type = content_type
-        .and_then(|value| value.split(';').next())
-        .unwrap_or_default()
-        .trim();
-    media_type.eq_ignore_ascii_case("text/html") || media_type.eq_ignore_ascii_case("application/xhtml+xml")
-}
-
-/// Whether a body begins like an HTML page.
-pub(super) fn is_html_text(body: &[u8]) -> bool {
-    let start = &body[..body.len().min(SNIFFED)];
-    let text = String::from_utf8_lossy(start).to_ascii_lowercase();
-    let text = text.trim_start_matches('\u{feff}').trim_start();
-    HTML.iter().any(|tag| text.starts_with(tag))
 }

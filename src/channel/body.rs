@@ -12,8 +12,8 @@ use serde::de::DeserializeSeed;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
-use super::ChannelError;
-use super::answer::{SNIFFED, is_html_text, is_html_type};
+use super::error::ChannelError;
+use super::html::{SNIFFED, is_html_text, is_html_type};
 
 /// Number of parts of a body that wait for its parser.
 const QUEUED: usize = 2;

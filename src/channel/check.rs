@@ -11,8 +11,9 @@ use serde::de::IgnoredAny;
 use url::Url;
 
 use super::access::Access;
+use super::credentials::Auth;
 use super::error::ChannelError;
-use super::transport::{Auth, HttpTransport, is_redirect, status_line};
+use super::transport::{HttpTransport, is_redirect, start, status_line};
 use refit_api::text::shorten;
 use refit_api::{Check, CheckAnswer, CheckRequest};
 
@@ -81,23 +82,6 @@ async fn get(transport: &HttpTransport, access: &Access, url: &Url) -> Result<Re
     request.send().await.map_err(|error| ChannelError::failed(&error))
 }
 
-/// The body up to a limit, and whether it has more.
-async fn body(response: &mut Response, limit: usize) -> Result<(Vec<u8>, bool), ChannelError> {
-    let mut body = Vec::new();
-    loop {
-        let part = response.chunk().await;
-        let Some(part) = part.map_err(|error| ChannelError::failed(&error))? else {
-            return Ok((body, false));
-        };
-        let room = limit - body.len();
-        if part.len() > room {
-            body.extend_from_slice(&part[..room]);
-            return Ok((body, true));
-        }
-        body.extend_from_slice(&part);
-    }
-}
-
 /// The status line, if it is not a success.
 fn refusal(response: &Response) -> Option<String> {
     let status = response.status();
@@ -131,7 +115,7 @@ async fn http(
     let Some(text) = contains else {
         return Ok(passes(line));
     };
-    let (body, _) = body(&mut response, MAX_BODY).await?;
+    let (body, _) = start(&mut response, MAX_BODY).await?;
     let text = text.as_bytes();
     Ok(if body.windows(text.len()).any(|part| part == text) {
         passes(format!("{line}, with the text of contains"))
@@ -167,7 +151,7 @@ async fn prometheus(
         .append_pair("partial_response", "false");
     let mut response = get(transport, access, &url).await?;
     let refusal = refusal(&response);
-    let (body, has_more) = body(&mut response, MAX_RESPONSE).await?;
+    let (body, has_more) = start(&mut response, MAX_RESPONSE).await?;
     if let Some(refusal) = refusal {
         let error = error_of(&body).map_or_else(String::new, |error| format!(": {error}"));
         return Ok(fails(format!("{refusal}{error}")));
@@ -183,18 +167,20 @@ async fn prometheus(
 
 /// A response of `/api/v1/query` (Prometheus, "HTTP API").
 #[derive(Deserialize)]
-struct Reply<T> {
+struct Reply {
     status: String,
-    data: Option<Data<T>>,
+    data: Option<Data>,
     error: Option<String>,
     warnings: Option<Vec<String>>,
 }
 
 #[derive(Deserialize)]
-struct Data<T> {
-    #[serde(rename = "resultType")]
-    result_type: String,
-    result: T,
+#[serde(tag = "resultType", content = "result", rename_all = "lowercase")]
+enum Data {
+    Scalar((IgnoredAny, String)),
+    Vector(Vec<Sample>),
+    Matrix(IgnoredAny),
+    String(IgnoredAny),
 }
 
 #[derive(Deserialize)]
@@ -204,7 +190,7 @@ struct Sample {
 
 /// What a Prometheus says of a query that it refuses.
 fn error_of(body: &[u8]) -> Option<String> {
-    let reply: Reply<IgnoredAny> = serde_json::from_slice(body).ok()?;
+    let reply: Reply = serde_json::from_slice(body).ok()?;
     reply.error.map(|error| plain(&error))
 }
 
@@ -219,7 +205,7 @@ fn plain(text: &str) -> String {
 
 fn judge(body: &[u8], limits: Limits) -> CheckAnswer {
     let not_prometheus = || fails("the answer is not one of the HTTP API of Prometheus");
-    let Ok(reply) = serde_json::from_slice::<Reply<IgnoredAny>>(body) else {
+    let Ok(reply) = serde_json::from_slice::<Reply>(body) else {
         return not_prometheus();
     };
     if reply.status != "success" {
@@ -230,29 +216,12 @@ fn judge(body: &[u8], limits: Limits) -> CheckAnswer {
     if let Some(warning) = reply.warnings.iter().flatten().next() {
         return fails(format!("the server answers with a warning: {}", plain(warning)));
     }
-    let Some(data) = reply.data else {
-        return not_prometheus();
-    };
-    let values: Option<Vec<String>> = match data.result_type.as_str() {
-        "scalar" => {
-            let reply = serde_json::from_slice::<Reply<(IgnoredAny, String)>>(body).ok();
-            reply.and_then(|reply| reply.data).map(|data| vec![data.result.1])
-        }
-        "vector" => {
-            let reply = serde_json::from_slice::<Reply<Vec<Sample>>>(body).ok();
-            let samples = reply.and_then(|reply| reply.data).map(|data| data.result);
-            samples.and_then(|samples| {
-                let values = samples.into_iter().map(|sample| Some(sample.value?.1));
-                values.collect()
-            })
-        }
-        "matrix" | "string" => {
-            return fails(format!(
-                "the query gives a {}: it must give a scalar or an instant vector",
-                data.result_type
-            ));
-        }
-        _ => None,
+    let values: Option<Vec<String>> = match reply.data {
+        Some(Data::Scalar((_, value))) => Some(vec![value]),
+        Some(Data::Vector(samples)) => samples.into_iter().map(|sample| Some(sample.value?.1)).collect(),
+        Some(Data::Matrix(_)) => return fails(not_instant("matrix")),
+        Some(Data::String(_)) => return fails(not_instant("string")),
+        None => return not_prometheus(),
     };
     let Some(values) = values else {
         return fails("the result has a sample without a value, such as a histogram");
@@ -262,6 +231,10 @@ fn judge(body: &[u8], limits: Limits) -> CheckAnswer {
         Ok(numbers) => judge_values(&numbers, limits),
         Err(_) => not_prometheus(),
     }
+}
+
+fn not_instant(kind: &str) -> String {
+    format!("the query gives a {kind}: it must give a scalar or an instant vector")
 }
 
 fn judge_values(values: &[f64], limits: Limits) -> CheckAnswer {

@@ -64,10 +64,12 @@ pub enum ChannelError {
     NoRepository(String),
     #[error("the image does not exist ({0})")]
     NoImage(String),
-    #[error("the rate limit is exhausted{}", .until.map_or(String::new(), |until| format!(", until {until}")))]
+    #[error("the rate limit is exhausted{}{}", .until.map_or(String::new(), |until| format!("; next try at {until}")), .remedy.map_or(String::new(), |remedy| format!("; {remedy}")))]
     RateLimited {
-        /// When it ends, if the server said so.
+        /// When it ends, if the server has a clock.
         until: Option<Timestamp>,
+        /// What raises it.
+        remedy: Option<&'static str>,
     },
     #[error("the redirect ({0}) has no Location")]
     NoLocation(u16),
@@ -109,6 +111,10 @@ pub enum ChannelError {
         "the registry requires an authentication that refit does not support, or that would expose the credentials"
     )]
     Challenge,
+    #[error(
+        "the registry's login is an OAuth identity token, which refit does not support; write a user name and a password, or \"auth\" with both, or a \"registrytoken\""
+    )]
+    IdentityToken,
     #[error("the registry's token server returned no token")]
     NoToken,
     #[error("the registry returned no digest")]

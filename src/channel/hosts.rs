@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use url::{Host, Url};
 
-use super::ChannelError;
+use super::error::ChannelError;
 pub use refit_api::check::is_loopback;
 
 /// Names of metadata services that are not link-local.

@@ -4,11 +4,11 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use serde::de::{
-    DeserializeOwned, DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor,
+    DeserializeOwned, DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor,
 };
 
-use super::ChannelError;
 use super::body::Body;
+use super::error::ChannelError;
 
 /// Where the list is in the response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,49 +29,22 @@ pub(super) fn each<T: DeserializeOwned>(
     mut with: impl FnMut(T) -> Result<(), ChannelError>,
 ) -> Result<(), ChannelError> {
     let mut failed = None;
-    let take = |item: T| match with(item) {
-        Ok(()) => true,
-        Err(error) => {
-            failed = Some(error);
-            false
-        }
+    let mut items = Items {
+        list,
+        is_inside: list == List::Root,
+        take: |item: T| with(item).map_err(|error| failed = Some(error)).is_ok(),
+        item: PhantomData,
     };
-    let item = PhantomData;
-    let read = match list {
-        List::Root => body.json(
-            Items {
-                take,
-                item,
-                or_null: false,
-            },
-            what,
-        ),
-        List::Field(name) | List::Optional(name) => {
-            let is_optional = matches!(list, List::Optional(_));
-            body.json(
-                Field {
-                    name,
-                    is_optional,
-                    items: Items {
-                        take,
-                        item,
-                        or_null: is_optional,
-                    },
-                },
-                what,
-            )
-        }
-    };
-    match failed {
-        Some(error) => Err(error),
-        None => read,
-    }
+    let read = body.json(&mut items, what);
+    failed.map_or(read, Err)
 }
 
 struct Items<F, T> {
+    list: List,
+    /// Whether the next value is the list itself.
+    is_inside: bool,
     take: F,
     item: PhantomData<T>,
-    or_null: bool,
 }
 
 impl<'de, T: DeserializeOwned, F: FnMut(T) -> bool> DeserializeSeed<'de> for &mut Items<F, T> {
@@ -82,22 +55,17 @@ impl<'de, T: DeserializeOwned, F: FnMut(T) -> bool> DeserializeSeed<'de> for &mu
     }
 }
 
-impl<'de, T: DeserializeOwned, F: FnMut(T) -> bool> DeserializeSeed<'de> for Items<F, T> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(mut self, deserializer: D) -> Result<(), D::Error> {
-        (&mut self).deserialize(deserializer)
-    }
-}
-
 impl<'de, T: DeserializeOwned, F: FnMut(T) -> bool> Visitor<'de> for &mut Items<F, T> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a list")
+        write!(f, "a list: {:?}", self.list)
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
+        if !self.is_inside {
+            return Err(A::Error::custom("the list is in a field"));
+        }
         while let Some(item) = list.next_element()? {
             if !(self.take)(item) {
                 // Only an error ends the list early. `each` returns that of `with` in its place.
@@ -107,42 +75,24 @@ impl<'de, T: DeserializeOwned, F: FnMut(T) -> bool> Visitor<'de> for &mut Items<
         Ok(())
     }
 
-    fn visit_unit<E: serde::de::Error>(self) -> Result<(), E> {
-        if self.or_null {
-            Ok(())
-        } else {
-            Err(E::custom("null is not a list"))
+    fn visit_unit<E: Error>(self) -> Result<(), E> {
+        match self.list {
+            List::Optional(_) if self.is_inside => Ok(()),
+            _ => Err(E::custom("null is not a list")),
         }
     }
-}
 
-struct Field<F, T> {
-    name: &'static str,
-    is_optional: bool,
-    items: Items<F, T>,
-}
-
-impl<'de, T: DeserializeOwned, F: FnMut(T) -> bool> DeserializeSeed<'de> for Field<F, T> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_map(self)
-    }
-}
-
-impl<'de, T: DeserializeOwned, F: FnMut(T) -> bool> Visitor<'de> for Field<F, T> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "an object with a list {:?}", self.name)
-    }
-
-    fn visit_map<A: MapAccess<'de>>(mut self, mut fields: A) -> Result<(), A::Error> {
-        let mut is_found = self.is_optional;
-        while let Some(name) = fields.next_key::<String>()? {
-            if name == self.name {
-                fields.next_value_seed(&mut self.items)?;
-                is_found = true;
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<(), A::Error> {
+        let (name, mut is_found) = match self.list {
+            List::Field(name) if !self.is_inside => (name, false),
+            List::Optional(name) if !self.is_inside => (name, true),
+            _ => return Err(A::Error::custom("an object is not a list")),
+        };
+        while let Some(field) = fields.next_key::<String>()? {
+            if field == name {
+                (self.is_inside, is_found) = (true, true);
+                fields.next_value_seed(&mut *self)?;
+                self.is_inside = false;
             } else {
                 fields.next_value::<IgnoredAny>()?;
             }
@@ -150,7 +100,7 @@ impl<'de, T: DeserializeOwned, F: FnMut(T) -> bool> Visitor<'de> for Field<F, T>
         if is_found {
             Ok(())
         } else {
-            Err(A::Error::missing_field(self.name))
+            Err(A::Error::missing_field(name))
         }
     }
 }

@@ -4,7 +4,7 @@
 
 use url::Url;
 
-use super::ChannelError;
+use super::error::ChannelError;
 use super::hosts::is_loopback;
 
 /// The host of `oci://docker.io/…`, and the host of Docker Hub's API.
@@ -27,8 +27,8 @@ pub(super) enum Kind {
 pub(super) struct Github {
     /// URL of the repository in the API; ends in `/`.
     pub(super) api: Url,
-    /// URL of its web pages; ends in `/`.
-    pub(super) web: Url,
+    /// Host as users write it, with its port. Tokens are looked up by it.
+    host: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,7 +82,7 @@ fn plain(channel: &str) -> Result<Kind, ChannelError> {
 }
 
 /// Whether a URL has no scheme, as browsers show it: `update.k3s.io/v1-release/channels/stable`.
-pub(super) fn lacks_scheme(channel: &str) -> bool {
+fn lacks_scheme(channel: &str) -> bool {
     let Some((host, path)) = channel.trim().split_once('/') else {
         return false;
     };
@@ -133,12 +133,9 @@ impl Github {
             Some(host) if host.ends_with(".ghe.com") => format!("https://api.{host}/").parse().ok(),
             _ => root.join("api/v3/").ok(),
         };
-        let (api, web): (Option<Url>, _) = (
-            api.and_then(|api: Url| api.join(&format!("repos/{owner}/{repository}/")).ok()),
-            root.join(&format!("{owner}/{repository}/")),
-        );
-        match (api, web) {
-            (Some(api), Ok(web)) => Ok(Self { api, web }),
+        let api = api.and_then(|api: Url| api.join(&format!("repos/{owner}/{repository}/")).ok());
+        match (api, host_of(&root)) {
+            (Some(api), Some(host)) => Ok(Self { api, host }),
             _ => bad("the host is invalid"),
         }
     }
@@ -207,13 +204,65 @@ fn root(host: &str, transport: Option<&str>, has_ca: bool) -> Option<Url> {
     }
 }
 
+/// Adds `https://` to a URL without a scheme, such as `update.k3s.io/v1-release/channels/stable`.
+pub fn with_scheme(channel: &str) -> String {
+    if lacks_scheme(channel) {
+        format!("https://{}", channel.trim())
+    } else {
+        channel.to_owned()
+    }
+}
+
+/// The URL whose error lists the names of a channel server, after its redirect gave this error: it has no such channel, or
+/// the URL names none.
+pub fn list_of(channel: &str, error: &ChannelError) -> Option<String> {
+    let Ok(Kind::Redirect(mut url)) = Kind::parse(channel, false) else {
+        return None;
+    };
+    let name = match error {
+        ChannelError::List => String::new(),
+        ChannelError::Unexpected(status) if status.contains(" 404 ") => {
+            let segments = url.path_segments()?;
+            let name = segments.rev().find(|segment| !segment.is_empty())?.to_owned();
+            url.path_segments_mut().ok()?.pop_if_empty().pop();
+            name
+        }
+        _ => return None,
+    };
+    url.set_fragment(Some(&name));
+    Some(url.into())
+}
+
+/// The host to which a channel's credentials belong, with its port if it has one.
+pub fn host(channel: &str) -> Option<String> {
+    match Kind::parse(channel, false).ok()? {
+        Kind::Redirect(url) | Kind::Listed(url, _) => host_of(&url),
+        Kind::Github(github) => Some(github.host),
+        Kind::Oci(repository) => Some(repository.host),
+    }
+}
+
+fn host_of(url: &Url) -> Option<String> {
+    let host = url.host_str()?;
+    let port = url.port().map(|port| format!(":{port}"));
+    Some(format!("{host}{}", port.unwrap_or_default()))
+}
+
+/// Checks the URL of a channel.
+///
+/// # Errors
+/// Fails if the URL is invalid or of no known kind.
+pub fn check_url(channel: &str) -> Result<(), ChannelError> {
+    Kind::parse(channel, false).map(drop)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn github(channel: &str) -> Result<(String, String), String> {
         match Kind::parse(channel, false).map_err(|error| error.to_string())? {
-            Kind::Github(github) => Ok((github.api.to_string(), github.web.to_string())),
+            Kind::Github(github) => Ok((github.api.to_string(), github.host)),
             other => panic!("{other:?}"),
         }
     }
@@ -226,45 +275,49 @@ mod tests {
     }
 
     #[test]
-    fn a_repository_on_github_has_an_api_and_pages() {
-        for (channel, api, web) in [
+    fn a_repository_on_github_has_an_api_and_a_host() {
+        for (channel, api, host) in [
             (
                 "github://k3s-io/k3s",
                 "https://api.github.com/repos/k3s-io/k3s/",
-                "https://github.com/k3s-io/k3s/",
+                "github.com",
             ),
             (
                 " GitHub://k3s-io/k3s/ ",
                 "https://api.github.com/repos/k3s-io/k3s/",
-                "https://github.com/k3s-io/k3s/",
+                "github.com",
             ),
             (
                 "github://github.com/a/b.c",
                 "https://api.github.com/repos/a/b.c/",
-                "https://github.com/a/b.c/",
+                "github.com",
             ),
             (
                 "github://acme.ghe.com/a/b",
                 "https://api.acme.ghe.com/repos/a/b/",
-                "https://acme.ghe.com/a/b/",
+                "acme.ghe.com",
             ),
             (
                 "github://git.example:8443/a/b",
                 "https://git.example:8443/api/v3/repos/a/b/",
-                "https://git.example:8443/a/b/",
+                "git.example:8443",
             ),
             (
                 "github://127.0.0.1:8080/a/b",
                 "http://127.0.0.1:8080/api/v3/repos/a/b/",
-                "http://127.0.0.1:8080/a/b/",
+                "127.0.0.1:8080",
             ),
             (
                 "github+http://git.example/a/b",
                 "http://git.example/api/v3/repos/a/b/",
-                "http://git.example/a/b/",
+                "git.example",
             ),
         ] {
-            assert_eq!(github(channel), Ok((api.to_owned(), web.to_owned())), "{channel}");
+            assert_eq!(
+                github(channel),
+                Ok((api.to_owned(), host.to_owned())),
+                "{channel}"
+            );
         }
         for channel in [
             "github://",

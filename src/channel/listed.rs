@@ -4,11 +4,11 @@ use std::cmp::Reverse;
 
 use serde::Deserialize;
 
-use super::ChannelError;
 use super::body::Body;
+use super::error::ChannelError;
 use super::items::{List, each};
 use refit_base::version::tag::{check, munge};
-use refit_base::version::{Release, Version, quoted};
+use refit_base::version::{Version, quoted};
 
 /// Maximum size of a list. Those of k3s and RKE2 have some ten kilobytes.
 pub(super) const MAX_BODY: usize = 1 << 20;
@@ -33,7 +33,7 @@ struct Channel {
 }
 
 /// The version of the channel with this ID.
-pub(super) fn latest(body: &mut Body, id: &str) -> Result<Vec<Release>, ChannelError> {
+pub(super) fn latest(body: &mut Body, id: &str) -> Result<String, ChannelError> {
     let mut channels: Vec<Channel> = Vec::new();
     each(body, List::Field("data"), "list of channels", |channel| {
         if channels.len() >= MAX_CHANNELS {
@@ -70,10 +70,7 @@ pub(super) fn latest(body: &mut Body, id: &str) -> Result<Vec<Release>, ChannelE
         return Err(ChannelError::NoVersion(quoted(id)));
     }
     check(&munge(&version))?;
-    Ok(vec![Release {
-        version,
-        published: None,
-    }])
+    Ok(version)
 }
 
 /// Names of channels for a message: words such as `stable` first, then the newest minor versions.

@@ -1,29 +1,30 @@
 //! Registries (OCI distribution-spec 1.1): the tags of a repository, page by page, and the digest of a tag.
 //!
-//! A client of its own, because oci-client 0.18 reads one page without the link to the next, has no entity tags and no
-//! size limits, and includes the server's text in errors. Its other features, blobs and pushes, are not needed.
-
-pub(super) mod challenge;
-pub(super) mod pull;
+//! A client of its own, because oci-client 0.18 reads one page without the link to the next, has no size limits, and includes
+//! the server's text in errors. Its other features, blobs and pushes, are not needed.
 
 use std::collections::BTreeSet;
 use std::marker::PhantomData;
 
-use http::header::{HeaderValue, WWW_AUTHENTICATE};
-use http::{Method, StatusCode};
+use http::header::{HeaderValue, LINK, WWW_AUTHENTICATE};
+use http::{HeaderMap, Method, StatusCode};
+use http_auth::{ChallengeParser, ChallengeRef};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use url::Url;
 
-use super::access::{Access, Credentials};
+use super::access::Access;
 use super::body::{Body, Share};
-use super::cache::{Key, Page, is_limit, key};
+use super::credentials::{Auth, Credentials};
+use super::docker_config::Login;
+use super::error::ChannelError;
 use super::items::{List, each};
 use super::kind::Repository;
-use super::transport::{Answer, Auth, Clients, Request, fetch, read, refuse_plain};
-use super::{ChannelError, Http};
-use challenge::{Challenge, challenges};
-use pull::Login;
+use super::link::next_page;
+use super::poller::Poller;
+use super::rate_limit::is_limit;
+use super::transport::{Answer, Clients, Key, Request, fetch};
+use refit_api::digest::digest;
 use refit_api::image::ImageReference;
 use refit_base::version::tag::{check, munge};
 use refit_base::version::{Offer, Release};
@@ -53,11 +54,13 @@ struct TokenAnswer {
     access_token: Option<String>,
 }
 
-impl Http {
+/// What raises the rate limit of a client without credentials.
+const REMEDY: &str = "log in: spec.imagePullSecrets, or --registry-config on the command line";
+
+impl Poller {
     /// The tags of a repository that can be versions.
     pub(super) async fn tags(&self, repository: &Repository, access: &Access) -> Result<Offer, ChannelError> {
-        let login = Login::of(access, repository);
-        let mut session = Session::new(self, repository, access, login)?;
+        let mut session = Session::new(self, repository, access, access.login(repository))?;
         let mut next = Some(session.url(&format!("tags/list?n={PER_PAGE}"))?);
         let (mut tags, mut seen) = (BTreeSet::new(), BTreeSet::new());
         let (share, mut bytes) = (self.reading.share(), 0);
@@ -68,28 +71,21 @@ impl Http {
             if bytes > MAX_BODIES {
                 return Err(ChannelError::TooLargeInAll(MAX_BODIES));
             }
-            let key = session.key(&url);
-            if !seen.insert(key) {
+            if !seen.insert(url.clone()) {
                 return Err(ChannelError::Paging);
             }
-            let known = self.cache.page(&key);
-            let etag = known.as_deref().and_then(Page::etag);
             let wanted = Wanted {
                 method: Method::GET,
                 accept: "application/json",
-                etag,
                 limit: MAX_BODY,
             };
             let share = share.clone();
             let parser = move |body: &mut Body| versions(body, &share);
-            let (answer, releases) = session.ask(url, &wanted, parser).await?;
-            if answer.status == StatusCode::NOT_FOUND {
-                return Err(ChannelError::NoRepository(answer.line()));
-            }
+            let (answer, page) = session.ask(url, &wanted, parser).await?;
+            let page = page.ok_or_else(|| ChannelError::NoRepository(answer.line()))?;
             bytes += answer.length;
-            let (page, _) = self.cache.store(key, known.as_deref(), &answer, releases)?;
-            next.clone_from(&page.next);
-            tags.extend(page.releases.iter().map(|release| release.version.clone()));
+            next = next_page(&answer.url, answer.headers.get_all(LINK))?;
+            tags.extend(page);
         }
         if tags.is_empty() {
             return Err(ChannelError::NoRelease(
@@ -106,7 +102,7 @@ impl Http {
         })
     }
 
-    pub(super) async fn digest_of(&self, image: &str, access: &Access) -> Result<String, ChannelError> {
+    pub(super) async fn digest(&self, image: &str, access: &Access) -> Result<String, ChannelError> {
         let image =
             ImageReference::parse(image).map_err(|error| ChannelError::NotAnImage(error.to_string()))?;
         if let Some(digest) = image.digest {
@@ -116,8 +112,7 @@ impl Http {
         let repository = Repository::new(&image.host, &image.path, None, access.ca.is_some());
         let repository =
             repository.ok_or_else(|| ChannelError::NotAnImage("its host is invalid".to_owned()))?;
-        // The channel's credentials are for the channel's host, which may be another one.
-        let login = Login::for_pull(access, &repository);
+        let login = access.pull_login(&repository);
         let mut session = Session::new(self, &repository, access, login)?;
         let url = session.url(&format!("manifests/{tag}"))?;
         // HEAD first: Docker Hub counts a GET of a manifest as a pull, and limits the number of pulls.
@@ -125,7 +120,6 @@ impl Http {
             let wanted = Wanted {
                 method: method.clone(),
                 accept: MANIFESTS,
-                etag: None,
                 limit: MAX_MANIFEST,
             };
             let is_head = method == Method::HEAD;
@@ -138,12 +132,7 @@ impl Http {
                 Ok(Some(body.sha256()))
             };
             let (answer, digest) = session.ask(url.clone(), &wanted, parser).await?;
-            if answer.status == StatusCode::NOT_FOUND {
-                return Err(ChannelError::NoImage(answer.line()));
-            }
-            let Some(digest) = digest else {
-                return Err(ChannelError::Unexpected(answer.line()));
-            };
+            let digest = digest.ok_or_else(|| ChannelError::NoImage(answer.line()))?;
             let from_header = answer
                 .header(DIGEST)
                 .filter(|digest| is_digest(digest))
@@ -168,44 +157,44 @@ impl Http {
 }
 
 /// A request to a registry.
-struct Wanted<'a> {
+struct Wanted {
     method: Method,
     accept: &'static str,
-    etag: Option<&'a str>,
     /// Maximum size of the body.
     limit: usize,
 }
 
 /// Requests for one repository, which share a token.
 struct Session<'a> {
-    client: &'a Http,
+    poller: &'a Poller,
     clients: Clients,
     repository: &'a Repository,
     login: Login,
     auth: Option<Auth>,
-    identity: Vec<String>,
+    /// Of its rate limit.
+    key: Key,
 }
 
 impl<'a> Session<'a> {
     fn new(
-        client: &'a Http,
+        poller: &'a Poller,
         repository: &'a Repository,
         access: &Access,
         login: Login,
     ) -> Result<Self, ChannelError> {
         let auth = match &login {
             Login::Header(credentials) => Some(Auth::new(credentials, &repository.root)?),
-            Login::None | Login::Basic(_) | Login::Identity(_) => None,
+            Login::None | Login::Basic(_) | Login::Identity => None,
         };
         let mut identity = vec![repository.root.to_string(), access.ca.clone().unwrap_or_default()];
         identity.extend(login.parts());
         Ok(Self {
-            clients: client.transport.clients(access.ca.as_deref())?,
-            client,
+            clients: poller.transport.clients(access.ca.as_deref())?,
+            poller,
             repository,
             login,
             auth,
-            identity,
+            key: digest(identity.iter().map(String::as_str)),
         })
     }
 
@@ -217,48 +206,45 @@ impl<'a> Session<'a> {
             .map_err(|_| ChannelError::NotAUrl)
     }
 
-    /// Cache key of a page with these credentials.
-    fn key(&self, url: &Url) -> Key {
-        key(self.identity.iter().map(String::as_str).chain([url.as_str()]))
-    }
-
-    /// Sends a request, and authenticates if the registry demands it. The caller handles success, 304 and 404.
+    /// Sends a request, and authenticates if the registry demands it. 404 gives no value.
     async fn ask<T: Send + 'static>(
         &mut self,
         mut url: Url,
-        wanted: &Wanted<'_>,
+        wanted: &Wanted,
         parser: impl FnOnce(&mut Body) -> Result<T, ChannelError> + Clone + Send + 'static,
     ) -> Result<(Answer, Option<T>), ChannelError> {
-        let limits = key(self.identity.iter().map(String::as_str));
-        if let Some(error) = self.client.cache.limited(&limits) {
-            return Err(error);
-        }
+        self.poller.limits.check(&self.key)?;
         let mut asked = BTreeSet::new();
         loop {
             let request = Request {
                 method: wanted.method.clone(),
                 url: &url,
                 accept: wanted.accept,
-                etag: wanted.etag,
+                etag: None,
                 auth: self.auth.as_ref(),
                 header: None,
                 limit: wanted.limit,
             };
-            let fetching = fetch(&self.clients, self.client.timeout, &request, parser.clone());
+            let fetching = fetch(&self.clients, self.poller.timeout, &request, parser.clone());
             let (answer, parsed) = fetching.await?;
             match answer.status {
-                status if status.is_success() => return Ok((answer, parsed)),
-                StatusCode::NOT_MODIFIED | StatusCode::NOT_FOUND => return Ok((answer, None)),
+                _ if parsed.is_some() => return Ok((answer, parsed)),
+                StatusCode::NOT_FOUND => return Ok((answer, None)),
                 // Once per host: after a second challenge the token was useless.
                 StatusCode::UNAUTHORIZED if asked.insert(answer.url.authority().to_owned()) => {
-                    self.auth = Some(self.authorize(&answer, limits).await?);
+                    self.auth = Some(self.authorize(&answer).await?);
                     url = answer.url;
                 }
-                _ if is_limit(&answer) => return Err(self.client.cache.limit(limits, &answer)),
+                _ if is_limit(&answer) => return Err(self.limit(&answer)),
                 StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => return Err(self.denied(answer.line())),
                 _ => return Err(ChannelError::Unexpected(answer.line())),
             }
         }
+    }
+
+    fn limit(&self, answer: &Answer) -> ChannelError {
+        let remedy = matches!(self.login, Login::None).then_some(REMEDY);
+        self.poller.limits.limit(self.key, answer, remedy)
     }
 
     fn denied(&self, status: String) -> ChannelError {
@@ -267,21 +253,22 @@ impl<'a> Session<'a> {
     }
 
     /// The authentication that the registry demands: a token from its token server, or a password.
-    async fn authorize(&self, answer: &Answer, limits: Key) -> Result<Auth, ChannelError> {
+    async fn authorize(&self, answer: &Answer) -> Result<Auth, ChannelError> {
         // Credentials are for the registry, not for a server to which it redirects.
         let is_home = answer.url.origin() == self.repository.root.origin();
         let login = if is_home { &self.login } else { &Login::None };
-        let asked: Vec<Challenge> = challenges(answer.headers.get_all(WWW_AUTHENTICATE));
-        let scheme = |name: &str| {
-            asked
-                .iter()
-                .find(|challenge| challenge.scheme.eq_ignore_ascii_case(name))
-        };
-        if let Login::Header(_) = login {
-            return Err(self.denied(answer.line()));
+        match login {
+            Login::Header(_) => return Err(self.denied(answer.line())),
+            Login::Identity => return Err(ChannelError::IdentityToken),
+            Login::None | Login::Basic(_) => {}
         }
+        let asked = challenges(&answer.headers);
+        let scheme = |name: &str| {
+            let mut asked = asked.iter();
+            asked.find(|challenge| challenge.scheme.eq_ignore_ascii_case(name))
+        };
         if let Some(bearer) = scheme("bearer") {
-            return self.token(bearer, answer, login, limits).await;
+            return self.token(bearer, answer, login).await;
         }
         match (scheme("basic"), login) {
             (Some(_), Login::Basic(credentials)) => Auth::new(credentials, &answer.url),
@@ -290,85 +277,49 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Requests a token (distribution's "Token Authentication Specification"; with an identity token, its OAuth 2
-    /// variant).
+    /// Requests a token (distribution's "Token Authentication Specification").
     async fn token(
         &self,
-        challenge: &Challenge,
+        challenge: &ChallengeRef<'_>,
         answer: &Answer,
         login: &Login,
-        limits: Key,
     ) -> Result<Auth, ChannelError> {
-        let realm = challenge
-            .parameter("realm")
-            .and_then(|realm| Url::parse(realm).ok());
+        let realm = parameter(challenge, "realm").and_then(|realm| Url::parse(&realm).ok());
         let mut realm = realm
             .filter(|realm| matches!(realm.scheme(), "http" | "https"))
             .filter(|realm| realm.username().is_empty() && realm.password().is_none())
             // A password for a registry with TLS is never sent without TLS.
             .filter(|realm| realm.scheme() == "https" || answer.url.scheme() == "http")
             .ok_or(ChannelError::Challenge)?;
-        let own = format!("repository:{}:pull", self.repository.path);
-        // The repository may have another name there.
+        // The repository may have another name where the registry redirects to.
         let is_home = answer.url.origin() == self.repository.root.origin();
-        let scope = challenge.parameter("scope").filter(|_| !is_home).unwrap_or(&own);
-        let service = challenge.parameter("service");
-        let parser = |body: &mut Body| body.json(PhantomData::<TokenAnswer>, "token");
-        let (response, token) = if let Login::Identity(token) = login {
-            let form = url::form_urlencoded::Serializer::new(String::new())
-                .append_pair("grant_type", "refresh_token")
-                .append_pair("refresh_token", token)
-                .append_pair("client_id", "refit")
-                .append_pair("scope", scope)
-                .extend_pairs(service.map(|service| ("service", service)))
-                .finish();
-            refuse_plain(&realm)?;
-            self.clients.hosts.check(&realm)?;
-            let posting = async {
-                let request = self
-                    .clients
-                    .pages
-                    .post(realm.clone())
-                    .header(http::header::CONTENT_TYPE, "application/x-www-form-urlencoded")
-                    .body(form);
-                let response = request
-                    .send()
-                    .await
-                    .map_err(|error| ChannelError::failed(&error))?;
-                read(realm.clone(), response, MAX_TOKEN, parser).await
-            };
-            tokio::time::timeout(self.client.timeout, posting)
-                .await
-                .unwrap_or(Err(ChannelError::TimedOut(self.client.timeout)))?
-        } else {
-            realm
-                .query_pairs_mut()
-                .extend_pairs(service.map(|service| ("service", service)))
-                .append_pair("scope", scope);
-            let auth = match login {
-                Login::Basic(credentials) => Some(Auth::new(credentials, &realm)?),
-                Login::None | Login::Header(_) | Login::Identity(_) => None,
-            };
-            let request = Request {
-                method: Method::GET,
-                url: &realm,
-                accept: "application/json",
-                etag: None,
-                auth: auth.as_ref(),
-                header: None,
-                limit: MAX_TOKEN,
-            };
-            fetch(&self.clients, self.client.timeout, &request, parser).await?
+        let scope = parameter(challenge, "scope").filter(|_| !is_home);
+        let scope = scope.unwrap_or_else(|| format!("repository:{}:pull", self.repository.path));
+        let service = parameter(challenge, "service");
+        realm
+            .query_pairs_mut()
+            .extend_pairs(service.map(|service| ("service", service)))
+            .append_pair("scope", &scope);
+        let auth = match login {
+            Login::Basic(credentials) => Some(Auth::new(credentials, &realm)?),
+            Login::None | Login::Header(_) | Login::Identity => None,
         };
+        let request = Request {
+            method: Method::GET,
+            url: &realm,
+            accept: "application/json",
+            etag: None,
+            auth: auth.as_ref(),
+            header: None,
+            limit: MAX_TOKEN,
+        };
+        let parser = |body: &mut Body| body.json(PhantomData::<TokenAnswer>, "token");
+        let (response, token) = fetch(&self.clients, self.poller.timeout, &request, parser).await?;
         if is_limit(&response) {
-            return Err(self.client.cache.limit(limits, &response));
+            return Err(self.limit(&response));
         }
-        match response.status {
-            // OAuth 2 reports a refresh token that is not valid with 400 (RFC 6749, 5.2).
-            StatusCode::BAD_REQUEST | StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
-                return Err(self.denied(response.line()));
-            }
-            _ => {}
+        if matches!(response.status.as_u16(), 400 | 401 | 403) {
+            return Err(self.denied(response.line()));
         }
         let token = token.and_then(|token| token.token.or(token.access_token));
         let token = token.filter(|token| !token.is_empty() && HeaderValue::from_str(token).is_ok());
@@ -381,8 +332,23 @@ impl<'a> Session<'a> {
     }
 }
 
+/// All challenges of a response, in their order. A syntax error ends its header.
+pub(super) fn challenges(headers: &HeaderMap) -> Vec<ChallengeRef<'_>> {
+    let headers = headers.get_all(WWW_AUTHENTICATE).into_iter();
+    let texts = headers.filter_map(|header| header.to_str().ok());
+    texts
+        .flat_map(|text| ChallengeParser::new(text).map_while(Result::ok))
+        .collect()
+}
+
+fn parameter(challenge: &ChallengeRef<'_>, name: &str) -> Option<String> {
+    let mut parameters = challenge.params.iter();
+    let (_, value) = parameters.find(|(known, _)| known.eq_ignore_ascii_case(name))?;
+    Some(value.to_unescaped())
+}
+
 /// The tags of a page that can be versions.
-fn versions(body: &mut Body, share: &Share) -> Result<Vec<Release>, ChannelError> {
+fn versions(body: &mut Body, share: &Share) -> Result<Vec<String>, ChannelError> {
     let mut releases = Vec::new();
     each(body, List::Optional("tags"), "list of tags", |version: String| {
         if check(&munge(&version)).is_ok() {
@@ -390,10 +356,7 @@ fn versions(body: &mut Body, share: &Share) -> Result<Vec<Release>, ChannelError
                 return Err(ChannelError::TooManyTags(MAX_TAGS));
             }
             share.take()?;
-            releases.push(Release {
-                version,
-                published: None,
-            });
+            releases.push(version);
         }
         Ok(())
     })?;
@@ -401,7 +364,7 @@ fn versions(body: &mut Body, share: &Share) -> Result<Vec<Release>, ChannelError
 }
 
 /// Whether it is a digest of one of the two registered algorithms (image-spec, "Digests").
-pub(super) fn is_digest(text: &str) -> bool {
+fn is_digest(text: &str) -> bool {
     let (algorithm, encoded) = text.split_once(':').unwrap_or_default();
     let length = match algorithm {
         "sha256" => 64,
@@ -409,4 +372,42 @@ pub(super) fn is_digest(text: &str) -> bool {
         _ => return false,
     };
     encoded.len() == length && encoded.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn challenges_stand_in_one_header_or_in_several() {
+        for (headers, expected) in [
+            (
+                &[r#"Basic realm="x", Bearer realm="y",service="z""#][..],
+                &[("Basic", "x"), ("Bearer", "y")][..],
+            ),
+            (
+                &[r#"Basic realm="x""#, r#"Bearer realm="y", service="z""#],
+                &[("Basic", "x"), ("Bearer", "y")],
+            ),
+            (
+                &[r#"BASIC realm = "a \"b\", c" , charset=UTF-8"#],
+                &[("BASIC", r#"a "b", c"#)],
+            ),
+            // What cannot be read ends its header.
+            (&["NTLM abc==", "=", "", "Basic realm=x"], &[("Basic", "x")]),
+        ] {
+            let values = headers.iter().map(|text| HeaderValue::from_str(text).unwrap());
+            let headers: HeaderMap = values.map(|value| (WWW_AUTHENTICATE, value)).collect();
+            let found = challenges(&headers);
+            let found: Vec<_> = found
+                .iter()
+                .filter_map(|one| Some((one.scheme, parameter(one, "realm")?)))
+                .collect();
+            let found: Vec<_> = found
+                .iter()
+                .map(|(scheme, realm)| (*scheme, realm.as_str()))
+                .collect();
+            assert_eq!(found, expected, "{headers:?}");
+        }
+    }
 }

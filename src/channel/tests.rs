@@ -7,8 +7,14 @@ mod responder;
 use std::io::Write as _;
 use std::path::Path;
 
+use std::time::Duration;
+
+use super::client::Backend;
+use super::poller::{Poller, TIMEOUT};
 use super::*;
-use refit_base::version::tag::accept;
+use refit_base::proxy::ProxyEnv;
+use refit_base::version::Offer;
+use refit_base::version::tag::{accept, munge};
 use responder::{Responder, tls_responder};
 
 const CLUSTER_ID: &str = "0a1b2c3d-cluster";
@@ -34,11 +40,24 @@ fn client() -> ChannelClient {
     .unwrap()
 }
 
+impl ChannelClient {
+    /// The newest version of a channel, as a tag.
+    async fn resolve(&self, url: &str, latest_version: Option<&str>) -> Result<String, ChannelError> {
+        let access = &Access::default();
+        let offer = self.offer(ChannelRequest {
+            url,
+            latest_version,
+            access,
+        });
+        Ok(munge(&offer.await?.newest().unwrap().version))
+    }
+}
+
 fn patient(timeout: Duration) -> ChannelClient {
-    let Backend::Http(http) = client().0 else {
+    let Backend::Http(poller) = client().0 else {
         panic!("it asks nobody")
     };
-    ChannelClient(Backend::Http(Http { timeout, ..http }))
+    ChannelClient(Backend::Http(Poller { timeout, ..poller }))
 }
 
 /// Result of one response of a channel at `/v1-release/channels/stable`.

@@ -1,31 +1,28 @@
-//! Requests of channels: connections, credentials, redirects and size limits.
+//! Requests of channels: connections, redirects and size limits.
 //!
-//! Credentials are bound to an origin (scheme, host and port). They are never sent to another one after a redirect, nor
-//! again if a redirect leads back.
+//! After a redirect to another origin, credentials are not sent, nor again if a redirect leads back.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use http::header::{
-    ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, IF_NONE_MATCH, LOCATION,
-};
+use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, IF_NONE_MATCH, LOCATION};
 use http::{Method, StatusCode, Version};
 use reqwest::Response;
 use reqwest::redirect::Policy;
 use rustls::RootCertStore;
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use url::{Origin, Url};
+use url::Url;
 
-use super::access::Credentials;
 use super::body::{self, Body};
-use super::cache::{Key, key};
-use super::hosts::{Hosts, is_loopback};
-use super::{ChannelError, SetupError};
+use super::credentials::Auth;
+use super::error::{ChannelError, SetupError};
+use super::hosts::Hosts;
+use super::tls::{self, Identity, add_authorities};
+use refit_api::digest::digest;
 use refit_base::proxy::ProxyEnv;
+
+/// Digest of URL, credentials and authorities.
+pub(super) type Key = [u8; 32];
 
 /// Time limit of a connection, as a part of that of a request.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -64,7 +61,7 @@ impl HttpTransport {
         proxies: ProxyEnv,
         hosts: Hosts,
     ) -> Result<Self, SetupError> {
-        let (roots, hosts) = (roots(ca_files)?, Arc::new(hosts));
+        let (roots, hosts) = (tls::roots(ca_files)?, Arc::new(hosts));
         Ok(Self {
             usual: clients(roots.clone(), None, user_agent, &proxies, &hosts)?,
             user_agent: user_agent.to_owned(),
@@ -86,17 +83,14 @@ impl HttpTransport {
         ca: Option<&str>,
         identity: Option<&Identity>,
     ) -> Result<Clients, ChannelError> {
-        if ca.is_none() && identity.is_none() {
+        let ca = ca.unwrap_or_default();
+        let [chain, private] = identity.map_or_else(Default::default, |identity| {
+            [&identity.chain, &identity.key].map(hex::encode)
+        });
+        if ca.is_empty() && identity.is_none() {
             return Ok(self.usual.clone());
         }
-        let ca = ca.unwrap_or_default();
-        let key = match identity {
-            None => key([ca]),
-            Some(identity) => {
-                let [chain, private] = [&identity.chain, &identity.key].map(hex::encode);
-                key([ca, chain.as_str(), private.as_str()])
-            }
-        };
+        let key = digest([ca, &chain, &private]);
         let mut others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = others.iter().position(|(other, _)| *other == key) {
             // Ordered by last use.
@@ -106,7 +100,7 @@ impl HttpTransport {
             return Ok(clients);
         }
         let mut roots = self.roots.clone();
-        if !ca.is_empty() || identity.is_none() {
+        if !ca.is_empty() {
             add_authorities(&mut roots, ca).map_err(ChannelError::Authorities)?;
         }
         let clients = clients(roots, identity, &self.user_agent, &self.proxies, &self.hosts).map_err(
@@ -123,43 +117,6 @@ impl HttpTransport {
     }
 }
 
-/// A client certificate with its private key. `Debug` does not show them.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Identity {
-    /// PEM.
-    chain: Vec<u8>,
-    /// PEM.
-    key: Vec<u8>,
-}
-
-impl std::fmt::Debug for Identity {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Identity(…)")
-    }
-}
-
-impl Identity {
-    /// Fails with whether the key is at fault, and why.
-    pub(super) fn new(chain: &[u8], key: &[u8]) -> Result<Self, (bool, &'static str)> {
-        let identity = Self {
-            chain: chain.to_owned(),
-            key: key.to_owned(),
-        };
-        if identity.certificates().is_none() {
-            return Err((false, "it has no certificate as PEM"));
-        }
-        if PrivateKeyDer::from_pem_slice(key).is_err() {
-            return Err((true, "it has no private key as PEM"));
-        }
-        Ok(identity)
-    }
-
-    fn certificates(&self) -> Option<Vec<CertificateDer<'static>>> {
-        let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&self.chain).collect();
-        certificates.ok().filter(|certificates| !certificates.is_empty())
-    }
-}
-
 fn clients(
     roots: RootCertStore,
     identity: Option<&Identity>,
@@ -167,19 +124,7 @@ fn clients(
     proxies: &ProxyEnv,
     hosts: &Arc<Hosts>,
 ) -> Result<Clients, SetupError> {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let tls = rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()?
-        .with_root_certificates(roots);
-    let tls = match identity {
-        None => tls.with_no_client_auth(),
-        Some(identity) => {
-            let key = PrivateKeyDer::from_pem_slice(&identity.key);
-            let key = key.map_err(|_| SetupError::ClientCertificate)?;
-            let chain = identity.certificates().ok_or(SetupError::ClientCertificate)?;
-            tls.with_client_auth_cert(chain, key)?
-        }
-    };
+    let tls = tls::config(roots, identity)?;
     let client = |kept: usize| {
         let (tls, proxies) = (tls.clone(), proxies.clone());
         reqwest::Client::builder()
@@ -205,126 +150,12 @@ fn clients(
     })
 }
 
-fn roots(ca_files: &[PathBuf]) -> Result<RootCertStore, SetupError> {
-    let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(webpki_root_certs::TLS_SERVER_ROOT_CERTS.iter().cloned());
-    for path in ca_files {
-        let certificates = certificates(path)?;
-        if certificates.is_empty() {
-            return Err(SetupError::NoCertificate { path: path.clone() });
-        }
-        for certificate in certificates {
-            roots
-                .add(certificate)
-                .map_err(|source| SetupError::BadCertificate {
-                    path: path.clone(),
-                    source,
-                })?;
-        }
-    }
-    Ok(roots)
-}
-
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, SetupError> {
-    CertificateDer::pem_file_iter(path)
-        .and_then(Iterator::collect)
-        .map_err(|source| SetupError::CaFile {
-            path: path.to_owned(),
-            source,
-        })
-}
-
-pub(super) fn add_authorities(roots: &mut RootCertStore, pem: &str) -> Result<(), &'static str> {
-    let mut any = false;
-    for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
-        let certificate = certificate.map_err(|_| "this is not PEM")?;
-        roots
-            .add(certificate)
-            .map_err(|_| "a certificate cannot serve as a trust anchor")?;
-        any = true;
-    }
-    if any {
-        Ok(())
-    } else {
-        Err("there is no certificate")
-    }
-}
-
-/// Credentials as a header, for one origin.
-#[derive(Clone)]
-pub(super) struct Auth {
-    origin: Origin,
-    name: HeaderName,
-    value: HeaderValue,
-}
-
-impl Auth {
-    /// Fails for plain HTTP to another host, where everyone on the way could read them.
-    pub(super) fn new(credentials: &Credentials, url: &Url) -> Result<Self, ChannelError> {
-        refuse_plain(url)?;
-        Self::anonymous(credentials, url)
-    }
-
-    /// Credentials that anyone gets, such as a registry's token for those who do not log in.
-    pub(super) fn anonymous(credentials: &Credentials, url: &Url) -> Result<Self, ChannelError> {
-        let (name, value) = match credentials {
-            Credentials::Bearer(token) => (AUTHORIZATION, format!("Bearer {token}")),
-            Credentials::Basic { username, password } => {
-                if username.contains(':') {
-                    return Err(ChannelError::Credentials("a user name cannot contain ':'"));
-                }
-                let pair = STANDARD.encode(format!("{username}:{password}"));
-                (AUTHORIZATION, format!("Basic {pair}"))
-            }
-            Credentials::Header { name, value } => {
-                let name = HeaderName::from_bytes(name.as_bytes());
-                (
-                    name.map_err(|_| ChannelError::Credentials("the header has an invalid name"))?,
-                    value.clone(),
-                )
-            }
-        };
-        let mut value = HeaderValue::from_str(&value)
-            .map_err(|_| ChannelError::Credentials("they have characters that no header can hold"))?;
-        // Keeps the value out of `Debug`, and out of the compression table of HTTP/2 (RFC 7541, 7.1.3).
-        value.set_sensitive(true);
-        Ok(Self {
-            origin: url.origin(),
-            name,
-            value,
-        })
-    }
-
-    /// Adds the credentials to a request to their origin.
-    pub(super) fn on(&self, request: reqwest::RequestBuilder, url: &Url) -> reqwest::RequestBuilder {
-        if self.is_for(url) {
-            request.header(&self.name, &self.value)
-        } else {
-            request
-        }
-    }
-
-    pub(super) fn is_for(&self, url: &Url) -> bool {
-        self.origin == url.origin()
-    }
-}
-
-/// Refuses to send credentials over plain HTTP, except on this host.
-pub(super) fn refuse_plain(url: &Url) -> Result<(), ChannelError> {
-    if url.scheme() == "http" && !is_loopback(url) {
-        return Err(ChannelError::Credentials(
-            "the URL is plain http, which would expose them; use https",
-        ));
-    }
-    Ok(())
-}
-
 /// A request that follows redirects.
 pub(super) struct Request<'a> {
     pub(super) method: Method,
     pub(super) url: &'a Url,
     pub(super) accept: &'static str,
-    /// Entity tag of the cached page.
+    /// Entity tag of the page as it was last read.
     pub(super) etag: Option<&'a str>,
     pub(super) auth: Option<&'a Auth>,
     pub(super) header: Option<(&'static str, &'static str)>,
@@ -458,6 +289,23 @@ pub(super) async fn read<T: Send + 'static>(
         (parsed, answer.length) = (Some(value), length);
     }
     Ok((answer, parsed))
+}
+
+/// The body up to a limit, and whether it has more.
+pub(super) async fn start(response: &mut Response, limit: usize) -> Result<(Vec<u8>, bool), ChannelError> {
+    let mut body = Vec::new();
+    loop {
+        let part = response.chunk().await;
+        let Some(part) = part.map_err(|error| ChannelError::failed(&error))? else {
+            return Ok((body, false));
+        };
+        let room = limit - body.len();
+        if part.len() > room {
+            body.extend_from_slice(&part[..room]);
+            return Ok((body, true));
+        }
+        body.extend_from_slice(&part);
+    }
 }
 
 /// `HTTP/1.1 404 Not Found`, with the standard's reason phrase, because the server's may contain anything.

@@ -10,10 +10,11 @@ use http::{Method, StatusCode};
 use jiff::Timestamp;
 use url::Url;
 
-use super::ChannelError;
 use super::access::Access;
+use super::credentials::Auth;
+use super::error::ChannelError;
 use super::hosts::is_loopback;
-use super::transport::{Auth, HttpTransport, is_redirect};
+use super::transport::{HttpTransport, is_redirect, start};
 
 /// Time limit of a request, from the connection to the end of its answer.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -117,7 +118,8 @@ impl Webhooks {
             let auth = Auth::anonymous(credentials, &url).map_err(WebhookError::Credentials)?;
             builder = auth.on(builder, &url);
         }
-        let mut response = builder.send().await.map_err(|error| failed(&error))?;
+        let sent = builder.send().await;
+        let mut response = sent.map_err(|error| failed(ChannelError::failed(&error)))?;
         let status = response.status();
         if is_redirect(status) {
             return Err(WebhookError::Redirect(status.as_u16()));
@@ -127,14 +129,12 @@ impl Webhooks {
             .get(RETRY_AFTER)
             .and_then(|value| pause(value, now));
         let mut body = Vec::new();
-        while request.limit > 0
-            && status.is_success()
-            && let Some(chunk) = response.chunk().await.map_err(|error| failed(&error))?
-        {
-            if body.len() + chunk.len() > request.limit {
+        if request.limit > 0 && status.is_success() {
+            let (read, has_more) = start(&mut response, request.limit).await.map_err(failed)?;
+            if has_more {
                 return Err(WebhookError::TooLarge(request.limit));
             }
-            body.extend_from_slice(&chunk);
+            body = read;
         }
         Ok(WebhookAnswer {
             status,
@@ -144,8 +144,8 @@ impl Webhooks {
     }
 }
 
-fn failed(error: &reqwest::Error) -> WebhookError {
-    match ChannelError::failed(error) {
+fn failed(error: ChannelError) -> WebhookError {
+    match error {
         ChannelError::Failed(why) => WebhookError::Failed(why),
         other => WebhookError::Failed(other.to_string()),
     }

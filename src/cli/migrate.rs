@@ -13,8 +13,10 @@ use super::channel_access::ChannelFlags;
 use super::cluster::Connection;
 use super::output_format::{OutputFormat, any_of};
 use super::{USAGE, output};
-use refit_cluster::clock::Clock;
-use refit_offline::migrate::{Cluster, Finding, Severity, check, offers, sort};
+use read::{ReadCluster, denied};
+use refit_cluster::kube::brief;
+use refit_offline::migrate::permissions::{Permission, needed};
+use refit_offline::migrate::{Finding, Reading, Severity, channels, check};
 
 pub(super) const EXAMPLES: &str = "Examples:
   refit migrate --check
@@ -23,9 +25,9 @@ pub(super) const EXAMPLES: &str = "Examples:
       with the system-upgrade-controller of Rancher, and requests to the channels of the Plans
   refit migrate --check -o json | jq -r '.findings[] | select(.severity == \"action\") | .object'
       in CI: what needs an action
-  kubectl get deployments,configmaps,plans,jobs,nodes,roles,rolebindings,clusterroles,clusterrolebindings,crds -A \\
-    -o yaml > cluster.yaml; refit migrate --check --snapshot cluster.yaml
-      without access to the cluster";
+  kubectl get deployments,configmaps,plans,jobs,nodes,crds -A -o yaml > cluster.yaml
+  refit migrate --check --snapshot cluster.yaml
+      without access to the cluster, and without its permissions";
 
 #[derive(Args, Clone, Debug)]
 pub(super) struct Flags {
@@ -61,22 +63,17 @@ pub(super) struct Flags {
 }
 
 pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
-    let read = match read::read(flags) {
+    let (read, missing) = match read(flags) {
         Ok(read) => read,
         Err(error) => {
             output::error(output::error_chain(&error));
             return Ok(ExitCode::from(USAGE));
         }
     };
-    let cluster = &read.cluster;
-    let mut found = check(cluster, Clock::system().now());
-    found.extend(
-        read.missing
-            .iter()
-            .map(|missing| missing.finding(&flags.namespace)),
-    );
+    let mut reading = read.reading(&flags.namespace, &flags.name);
+    reading.missing = missing;
     if flags.online {
-        let asked = flags.channels.ask(offers::channels(cluster))?;
+        let asked = flags.channels.ask(channels(&reading))?;
         let answers = asked.into_iter().map(|(channel, answer)| {
             let version = answer.map_err(|why| why.to_string()).and_then(|offer| {
                 let newest = offer.newest().map(|newest| newest.version.clone());
@@ -84,9 +81,9 @@ pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
             });
             (channel, version)
         });
-        found.extend(offers::check(cluster, &answers.collect()));
+        reading.answers = answers.collect();
     }
-    sort(&mut found);
+    let found = check(&reading);
     match flags.output {
         OutputFormat::Json => output::json(&format!("{:#}\n", report(flags, &found))),
         OutputFormat::Yaml => output::data(&serde_saphyr::to_string(&report(flags, &found))?),
@@ -94,13 +91,40 @@ pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
     }
     .context("the report cannot be printed")?;
     read.errors.iter().for_each(output::error);
-    output::note(summary(cluster, &found));
+    if flags.snapshot.is_some() {
+        output::note("permissions are not checked: only the API server of the cluster knows them");
+    }
+    output::note(summary(&reading, &found));
     Ok(if !read.errors.is_empty() {
         ExitCode::from(USAGE)
     } else if found.iter().any(|one| one.severity < Severity::Note) {
         ExitCode::FAILURE
     } else {
         ExitCode::SUCCESS
+    })
+}
+
+/// What was read, and the permissions that an account lacks.
+fn read(flags: &Flags) -> anyhow::Result<(ReadCluster, Vec<Permission>)> {
+    if let Some(file) = &flags.snapshot {
+        return Ok((ReadCluster::of_file(file, &flags.namespace)?, Vec::new()));
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("the runtime cannot be started")?;
+    runtime.block_on(async {
+        let client = flags.connection.client().await?;
+        let mut read = ReadCluster::of_cluster(&client, &flags.namespace).await?;
+        let needed = needed(&read.reading(&flags.namespace, &flags.name));
+        let missing = denied(&client, &flags.namespace, needed).await;
+        let missing = missing.unwrap_or_else(|error| {
+            let why =
+                "permissions cannot be checked, for which this account needs to create subjectaccessreviews";
+            read.errors.push(format!("{why}: {}", brief(&error)));
+            Vec::new()
+        });
+        Ok((read, missing))
     })
 }
 
@@ -121,7 +145,7 @@ fn report(flags: &Flags, found: &[Finding]) -> serde_json::Value {
     })
 }
 
-fn summary(cluster: &Cluster, found: &[Finding]) -> String {
+fn summary(reading: &Reading<'_>, found: &[Finding]) -> String {
     let some = |number: usize, word: &str| {
         let plural = if number == 1 { "" } else { "s" };
         format!("{number} {word}{plural}")
@@ -129,9 +153,9 @@ fn summary(cluster: &Cluster, found: &[Finding]) -> String {
     let [actions, changes, notes] = counts(found);
     format!(
         "{}, {}, {}: {}, {}, {}",
-        some(cluster.plans.len(), "Plan"),
-        some(cluster.jobs.len(), "Job"),
-        some(cluster.nodes.len(), "node"),
+        some(reading.plans.len(), "Plan"),
+        some(reading.jobs.len(), "Job"),
+        some(reading.nodes.len(), "node"),
         some(actions, "action"),
         some(changes, "change"),
         some(notes, "note")

@@ -1,49 +1,45 @@
 //! What changes when refit replaces system-upgrade-controller on a cluster: `refit migrate --check`.
 //!
-//! Pure: the objects of the cluster and the time are arguments. Each rule compares what the cluster has with a row of
-//! the deviations in `docs/compatibility.md`.
+//! Pure: what was read of the cluster, and what others said of it, are arguments. Each rule compares what the cluster has with
+//! a row of the deviations in `docs/compatibility.md`, as far as that can do harm.
 
 mod controller;
 mod job;
-pub mod offers;
 pub mod permissions;
 mod plan;
 #[cfg(test)]
 mod tests;
-mod window;
 
 use std::collections::BTreeMap;
-use std::fmt;
 
-use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{ConfigMap, Node, PodSpec};
-use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Serialize;
 
-use refit_api::Plan;
+use permissions::Permission;
+pub use plan::channels;
+use refit_facts::{JobFacts, NodeFacts, PlanFacts};
 
-/// The objects that a check looks at.
-#[derive(Clone, Debug, Default)]
-pub struct Cluster {
+/// What was read of a cluster.
+#[derive(Default)]
+pub struct Reading<'a> {
     /// Namespace of system-upgrade-controller and of its Plans.
-    pub namespace: String,
+    pub namespace: &'a str,
     /// Name of system-upgrade-controller: label of its Jobs, name of its Lease.
-    pub controller: String,
-    pub deployments: Vec<Deployment>,
-    pub config_maps: Vec<ConfigMap>,
-    pub plans: Vec<Plan>,
-    pub nodes: Vec<Node>,
-    pub jobs: Vec<Job>,
-    pub definition: Option<CustomResourceDefinition>,
-    pub cluster_roles: Vec<ClusterRole>,
-    pub cluster_role_bindings: Vec<ClusterRoleBinding>,
-    pub roles: Vec<Role>,
-    pub role_bindings: Vec<RoleBinding>,
-    /// Objects that cannot be read, with the reason.
-    pub unreadable: Vec<(String, String)>,
+    pub controller: &'a str,
+    pub plans: Vec<&'a PlanFacts>,
+    pub nodes: Vec<&'a NodeFacts>,
+    /// Each with the name of its controller.
+    pub jobs: Vec<(&'a str, &'a JobFacts)>,
+    pub deployments: &'a [Deployment],
+    pub config_maps: &'a [ConfigMap],
+    /// Of the definition of the Plan.
+    pub definition: Option<&'a ObjectMeta>,
+    /// The permissions that an account lacks.
+    pub missing: Vec<Permission>,
+    /// The version or the error of each channel, if they were asked.
+    pub answers: BTreeMap<String, Result<String, String>>,
 }
 
 /// How much a difference matters.
@@ -72,7 +68,7 @@ impl Severity {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
     pub severity: Severity,
-    /// Name of the rule, in kebab case.
+    /// Name of the rule.
     pub rule: &'static str,
     /// Kind, namespace and name: `Plan system-upgrade/server`.
     pub object: String,
@@ -84,96 +80,63 @@ pub struct Finding {
 impl Finding {
     fn new(
         severity: Severity,
-        rule: &'static str,
-        object: impl fmt::Display,
+        object: impl Into<String>,
         change: impl Into<String>,
+        remedy: impl Into<String>,
     ) -> Self {
         Self {
             severity,
-            rule,
-            object: object.to_string(),
+            rule: "",
+            object: object.into(),
             change: change.into(),
-            remedy: String::new(),
+            remedy: remedy.into(),
         }
-    }
-
-    fn remedy(mut self, remedy: impl Into<String>) -> Self {
-        self.remedy = remedy.into();
-        self
     }
 }
 
-impl Cluster {
-    /// Deployments of the namespace whose pods run system-upgrade-controller or refit.
-    fn controllers(&self) -> impl Iterator<Item = (&Deployment, &PodSpec)> {
-        self.deployments.iter().filter_map(|deployment| {
-            let pod = deployment.spec.template.spec.as_ref()?;
-            controller::container(pod).map(|_| (deployment, pod))
-        })
-    }
-
-    /// The service account of the controller.
-    pub fn account(&self) -> Option<String> {
-        let (_, pod) = self.controllers().next()?;
-        Some(
-            pod.service_account_name
-                .clone()
-                .unwrap_or_else(|| "default".to_owned()),
-        )
-    }
-
-    /// The controller's environment: that of its `ConfigMap`s, then its own.
-    fn environment(&self) -> BTreeMap<&str, &str> {
-        let mut found = BTreeMap::new();
-        let container = self
-            .controllers()
-            .next()
-            .and_then(|(_, pod)| controller::container(pod));
-        let Some(container) = container else {
-            return found;
-        };
-        // As in a pod: a later source overrides an earlier one, and `env` overrides `envFrom` (`Container.envFrom`).
-        for source in container.env_from.iter().flatten() {
-            let name = source.config_map_ref.as_ref().map(|source| source.name.as_str());
-            let map = self
-                .config_maps
-                .iter()
-                .find(|map| map.metadata.name.as_deref() == name);
-            let data = map.and_then(|map| map.data.as_ref()).into_iter().flatten();
-            found.extend(data.map(|(name, value)| (name.as_str(), value.as_str())));
-        }
-        for variable in container.env.iter().flatten() {
-            if let Some(value) = &variable.value {
-                found.insert(&variable.name, value);
-            }
-        }
-        found
-    }
+pub struct Rule {
+    /// In kebab case.
+    pub name: &'static str,
+    /// What it finds, as in `docs/migrate.md`.
+    pub finds: &'static str,
+    check: fn(&Reading<'_>) -> Vec<Finding>,
 }
 
-/// All differences but those of permissions, the most urgent first.
-pub fn check(cluster: &Cluster, now: Timestamp) -> Vec<Finding> {
-    let mut found = controller::check(cluster);
-    for (object, why) in &cluster.unreadable {
-        found.push(
-            Finding::new(
-                Severity::Change,
-                "unreadable",
-                object,
-                format!("it cannot be read: {why}. system-upgrade-controller stops handling all Plans if it cannot decode one; refit skips this object only"),
-            )
-            .remedy("correct the field that the message names"),
-        );
-    }
-    found.extend(plan::check(cluster, now));
-    found.extend(job::check(cluster));
-    sort(&mut found);
-    found
+const fn rule(name: &'static str, finds: &'static str, check: fn(&Reading<'_>) -> Vec<Finding>) -> Rule {
+    Rule { name, finds, check }
 }
 
-/// Sorts by urgency, then by rule and object, so that output is stable.
-pub fn sort(found: &mut [Finding]) {
+#[rustfmt::skip]
+pub const RULES: [Rule; 14] = [
+    rule("no-controller", "no controller in the namespace", controller::none),
+    rule("two-controllers", "two controllers that could work at the same time: two Deployments, two pods without leader election, or Jobs of another controller", controller::two),
+    rule("no-toleration", "one control-plane node, and a pod that does not tolerate it when it is cordoned", controller::toleration),
+    rule("managed-elsewhere", "Helm, Flux, Argo CD or Rancher would restore the Deployment or the CRD", controller::owners),
+    rule("missing-permission", "a permission that refit uses for these Plans and an account lacks, as the API server says: verb and resource", permissions::missing),
+    rule("invalid", "a Plan that refit refuses, or that cannot be decoded", plan::invalid),
+    rule("concurrency-zero", "a Plan that starts no node", plan::concurrency),
+    rule("window", "a window, which refit checks before each node; an overnight one belongs to other days", plan::window),
+    rule("channel", "with `--online`: a channel that gives refit no version, or another than the Plan has", plan::channel),
+    rule("works-now", "what system-upgrade-controller cannot carry out, and refit does: a `drain.timeout`, volumes of `prepare`, names of nodes", plan::works_now),
+    rule("token", "a Plan whose `upgrade` may use the token of its account, which refit's manifests withhold", plan::token),
+    rule("cordoned-nodes", "nodes that someone cordoned, and that system-upgrade-controller would uncordon", plan::cordoned),
+    rule("nodes-not-ready", "nodes that refit does not start until they are Ready", plan::not_ready),
+    rule("job", "a Job that refit adopts, that is of an earlier version, or that has failed", job::check),
+];
+
+/// All differences, the most urgent first.
+pub fn check(reading: &Reading<'_>) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for rule in RULES {
+        let of_rule = (rule.check)(reading).into_iter();
+        found.extend(of_rule.map(|finding| Finding {
+            rule: rule.name,
+            ..finding
+        }));
+    }
+    // By urgency, then by rule and object, so that output is stable.
     found.sort_by(|a, b| (a.severity, a.rule, &a.object).cmp(&(b.severity, b.rule, &b.object)));
+    found
 }
 
 /// Some of the names, and how many more there are: a list of 5,000 nodes cannot be read.
@@ -185,9 +148,4 @@ fn names<S: AsRef<str>>(names: &[S]) -> String {
         0 => shown.join(", "),
         more => format!("{} and {more} more", shown.join(", ")),
     }
-}
-
-fn count(number: usize, word: &str) -> String {
-    let plural = if number == 1 { "" } else { "s" };
-    format!("{number} {word}{plural}")
 }

@@ -74,6 +74,8 @@ pub struct NodeObject {
 #[derive(Debug)]
 pub struct JobObject {
     pub namespace: String,
+    /// Name of the controller that it belongs to.
+    pub controller: String,
     pub facts: JobFacts,
     pub started: Option<Timestamp>,
 }

@@ -1,4 +1,4 @@
-//! Releases on GitHub: a server that answers as GitHub's REST API and its release pages do.
+//! Releases on GitHub: a server that answers as GitHub's REST API does.
 
 use http::Response;
 use jiff::Timestamp;
@@ -25,8 +25,8 @@ struct State {
     /// The answer of the API instead of the releases.
     instead: Option<(u16, Vec<(&'static str, String)>, String)>,
     private: bool,
-    /// The tag to which the page of the latest release redirects.
-    latest: Option<String>,
+    /// A number that changes the body and the entity tag, but no release, as GitHub's counts of downloads do.
+    downloads: u32,
     renamed: bool,
 }
 
@@ -68,15 +68,6 @@ impl State {
                 answer(301, &[("location", moved)], "")
             }
             "/api/v3/repos/k3s-io/k3s/releases" | "/api/v3/repositories/1/releases" => self.api(received),
-            "/k3s-io/k3s/releases/latest" => {
-                assert_eq!(received.header("authorization"), None, "pages need no token");
-                let location = match &self.latest {
-                    Some(tag) => format!("/k3s-io/k3s/releases/tag/{}", tag.replace('+', "%2B")),
-                    None => "/k3s-io/k3s/releases".to_owned(),
-                };
-                answer(302, &[("location", location)], "")
-            }
-            "/k3s-io/k3s/releases" => answer(200, &[("content-type", "text/html".to_owned())], "<html>"),
             _ => answer(404, &[], r#"{"message":"Not Found"}"#),
         }
     }
@@ -118,8 +109,9 @@ impl State {
             .collect();
         let body = serde_json::to_string(&shown).unwrap();
         let etag = format!(
-            "W/\"{:x}-{authorized}\"",
-            body.len() * 31 + body.bytes().map(usize::from).sum::<usize>()
+            "W/\"{:x}-{}-{authorized}\"",
+            body.len() * 31 + body.bytes().map(usize::from).sum::<usize>(),
+            self.downloads
         );
         headers.push(("etag", etag.clone()));
         let unchanged = received.header("if-none-match") == Some(&etag);
@@ -197,48 +189,35 @@ async fn releases_are_all_but_drafts_and_prereleases_with_their_dates() {
 }
 
 #[tokio::test]
-async fn all_pages_are_read_and_afterwards_only_what_has_changed() {
-    let github = Github::with(many(250)).await;
-    github.set(|state| state.left = Some(3));
-    let client = client();
-    let access = bearer(TOKEN);
-    let offered = offer_of(&client, &github.channel(), &access).await;
-    assert_eq!(offered.releases.len(), 200, "a fifth are drafts and prereleases");
-    assert_eq!(github.api().len(), 3);
+async fn all_pages_are_read_and_only_the_first_one_again_while_it_has_the_same_releases() {
+    for access in [Access::default(), bearer(TOKEN)] {
+        let github = Github::with(many(250)).await;
+        let client = client();
+        let first = offer_of(&client, &github.channel(), &access).await;
+        // A token also shows drafts, which are no releases.
+        assert_eq!(first.releases.len(), 200, "a fifth are drafts and prereleases");
+        assert_eq!(github.api().len(), 3);
 
-    // Nothing new: every page is known by its entity tag, and nothing counts towards the limit.
-    let again = offer_of(&client, &github.channel(), &access).await;
-    assert_eq!(versions(&again), versions(&offered));
-    let received = github.api();
-    assert_eq!(received.len(), 3);
-    assert!(
-        received
-            .iter()
-            .all(|request| request.header("if-none-match").is_some())
-    );
+        github.set(|state| state.left = Some(1));
+        let second = offer_of(&client, &github.channel(), &access).await;
+        assert_eq!(versions(&first), versions(&second));
+        let received = github.api();
+        assert_eq!(received.len(), 1, "each request counts towards 60 an hour");
+        assert!(received[0].header("if-none-match").is_some());
 
-    github.set(|state| {
-        state.releases.insert(0, release("v1.34.0+k3s1", false, false));
-        state.left = None;
-    });
-    let newer = offer_of(&client, &github.channel(), &access).await;
-    assert_eq!(newer.releases.len(), 201);
-    assert!(versions(&newer).contains(&"v1.34.0+k3s1"));
-}
+        github.set(|state| (state.left, state.downloads) = (Some(1), 1));
+        let third = offer_of(&client, &github.channel(), &access).await;
+        assert_eq!(versions(&first), versions(&third));
+        assert_eq!(github.api().len(), 1, "a download is no release");
 
-#[tokio::test]
-async fn without_a_token_the_later_pages_are_not_read_again_while_the_first_is_unchanged() {
-    let github = Github::with(many(250)).await;
-    let client = client();
-    let first = offer_of(&client, &github.channel(), &Access::default()).await;
-    assert_eq!(github.api().len(), 3);
-    let second = offer_of(&client, &github.channel(), &Access::default()).await;
-    assert_eq!(github.api().len(), 1, "each request counts towards 60 an hour");
-    assert_eq!(versions(&first), versions(&second));
-    github.set(|state| state.releases.insert(0, release("v1.34.0+k3s1", false, false)));
-    let third = offer_of(&client, &github.channel(), &Access::default()).await;
-    assert_eq!(github.api().len(), 3);
-    assert!(versions(&third).contains(&"v1.34.0+k3s1"));
+        github.set(|state| {
+            state.left = None;
+            state.releases.insert(0, release("v1.34.0+k3s1", false, false));
+        });
+        let fourth = offer_of(&client, &github.channel(), &access).await;
+        assert_eq!((fourth.releases.len(), github.api().len()), (201, 3));
+        assert!(versions(&fourth).contains(&"v1.34.0+k3s1"));
+    }
 }
 
 #[tokio::test]
@@ -261,48 +240,31 @@ async fn releases_read_with_a_token_are_not_given_to_others() {
 }
 
 #[tokio::test]
-async fn after_the_rate_limit_is_used_up_the_page_is_read_instead() {
+async fn after_the_rate_limit_is_used_up_the_error_says_when_the_next_try_is_and_which_field_names_a_token() {
     let github = Github::with(many(10)).await;
-    github.set(|state| {
-        state.left = Some(0);
-        state.latest = Some("v1.33.9+k3s1".to_owned());
-    });
+    github.set(|state| state.left = Some(0));
     let client = client();
-    let offered = offer_of(&client, &github.channel(), &Access::default()).await;
-    assert_eq!(versions(&offered), ["v1.33.9+k3s1"]);
-    assert_eq!(offered.releases[0].published, None);
+    for requests in [1, 0] {
+        let error = refusal_of(&client, &github.channel(), &Access::default()).await;
+        assert_eq!(
+            error.to_string(),
+            "the rate limit is exhausted; next try at 2026-11-21T20:13:20Z; set a token: spec.channelSecretRef, or --token-file on \
+             the command line"
+        );
+        assert_eq!(github.api().len(), requests, "until then no request is sent");
+    }
+    // Requests with a token have a limit of their own, and an unchanged page does not count.
+    let access = bearer(TOKEN);
+    github.set(|state| state.left = Some(1));
+    for _ in 0..2 {
+        let offered = offer_of(&client, &github.channel(), &access).await;
+        assert_eq!((offered.releases.len(), offered.partial), (8, None));
+    }
+    github.set(|state| state.releases.insert(0, release("v1.34.0+k3s1", false, false)));
+    let error = refusal_of(&client, &github.channel(), &access).await;
     assert_eq!(
-        offered.partial.as_deref(),
-        Some(
-            "GitHub's API does not answer (the rate limit is exhausted, until 2026-11-21T20:13:20Z); refit takes the latest release from the release page"
-        )
-    );
-    assert_eq!(github.api().len(), 1);
-    // Until the limit is lifted, only the page is read.
-    offer_of(&client, &github.channel(), &Access::default()).await;
-    assert_eq!(github.api().len(), 0);
-    // Requests with a token have a limit of their own.
-    github.set(|state| state.left = Some(9));
-    let offered = offer_of(&client, &github.channel(), &bearer(TOKEN)).await;
-    assert_eq!((offered.releases.len(), offered.partial), (8, None));
-}
-
-#[tokio::test]
-async fn releases_from_the_api_are_kept_when_only_the_page_answers() {
-    let github = Github::with(many(10)).await;
-    let client = client();
-    offer_of(&client, &github.channel(), &Access::default()).await;
-    github.set(|state| {
-        state.instead = Some((502, Vec::new(), "<html>Unicorn".to_owned()));
-        state.latest = Some("v1.34.0+k3s1".to_owned());
-    });
-    let offered = offer_of(&client, &github.channel(), &Access::default()).await;
-    assert_eq!(offered.releases.len(), 9);
-    assert!(versions(&offered).contains(&"v1.34.0+k3s1"));
-    let partial = offered.partial.unwrap();
-    assert!(
-        partial.contains("unexpected response: HTTP/1.1 502 Bad Gateway"),
-        "{partial}"
+        error.to_string(),
+        "the rate limit is exhausted; next try at 2026-11-21T20:13:20Z"
     );
 }
 
@@ -317,18 +279,18 @@ async fn limits_without_a_time_of_reset_are_respected_too() {
         github
             .set(|state| state.instead = Some((code, vec![(header.0, header.1.to_owned())], String::new())));
         let client = client();
+        let until = "2026-11-21T20:01:00Z".parse().ok();
         for _ in 0..2 {
             let error = refusal_of(&client, &github.channel(), &bearer(TOKEN)).await;
-            assert_eq!(error, ChannelError::RateLimited { until: None });
+            assert_eq!(error, ChannelError::RateLimited { until, remedy: None });
         }
         assert_eq!(github.api().len(), 1, "{code} {header:?}");
     }
 }
 
 #[tokio::test]
-async fn a_refusal_by_the_api_does_not_lead_to_the_page() {
+async fn a_refusal_by_the_api_is_named() {
     let github = Github::with(many(3)).await;
-    github.set(|state| state.latest = Some("v9.9.9".to_owned()));
     let client = client();
     let refusal = async |url: &str, token: &str| refusal_of(&client, url, &bearer(token)).await.to_string();
     let wrong = refusal(&github.channel(), "wrong-s3cret").await;
@@ -366,18 +328,16 @@ async fn a_refusal_by_the_api_does_not_lead_to_the_page() {
 }
 
 #[tokio::test]
-async fn a_page_without_a_release_gives_the_error_of_the_api() {
-    let github = Github::with(Vec::new()).await;
-    github.set(|state| state.instead = Some((503, Vec::new(), String::new())));
-    for latest in [None, Some("v1%20beta"), Some("a/v1.0.0"), Some("v1?x=1")] {
-        github.set(|state| state.latest = latest.map(str::to_owned));
-        let error = refusal_of(&client(), &github.channel(), &Access::default()).await;
-        assert_eq!(
-            error.to_string(),
-            "unexpected response: HTTP/1.1 503 Service Unavailable",
-            "{latest:?}"
-        );
-    }
+async fn a_failure_of_the_api_is_an_error_and_not_an_answer_that_was_kept() {
+    let github = Github::with(many(3)).await;
+    let client = client();
+    offer_of(&client, &github.channel(), &Access::default()).await;
+    github.set(|state| state.instead = Some((503, Vec::new(), "<html>Unicorn".to_owned())));
+    let error = refusal_of(&client, &github.channel(), &Access::default()).await;
+    assert_eq!(
+        error.to_string(),
+        "unexpected response: HTTP/1.1 503 Service Unavailable"
+    );
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 use refit_base::proxy::ProxyEnv;
 use refit_channel::{Access, ChannelClient, ChannelError, ChannelRequest, Credentials, Hosts};
 
+use super::received::{offer_of, versions};
 use crate::testenv::channel::ChannelServer;
 
 /// A client that asks only these hosts, or all if there are none.
@@ -75,10 +76,8 @@ async fn channels_are_asked_at_the_hosts_that_are_named_and_at_no_other() {
         "http://localhost:1/v2/a/b/tags/list",
     );
     let named = client(&["127.0.0.1", "*.example.com"]);
-    assert_eq!(
-        named.resolve(&server.url("/stable"), None).await,
-        Ok("v1.2.3".to_owned())
-    );
+    let offered = offer_of(&named, &server.url("/stable"), &Access::default()).await;
+    assert_eq!(versions(&offered), ["v1.2.3"]);
     for url in [
         "https://update.k3s.io/stable".to_owned(),
         format!("oci://{host}/a/redirected"),

@@ -45,7 +45,6 @@ async fn a_private_registry_is_asked_with_the_plans_pull_secrets_and_authorities
         auth: RegistryAuth::Token,
         tags: tags(3000),
         page: 1000,
-        etags: true,
         ..State::default()
     };
     let registry = Registry::start_tls(state, &authority).await;
@@ -74,14 +73,7 @@ async fn a_private_registry_is_asked_with_the_plans_pull_secrets_and_authorities
         (version(&plan), last_error(&plan)),
         ("v1.29.99-k3s1".to_owned(), String::new())
     );
-    let received = registry.log.take();
-    assert_eq!(received.len(), 5);
-    assert!(
-        received
-            .iter()
-            .all(|request| request.header("if-none-match").is_some()),
-        "nothing that is known is read again"
-    );
+    assert_eq!(registry.log.take().len(), 5);
     no_credential_is_shown(&ctx, &controller.log()).await;
 }
 

@@ -1,6 +1,7 @@
 //! What a Plan that installs Kubernetes claims of its done nodes.
 
-use super::{Version, kubelet_version};
+use super::distribution::kubelet_version;
+use super::parts::Version;
 
 /// The version that each kubelet must report after the upgrade.
 #[derive(Clone, Debug)]

@@ -5,7 +5,7 @@
 
 use std::cmp::Ordering;
 
-use super::{RKE2, Suffix, Token, Version, quoted};
+use super::parts::{RKE2, Suffix, Token, Version, quoted};
 
 /// Two versions that cannot be compared.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -22,26 +22,15 @@ impl Version {
     /// # Errors
     /// Fails if they are of different kinds.
     pub fn compare(&self, other: &Self) -> Result<Ordering, Incomparable> {
-        let none = |why: String| {
-            Err(Incomparable {
-                one: self.text.clone(),
-                other: other.text.clone(),
-                why,
-            })
-        };
-        if self.dated != other.dated {
-            return none("one is a date and the other is not".to_owned());
-        }
-        if self.is_day() != other.is_day() {
-            return none("one is a date in one number, the other in several".to_owned());
-        }
-        match self.numbers.cmp(&other.numbers) {
-            Ordering::Equal => match self.suffix.compare(&other.suffix) {
-                Some(order) => Ok(order),
-                None => none(self.suffix.apart(&other.suffix)),
+        self.partial_cmp(other).ok_or_else(|| Incomparable {
+            one: self.text.clone(),
+            other: other.text.clone(),
+            why: if self.is_dated() == other.is_dated() {
+                self.suffix.apart(&other.suffix)
+            } else {
+                "one is a date and the other is not".to_owned()
             },
-            order => Ok(order),
-        }
+        })
     }
 
     pub fn compare_numbers(&self, other: &Self) -> Ordering {
@@ -57,7 +46,7 @@ impl PartialEq for Version {
 
 impl PartialOrd for Version {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        if self.dated != other.dated || self.is_day() != other.is_day() {
+        if self.is_dated() != other.is_dated() {
             return None;
         }
         match self.numbers.cmp(&other.numbers) {

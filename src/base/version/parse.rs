@@ -2,10 +2,10 @@
 
 use std::str::FromStr;
 
-use super::{BUILDERS, NotAVersion, Suffix, Token, Version};
+use super::parts::{BUILDERS, NotAVersion, Numbers, Suffix, Token, Version};
 
 /// Words of prereleases.
-pub(super) const BEFORE: [&str; 12] = [
+const BEFORE: [&str; 12] = [
     "alpha",
     "beta",
     "rc",
@@ -19,84 +19,30 @@ pub(super) const BEFORE: [&str; 12] = [
     "snapshot",
     "unstable",
 ];
-/// First numbers that count as years. No other version number is as large.
-const YEARS: std::ops::RangeInclusive<u64> = 1990..=2999;
 
 impl FromStr for Version {
     type Err = NotAVersion;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let body = text.strip_prefix(['v', 'V']).unwrap_or(text);
-        let (numbers, rest) = numbers(body).map_err(|problem| problem.of(text))?;
-        let (numbers, rest) = with_iso_date(numbers, rest);
+        let (numbers, rest) = numbers(body).map_err(|problem| problem(text.to_owned()))?;
         let suffix = suffix(rest).ok_or_else(|| NotAVersion::Suffix(text.to_owned()))?;
-        let mut all = [0; 4];
-        all[..numbers.len()].copy_from_slice(&numbers);
         Ok(Self {
             text: text.to_owned(),
-            numbers: all,
+            numbers: filled(&numbers),
             written: numbers.len(),
-            dated: is_dated(&numbers),
             suffix,
         })
     }
 }
 
-/// Whether the numbers begin with a year (`2026.08.1`), or are a date (`20260801`).
-pub(super) fn is_dated(numbers: &[u64]) -> bool {
-    match numbers {
-        [day] => is_day(*day),
-        [year, ..] => is_year(*year),
-        [] => false,
-    }
+/// Missing numbers are zero.
+pub(super) fn filled(numbers: &[u64]) -> Numbers {
+    std::array::from_fn(|at| numbers.get(at).copied().unwrap_or_default())
 }
 
-pub(super) fn is_year(number: u64) -> bool {
-    YEARS.contains(&number)
-}
-
-fn is_day(number: u64) -> bool {
-    let (year, month, day) = (number / 10_000, number / 100 % 100, number % 100);
-    is_year(year) && (1..=12).contains(&month) && (1..=31).contains(&day)
-}
-
-/// Parses `2026-08-01` as the numbers of `2026.08.01`.
-fn with_iso_date(mut numbers: Vec<u64>, rest: &str) -> (Vec<u64>, &str) {
-    let part = |rest: &str| -> Option<u64> {
-        let digits = rest.strip_prefix('-')?.get(..2)?;
-        let is_complete = !rest.get(3..)?.starts_with(|c: char| c.is_ascii_alphanumeric());
-        let is_number = is_complete && digits.bytes().all(|b| b.is_ascii_digit());
-        digits.parse().ok().filter(|_| is_number)
-    };
-    let month = part(rest).filter(|month| (1..=12).contains(month));
-    let day = rest.get(3..).and_then(part).filter(|day| (1..=31).contains(day));
-    match (numbers.as_slice(), month, day) {
-        ([year], Some(month), Some(day)) if is_year(*year) => {
-            numbers.extend([month, day]);
-            (numbers, rest.get(6..).unwrap_or_default())
-        }
-        _ => (numbers, rest),
-    }
-}
-
-/// An error in the numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Problem {
-    NoNumber,
-    TooMany,
-    TooLarge,
-}
-
-impl Problem {
-    fn of(self, text: &str) -> NotAVersion {
-        let text = text.to_owned();
-        match self {
-            Self::NoNumber => NotAVersion::NoNumber(text),
-            Self::TooMany => NotAVersion::TooMany(text),
-            Self::TooLarge => NotAVersion::TooLarge(text),
-        }
-    }
-}
+/// The error of a text.
+pub(super) type Problem = fn(String) -> NotAVersion;
 
 /// Parses one to four numbers separated by points, and returns the rest. A point without a following number is part of
 /// the rest.
@@ -106,12 +52,16 @@ pub(super) fn numbers(text: &str) -> Result<(Vec<u64>, &str), Problem> {
     loop {
         let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
         if end == 0 {
-            return Err(Problem::NoNumber);
+            return Err(NotAVersion::NoNumber);
         }
         if numbers.len() == 4 {
-            return Err(Problem::TooMany);
+            return Err(NotAVersion::TooMany);
         }
-        numbers.push(rest[..end].parse().map_err(|_| Problem::TooLarge)?);
+        numbers.push(
+            rest[..end]
+                .parse()
+                .map_err(|_| NotAVersion::TooLarge as Problem)?,
+        );
         rest = &rest[end..];
         match rest.strip_prefix('.') {
             Some(next) if next.starts_with(|c: char| c.is_ascii_digit()) => rest = next,

@@ -12,8 +12,10 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::offer::{Offer, Release};
+use super::parts::{NotAVersion, Version};
+use super::range::Range;
 use super::tag::{Refused, check, munge};
-use super::{NotAVersion, Offer, Range, Release, Version};
 
 pub use choose::{Choice, Held, Verdict, choose, consider};
 pub use refusal::{ANNOTATION_APPROVE, Refusal};

@@ -7,12 +7,12 @@
 #[cfg(test)]
 mod tests;
 
-use std::cmp::{Ordering, Reverse};
+use std::cmp::Ordering;
 use std::fmt;
 use std::str::FromStr;
 
-use super::parse::{self, is_year};
-use super::{SHOWN, Suffix, Version, quoted};
+use super::parse;
+use super::parts::{Numbers, SHOWN, Suffix, Version, is_dated, quoted};
 
 /// Maximum length of a range in bytes.
 pub const MAX_LEN: usize = 1 << 10;
@@ -37,9 +37,7 @@ pub struct RangeError {
 #[derive(Clone, Debug, PartialEq)]
 struct Bound {
     side: Side,
-    numbers: [u64; 4],
-    /// Whether the first number is a year; `None` for a single number, which may be anything.
-    dated: Option<bool>,
+    numbers: Numbers,
     /// If a bound has a suffix, builds are compared and prereleases included.
     suffix: Option<Suffix>,
 }
@@ -55,11 +53,10 @@ enum Side {
 
 /// A possibly incomplete version in a range.
 struct Partial {
-    /// The given numbers; none for `*`.
+    /// The given numbers.
     numbers: Vec<u64>,
     /// Whether the version is complete.
     is_complete: bool,
-    dated: Option<bool>,
     suffix: Option<Suffix>,
 }
 
@@ -99,33 +96,25 @@ impl FromStr for Range {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let error = |why: String| RangeError {
-            text: text.to_owned(),
+            text: text.chars().take(SHOWN + 1).collect(),
             why,
         };
         if text.len() > MAX_LEN {
             let why = format!("it has {} bytes, and at most {MAX_LEN} are read", text.len());
-            return Err(RangeError {
-                text: text.chars().take(SHOWN + 1).collect(),
-                why,
-            });
+            return Err(error(why));
         }
-        let mut ways = Vec::new();
-        for way in text.split("||") {
-            ways.push(bounds(way).map_err(error)?);
-        }
+        let ways: Result<Vec<_>, _> = text.split("||").map(bounds).collect();
+        let ways = ways.map_err(error)?;
         let count: usize = ways.iter().map(Vec::len).sum();
         if count > MAX_BOUNDS {
-            return Err(error(format!(
-                "it has {count} bounds, and at most {MAX_BOUNDS} are read"
-            )));
+            let why = format!("it has {count} bounds, and at most {MAX_BOUNDS} are read");
+            return Err(error(why));
         }
         if ways.iter().all(|bounds| is_empty(bounds)) {
             return Err(error("it contains no version".to_owned()));
         }
-        Ok(Self {
-            text: text.trim().to_owned(),
-            ways,
-        })
+        let text = text.trim().to_owned();
+        Ok(Self { text, ways })
     }
 }
 
@@ -139,129 +128,109 @@ fn bounds(way: &str) -> Result<Vec<Bound>, String> {
     }
     let mut bounds = Vec::new();
     while let Some(word) = words.next() {
-        let (operator, version) = split_operator(word)?;
-        let version = match version {
-            "" => words
-                .next()
-                .ok_or_else(|| format!("no version follows {}", quoted(operator)))?,
-            version => version,
-        };
+        let at = word.find(|c| !"<>=~^!".contains(c)).unwrap_or(word.len());
+        let (operator, version) = word.split_at(at);
+        let version = Some(version).filter(|version| !version.is_empty());
+        let version = version.or_else(|| words.next());
+        let version = version.ok_or_else(|| format!("no version follows {}", quoted(operator)))?;
         let from = Partial::parse(version)?;
         if operator.is_empty() && words.next_if_eq(&"-").is_some() {
-            let to = words.next().ok_or("no version follows \"-\"")?;
-            let to = Partial::parse(to)?;
-            bounds.extend(from.bound(Side::From));
-            bounds.extend(to.up_to());
+            let to = Partial::parse(words.next().ok_or("no version follows \"-\"")?)?;
+            bounds.extend(from.map(|from| from.bound(Side::From)));
+            bounds.extend(to.map(|to| to.up_to()));
             continue;
         }
+        let Some(from) = from else {
+            match operator {
+                ">" => return Err("nothing is above \"*\"".to_owned()),
+                "<" => return Err("nothing is below \"*\"".to_owned()),
+                _ => continue,
+            }
+        };
+        let count = from.numbers.len();
         match operator {
-            ">=" => bounds.extend(from.bound(Side::From)),
-            ">" if from.is_complete => bounds.extend(from.bound(Side::Above)),
+            ">=" => bounds.push(from.bound(Side::From)),
+            ">" if from.is_complete => bounds.push(from.bound(Side::Above)),
             // As in npm, `>1.31` excludes all of 1.31.
-            ">" => match from.next(from.numbers.len()) {
-                Some(next) => bounds.push(next.turned(Side::From)),
-                None => return Err("nothing is above \"*\"".to_owned()),
-            },
-            "<" => match from.bound(Side::Below) {
-                Some(bound) => bounds.push(bound),
-                None => return Err("nothing is below \"*\"".to_owned()),
-            },
-            "<=" => bounds.extend(from.up_to()),
+            ">" => bounds.push(Bound {
+                side: Side::From,
+                ..from.next(count)
+            }),
+            "<" => bounds.push(from.bound(Side::Below)),
+            "<=" => bounds.push(from.up_to()),
             // `~1.31.4` keeps 1.31, and `~1` keeps 1.
-            "~" => bounds.extend(from.reach(from.numbers.len().min(2))),
+            "~" | "~>" => bounds.extend(from.reach(count.min(2))),
             "^" => bounds.extend(from.reach(from.first_that_counts())),
-            _ if from.is_complete => bounds.extend(from.bound(Side::Just)),
-            _ => bounds.extend(from.reach(from.numbers.len())),
+            "" | "=" | "==" if from.is_complete => bounds.push(from.bound(Side::Just)),
+            "" | "=" | "==" => bounds.extend(from.reach(count)),
+            other => {
+                return Err(format!(
+                    "{} is not an operator; the operators are: = > >= < <= ~ ^",
+                    quoted(other)
+                ));
+            }
         }
     }
     Ok(bounds)
 }
 
-fn split_operator(word: &str) -> Result<(&str, &str), String> {
-    let at = word
-        .find(|c: char| !matches!(c, '<' | '>' | '=' | '~' | '^' | '!'))
-        .unwrap_or(word.len());
-    let (operator, version) = word.split_at(at);
-    let operator = match operator {
-        "==" => "=",
-        "~>" => "~",
-        "" | "=" | ">" | ">=" | "<" | "<=" | "~" | "^" => operator,
-        other => {
-            return Err(format!(
-                "{} is not an operator; the operators are: = > >= < <= ~ ^",
-                quoted(other)
-            ));
-        }
-    };
-    Ok((operator, version))
-}
-
 impl Partial {
-    fn parse(text: &str) -> Result<Self, String> {
-        let whole = |why: String| format!("{} is not a version: {why}", quoted(text));
+    /// `None` for `*`.
+    fn parse(text: &str) -> Result<Option<Self>, String> {
+        let invalid = |why: String| Err(format!("{} is not a version: {why}", quoted(text)));
         let body = text.strip_prefix(['v', 'V']).unwrap_or(text);
-        if is_wildcard(body) {
-            return Ok(Self {
-                numbers: Vec::new(),
-                is_complete: false,
-                dated: None,
-                suffix: None,
-            });
+        if matches!(body, "x" | "X" | "*") {
+            return Ok(None);
         }
-        let (numbers, mut rest) =
-            parse::numbers(body).map_err(|_| whole("numbers such as 1.31.4 are expected".to_owned()))?;
-        let mut is_open = false;
-        while let Some(tail) = rest.strip_prefix('.') {
-            let end = tail.find('.').unwrap_or(tail.len());
-            if !is_wildcard(&tail[..end]) {
-                return Err(whole(
-                    "a point must be followed by a number or \"x\" is expected".to_owned(),
-                ));
-            }
-            is_open = true;
-            rest = &tail[end..];
+        let Ok((numbers, mut rest)) = parse::numbers(body) else {
+            return invalid("numbers such as 1.31.4 are expected".to_owned());
+        };
+        let wild = |rest: &str| [".x", ".X", ".*"].into_iter().any(|wild| rest.starts_with(wild));
+        let is_open = wild(rest);
+        while wild(rest) {
+            rest = &rest[2..];
         }
-        let suffix = parse::suffix(rest)
-            .ok_or_else(|| whole(format!("{} is not a suffix such as -rc1 or +k3s1", quoted(rest))))?;
-        let has_suffix = suffix != Suffix::default();
-        let is_complete = !is_open && (numbers.len() >= 3 || has_suffix);
+        if rest.starts_with('.') || is_open && !rest.is_empty() {
+            return invalid("a point must be followed by a number or \"x\"".to_owned());
+        }
+        let Some(suffix) = parse::suffix(rest) else {
+            return invalid(format!("{} is not a suffix such as -rc1 or +k3s1", quoted(rest)));
+        };
         if suffix.starts_with_number() {
-            return Err(whole(
+            return invalid(
                 "a range between two versions is written with spaces: \"1.30 - 1.32\"".to_owned(),
-            ));
+            );
         }
-        Ok(Self {
-            // A single number that could be a year may be any number.
-            dated: (numbers.len() > 1 || !is_year(numbers[0])).then(|| parse::is_dated(&numbers)),
+        let suffix = Some(suffix).filter(|suffix| *suffix != Suffix::default());
+        Ok(Some(Self {
+            is_complete: !is_open && (numbers.len() >= 3 || suffix.is_some()),
             numbers,
-            is_complete,
-            suffix: has_suffix.then_some(suffix),
-        })
+            suffix,
+        }))
     }
 
-    /// `None` for `*`.
-    fn bound(&self, side: Side) -> Option<Bound> {
-        let mut numbers = [0; 4];
-        numbers[..self.numbers.len()].copy_from_slice(&self.numbers);
-        (!self.numbers.is_empty()).then(|| Bound {
+    fn bound(&self, side: Side) -> Bound {
+        Bound {
             side,
-            numbers,
-            dated: self.dated,
+            numbers: parse::filled(&self.numbers),
             suffix: self.suffix.clone(),
-        })
+        }
     }
 
     /// The end of all versions that share the first `count` numbers.
-    fn next(&self, count: usize) -> Option<Bound> {
-        let mut bound = self.bound(Side::Below)?;
-        let last = count.checked_sub(1)?;
-        bound.numbers[last] = bound.numbers[last].saturating_add(1);
-        bound.numbers[count..].fill(0);
-        bound.suffix = None;
-        Some(bound)
+    fn next(&self, count: usize) -> Bound {
+        let mut numbers = parse::filled(&self.numbers[..count]);
+        if let Some(last) = numbers[..count].last_mut() {
+            *last = last.saturating_add(1);
+        }
+        Bound {
+            side: Side::Below,
+            numbers,
+            suffix: None,
+        }
     }
 
-    fn up_to(&self) -> Option<Bound> {
+    fn up_to(&self) -> Bound {
         if self.is_complete {
             self.bound(Side::UpTo)
         } else {
@@ -270,29 +239,21 @@ impl Partial {
     }
 
     /// From here on, while the first `count` numbers stay the same.
-    fn reach(&self, count: usize) -> impl Iterator<Item = Bound> {
-        self.bound(Side::From).into_iter().chain(self.next(count))
+    fn reach(&self, count: usize) -> [Bound; 2] {
+        [self.bound(Side::From), self.next(count)]
     }
 
     /// Number of leading numbers that `^` keeps: up to the first that is not zero. As in npm and cargo, a minor version
     /// of 0.x may break what the one before had.
     fn first_that_counts(&self) -> usize {
-        let zeros = self.numbers.iter().take_while(|number| **number == 0).count();
-        (zeros + 1).min(self.numbers.len())
+        let first = self.numbers.iter().position(|number| *number != 0);
+        first.map_or(self.numbers.len(), |at| at + 1)
     }
-}
-
-fn is_wildcard(text: &str) -> bool {
-    matches!(text, "x" | "X" | "*")
 }
 
 impl Bound {
-    fn turned(self, side: Side) -> Self {
-        Self { side, ..self }
-    }
-
     fn holds(&self, version: &Version) -> bool {
-        if self.dated.is_some_and(|dated| dated != version.dated) {
+        if is_dated(&self.numbers) != version.is_dated() {
             return false;
         }
         let order = match version.numbers.cmp(&self.numbers) {
@@ -306,13 +267,13 @@ impl Bound {
             },
             order => Some(order),
         };
-        match self.side {
-            Side::Above => order == Some(Ordering::Greater),
-            Side::From => matches!(order, Some(Ordering::Greater | Ordering::Equal)),
-            Side::UpTo => matches!(order, Some(Ordering::Less | Ordering::Equal)),
-            Side::Below => order == Some(Ordering::Less),
-            Side::Just => order == Some(Ordering::Equal),
-        }
+        order.is_some_and(|order| match self.side {
+            Side::Above => order.is_gt(),
+            Side::From => order.is_ge(),
+            Side::UpTo => order.is_le(),
+            Side::Below => order.is_lt(),
+            Side::Just => order.is_eq(),
+        })
     }
 
     /// Whether the bound names a prerelease of the version's numbers.
@@ -320,27 +281,26 @@ impl Bound {
         let is_named = |suffix: &Suffix| !suffix.before.is_empty() || !suffix.rest.is_empty();
         self.numbers == version.numbers && self.suffix.as_ref().is_some_and(is_named)
     }
+
+    /// Whether no version is both above this bound and below another one. With suffixes there may be one in between.
+    fn excludes(&self, upper: &Self) -> bool {
+        if matches!(self.side, Side::Below | Side::UpTo) || matches!(upper.side, Side::Above | Side::From) {
+            return false;
+        }
+        let is_strict = self.side == Side::Above || upper.side == Side::Below;
+        match self.numbers.cmp(&upper.numbers) {
+            Ordering::Equal => is_strict && self.suffix.is_none() && upper.suffix.is_none(),
+            order => order.is_gt(),
+        }
+    }
 }
 
-/// Whether no version can satisfy all bounds. The highest of the lower bounds and the lowest of the upper ones decide.
+/// Whether no version can satisfy all bounds.
 fn is_empty(bounds: &[Bound]) -> bool {
-    let lower = |bound: &&Bound| matches!(bound.side, Side::Above | Side::From | Side::Just);
-    let upper = |bound: &&Bound| matches!(bound.side, Side::Below | Side::UpTo | Side::Just);
-    // Of equal numbers, the stricter bound. With suffixes there may be a version in between.
-    let strictness = |bound: &Bound, strict: Side| (bound.suffix.is_none(), bound.side == strict);
-    let low = bounds.iter().filter(lower);
-    let low = low.max_by_key(|bound| (bound.numbers, strictness(bound, Side::Above)));
-    let high = bounds.iter().filter(upper);
-    let high = high.min_by_key(|bound| (bound.numbers, Reverse(strictness(bound, Side::Below))));
-    let apart = |low: &Bound, high: &Bound| match low.numbers.cmp(&high.numbers) {
-        Ordering::Less => false,
-        Ordering::Greater => true,
-        Ordering::Equal => {
-            low.suffix.is_none()
-                && high.suffix.is_none()
-                && (low.side == Side::Above || high.side == Side::Below)
-        }
+    let clash = |one: &Bound, other: &Bound| {
+        one.excludes(other) || is_dated(&one.numbers) != is_dated(&other.numbers)
     };
-    let has_kind = |dated| bounds.iter().any(|bound| bound.dated == Some(dated));
-    low.zip(high).is_some_and(|(low, high)| apart(low, high)) || has_kind(true) && has_kind(false)
+    bounds
+        .iter()
+        .any(|one| bounds.iter().any(|other| clash(one, other)))
 }

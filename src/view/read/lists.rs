@@ -269,6 +269,7 @@ pub(super) fn job_object(raw: &RawValue, intern: &Intern) -> Result<JobObject, U
     let value: Value = serde_json::from_str(raw.get()).unwrap_or_default();
     Ok(JobObject {
         namespace: text(&value, "/metadata/namespace"),
+        controller: text(&value, "/metadata/labels/upgrade.cattle.io~1controller"),
         facts: job.facts(intern, 0),
         started: text(&value, "/status/startTime").parse().ok(),
     })

@@ -49,6 +49,7 @@ fn snapshot(phase: NodePhase) -> Snapshot {
         ),
         jobs: vec![JobObject {
             namespace: "system-upgrade".to_owned(),
+            controller: "system-upgrade-controller".to_owned(),
             facts: running,
             started: None,
         }],

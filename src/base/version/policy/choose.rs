@@ -5,8 +5,8 @@ use std::cmp::Ordering;
 use jiff::Timestamp;
 
 use super::{Entry, Offered, Policy, PolicyInputs, Refusal};
+use crate::version::parts::{Version, quoted};
 use crate::version::tag::{Refused, accept, munge};
-use crate::version::{Version, quoted};
 
 /// Maximum number of versions in `status.channel.seen`, the newest ones: a registry may have thousands of tags, and the
 /// status of a Plan is limited.

@@ -4,8 +4,9 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::Policy;
 use crate::go::GoDuration;
+use crate::version::parts::quoted;
+use crate::version::range::Range;
 use crate::version::tag::Refused;
-use crate::version::{Range, quoted};
 
 /// Plan annotation for users: approves versions that `spec.versionPolicy.propose` holds back, separated by commas.
 pub const ANNOTATION_APPROVE: &str = "refit.rs/approve";

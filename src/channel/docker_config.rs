@@ -1,6 +1,6 @@
 //! Pull secrets: finds the login for a repository in a Docker configuration, as kubelets do. Pure.
 //!
-//! Credential helpers (`credsStore`, `credHelpers`) are ignored.
+//! Credential helpers (`credsStore`, `credHelpers`) are ignored, and identity tokens (`identitytoken`) are refused.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,8 +10,8 @@ use base64::engine::general_purpose::PAD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose};
 use serde::Deserialize;
 
-use crate::access::{Access, Credentials};
-use crate::kind::Repository;
+use super::credentials::Credentials;
+use super::kind::Repository;
 
 /// Docker writes padding; users sometimes omit it.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
@@ -38,14 +38,14 @@ struct RegistryPath {
 
 /// How to log in to a registry.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) enum Login {
+pub(super) enum Login {
     None,
     /// Sent with every request.
     Header(Credentials),
     /// Exchanged for a token, or sent if the registry demands it.
     Basic(Credentials),
-    /// A refresh token, exchanged for a token.
-    Identity(String),
+    /// An identity token, which refit cannot exchange for a token.
+    Identity,
 }
 
 #[derive(Deserialize)]
@@ -92,7 +92,7 @@ impl DockerConfig {
         Self { entries }
     }
 
-    fn login(&self, repository: &Repository) -> Option<&Login> {
+    pub(super) fn login(&self, repository: &Repository) -> Option<&Login> {
         let found = self.entries.iter().find(|(place, _)| place.has(repository));
         found.map(|(_, login)| login)
     }
@@ -183,8 +183,8 @@ impl Entry {
         if let Some(token) = given(self.registrytoken) {
             return Some(Login::Header(Credentials::Bearer(token)));
         }
-        if let Some(token) = given(self.identitytoken) {
-            return Some(Login::Identity(token));
+        if given(self.identitytoken).is_some() {
+            return Some(Login::Identity);
         }
         let pair = given(self.auth).and_then(|auth| {
             let bytes = BASE64.decode(auth.trim()).ok()?;
@@ -203,27 +203,11 @@ impl Entry {
 }
 
 impl Login {
-    /// The login for a channel: its own credentials, or those of the pull secrets.
-    pub(crate) fn of(access: &Access, repository: &Repository) -> Self {
-        match &access.credentials {
-            Some(basic @ Credentials::Basic { .. }) => Self::Basic(basic.clone()),
-            Some(other) => Self::Header(other.clone()),
-            None => Self::for_pull(access, repository),
-        }
-    }
-
-    /// The login for an image: that of the pull secrets.
-    pub(crate) fn for_pull(access: &Access, repository: &Repository) -> Self {
-        let logins = access.pull.iter().find_map(|config| config.login(repository));
-        logins.cloned().unwrap_or(Self::None)
-    }
-
-    /// What distinguishes this login in a cache key.
-    pub(crate) fn parts(&self) -> Vec<String> {
+    /// What distinguishes this login in a key.
+    pub(super) fn parts(&self) -> Vec<String> {
         match self {
-            Self::None => Vec::new(),
+            Self::None | Self::Identity => Vec::new(),
             Self::Header(credentials) | Self::Basic(credentials) => credentials.parts(),
-            Self::Identity(token) => vec!["identity".to_owned(), token.clone()],
         }
     }
 }
@@ -238,7 +222,7 @@ mod tests {
         let repository = Repository::new(host, path, None, false).unwrap();
         match config.login(&repository)? {
             Login::Basic(Credentials::Basic { username, password }) => Some(format!("{username}:{password}")),
-            Login::Identity(token) => Some(format!("identity {token}")),
+            Login::Identity => Some("identity".to_owned()),
             Login::Header(Credentials::Bearer(token)) => Some(format!("bearer {token}")),
             _ => panic!(),
         }
@@ -295,7 +279,7 @@ mod tests {
             ("ac.test/x", Some("ac:p")),
             ("abd.test/x", None),
             ("plain.test/x", Some("plain:p")),
-            ("acr.test/x", Some("identity refresh")),
+            ("acr.test/x", Some("identity")),
             ("bearer.test/x", Some("bearer tok")),
             ("[::1]:5000/x", Some("six:p")),
             ("[::1]/x", None),
