@@ -30,18 +30,11 @@ impl Subject<'_> {
         }
         // A Plan with `trigger` may only reboot nodes, which needs no version.
         if !given(&spec.version) && !given(&spec.channel) && !spec.is_on_request() {
-            let verb = if self.has("spec.version") { "write" } else { "add" };
             let is_channel = self.has("spec.channel") && !self.has("spec.version");
-            let (field, hint) = if is_channel {
-                let url = "https://update.k3s.io/v1-release/channels/stable";
-                (
-                    "spec.channel",
-                    format!("write a URL such as `{url}`, or add a version"),
-                )
-            } else {
-                let hint = format!("{verb} `version: v1.33.4+k3s1`, or a channel that gives one");
-                ("spec.version", hint)
-            };
+            let field = if is_channel { "spec.channel" } else { "spec.version" };
+            let hint = "give it a version such as `v1.33.4+k3s1`, or a channel such as \
+                        `https://update.k3s.io/v1-release/channels/stable`"
+                .to_owned();
             self.report(Rule::NoVersion, field, UNRESOLVABLE.to_owned(), Some(hint));
         }
         self.check_channel(spec);
@@ -133,7 +126,7 @@ pub(super) fn expression_hint(
             Some("remove it; the operator takes no values".to_owned()),
         ),
         "In" | "NotIn" if values.is_empty() => {
-            let hint = "add `values: [\"true\"]`, or the values that are meant".to_owned();
+            let hint = "list the values that are meant".to_owned();
             (format!("{field}.values"), Some(hint))
         }
         operator if !OPERATORS.contains(&operator) => {

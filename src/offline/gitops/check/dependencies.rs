@@ -66,7 +66,7 @@ impl Subject<'_> {
             None => "check that it exists in the same namespace; otherwise no node ever starts".to_owned(),
         };
         let message = format!("{field} is {name:?}, and that Plan {why}");
-        self.report(Rule::DependencyUnknown, field, message, Some(hint));
+        self.report(Rule::UnknownPlan, field, message, Some(hint));
     }
 }
 

@@ -79,7 +79,7 @@ impl Subject<'_> {
         if let Some(first) = names.get(&key) {
             let message = format!("Plan {:?} is defined in {first} already", self.object.title());
             let hint = "rename one of them; otherwise the one that is applied last wins".to_owned();
-            self.report(Rule::DuplicatePlan, "metadata.name", message, Some(hint));
+            self.report(Rule::DuplicateObject, "metadata.name", message, Some(hint));
         } else {
             names.insert(key, here);
         }

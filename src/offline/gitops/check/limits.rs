@@ -49,7 +49,7 @@ impl Subject<'_> {
             for problem in notify_problems(&key.name, text) {
                 let message = format!("{problem}; roll-outs would continue without it");
                 self.report_at(
-                    Rule::InvalidNotifications,
+                    Rule::InvalidLimits,
                     value.span.start,
                     Some(&field),
                     message,

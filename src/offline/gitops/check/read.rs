@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::Subject;
+use super::definitions::PLAN;
 use crate::gitops::objects::Object;
 use crate::gitops::placeholder::is_placeholder;
 use crate::gitops::{Finding, Levels, Rule, Severity, Source};
@@ -30,7 +31,7 @@ pub fn read_plan(source: &Source, object: &Object<'_>) -> ReadPlan {
     let levels = Levels::default();
     let mut subject = Subject::new(source, object, &levels);
     subject.check_repeated_keys();
-    let mut json = subject.read_by_schema();
+    let mut json = subject.read_by_schema(&PLAN);
     subject.apply_overlay(&mut json);
     let reported = subject.found.len();
     let words = subject.fill_label_values(&mut json);

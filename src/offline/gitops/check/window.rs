@@ -28,9 +28,9 @@ impl Subject<'_> {
         };
         let Some(opens) = window.next_open(now) else {
             let message = "spec.window has no days, so it never opens".to_owned();
-            let hint = "add `days: [mo, tu, we, th, fr, sa, su]`, or the days that you want".to_owned();
+            let hint = "add `days`, such as `[mo, tu, we, th, fr]`".to_owned();
             if !self.has("spec.window.days") {
-                self.report(Rule::WindowNeverOpens, "spec.window.days", message, Some(hint));
+                self.report(Rule::Window, "spec.window.days", message, Some(hint));
             }
             return;
         };
@@ -59,7 +59,7 @@ impl Subject<'_> {
         let hint = "make the window longer or the deadline shorter; a Job that runs when the window closes is not stopped"
             .to_owned();
         self.report(
-            Rule::WindowShorterThanDeadline,
+            Rule::Window,
             "spec.window",
             message,
             Some(hint),

@@ -33,19 +33,11 @@ const FIELDS: [(&str, &str); 12] = [
 ];
 /// Rules about fields that the translation writes, and not the user: the version stands for nothing, and the namespace
 /// is that of the controller.
-const ABOUT_TRANSLATION: [Rule; 13] = [
-    Rule::NoNamespace,
+const ABOUT_TRANSLATION: [Rule; 5] = [
     Rule::OtherNamespace,
-    Rule::TagDiffers,
-    Rule::TagBesideChannel,
-    Rule::MovingVersion,
-    Rule::MovingTag,
-    Rule::MisspeltVersion,
-    Rule::OtherDistribution,
-    Rule::UntaggedImage,
-    Rule::Downgrade,
-    Rule::MinorSkip,
-    Rule::ConcurrencyReplaced,
+    Rule::ImageTag,
+    Rule::NoRelease,
+    Rule::VersionStep,
     Rule::ServerField,
 ];
 
@@ -79,7 +71,7 @@ impl Subject<'_> {
                     let offset = self.offset_in_annotation(error.line());
                     let field = annotation_field("");
                     self.report_at(
-                        Rule::PlanSpecAnnotation,
+                        Rule::InvalidNodeOp,
                         offset,
                         Some(&field),
                         message,
@@ -244,7 +236,7 @@ spec:
         let found = findings(&op("      {\"suspend\": false,\n       windows: []}", ""));
         assert_eq!(
             (found[0].0, found[0].1, found.len()),
-            (8, Rule::PlanSpecAnnotation, 1)
+            (8, Rule::InvalidNodeOp, 1)
         );
     }
 
