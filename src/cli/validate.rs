@@ -2,8 +2,8 @@
 
 mod text;
 
-use std::fmt::Write as _;
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
@@ -212,10 +212,12 @@ fn levels(flags: &Flags) -> Levels {
     for (rules, severity) in of_flags {
         for named in rules {
             if let Some(former) = &named.former {
-                let now = named
-                    .rule
-                    .map_or("has no successor".to_owned(), |rule| format!("is part of {rule} now"));
-                output::note(format_args!("warning: the rule {former} {now}; the next release refuses the name"));
+                let now = named.rule.map_or("has no successor".to_owned(), |rule| {
+                    format!("is part of {rule} now")
+                });
+                output::note(format_args!(
+                    "warning: the rule {former} {now}; the next release refuses the name"
+                ));
             }
             if let Some(rule) = named.rule {
                 levels.set(rule, severity);

@@ -22,7 +22,9 @@ impl State {
         self.plan_schema = definition
             .and_then(|definition| served(&definition.value))
             .map(Arc::new);
-        let Some(schema) = self.plan_schema.clone() else { return };
+        let Some(schema) = self.plan_schema.clone() else {
+            return;
+        };
         let plans: Vec<Arc<Object>> = self.store.all(Kind::Plan).cloned().collect();
         let mut changed = false;
         for plan in plans {
@@ -176,9 +178,7 @@ impl<'v> Visitor<'_, &'v Value> for Causes {
                 };
                 ("FieldValueInvalid", invalid(why))
             }
-            Problem::Pattern(pattern) => {
-                ("FieldValueInvalid", invalid(format!("should match '{pattern}'")))
-            }
+            Problem::Pattern(pattern) => ("FieldValueInvalid", invalid(format!("should match '{pattern}'"))),
             Problem::TooFew(least) => {
                 let why = format!("should have at least {least} items");
                 ("FieldValueInvalid", invalid(why))

@@ -32,7 +32,11 @@ pub(super) fn text(found: &Finding, source: Option<&Source>, styled: bool) -> St
     if let Some(hint) = &found.hint {
         group = group.element(Level::HELP.with_name("hint").message(one_line(hint)));
     }
-    let renderer = if styled { Renderer::styled() } else { Renderer::plain() };
+    let renderer = if styled {
+        Renderer::styled()
+    } else {
+        Renderer::plain()
+    };
     format!("{}\n", renderer.render(&[group]))
 }
 

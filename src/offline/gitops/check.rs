@@ -22,6 +22,7 @@ mod path;
 mod prepare;
 mod read;
 mod reboots;
+mod running;
 mod schema;
 mod selector;
 mod subject;
@@ -42,8 +43,8 @@ pub(in crate::gitops) use images::Reference;
 pub use metadata::SERVER_FIELDS;
 use prepare::Known;
 pub use read::{ReadPlan, name_for, read_plan};
+use running::Running;
 use subject::Subject;
-use versions::Running;
 
 use super::objects::{FrontEnd, Object, objects};
 use super::{Finding, Levels, Rule, Source};

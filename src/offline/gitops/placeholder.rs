@@ -14,6 +14,9 @@ const SYNTAXES: [(&str, &str, &str); 4] = [
 
 /// What replaces the text, if it is or contains a placeholder.
 pub fn syntax(text: &str) -> Option<&'static str> {
+    if let Some(tool) = tool_of(text) {
+        return Some(tool);
+    }
     let found = SYNTAXES.iter().find(|(open, close, _)| {
         let inner = text
             .split_once(open)
@@ -65,19 +68,25 @@ pub fn in_comment(source: &Source, entry: &Entry) -> Option<(String, &'static st
     let line = source.line_of(at.saturating_sub(1));
     let rest = source.text.get(at..line.end)?;
     let rest = rest.trim_start_matches([':', ' ', '\t', ',']);
-    let comment = rest.starts_with('#').then(|| rest.trim())?;
-    let text = comment.trim_start_matches('#').trim();
-    let is_annotation = ["#@overlay/", "#@schema/", "#@assert/"]
+    let comment = rest.trim();
+    Some((quoted(comment), tool_of(comment)?))
+}
+
+/// The tool that a comment tells to replace the value before it.
+fn tool_of(comment: &str) -> Option<&'static str> {
+    let text = comment.strip_prefix('#')?.trim();
+    let is_annotation = ["@overlay/", "@schema/", "@assert/"]
         .iter()
-        .any(|start| comment.starts_with(start));
-    let tool = match comment {
-        _ if is_annotation => return None,
-        _ if comment.starts_with("#@") => YTT,
-        _ if text.starts_with("kpt-set:") || text.contains("$kpt-set") || text.contains("$openapi") => SETTER,
-        _ if text.contains("$imagepolicy") => IMAGE_POLICY,
-        _ => return None,
-    };
-    Some((quoted(comment), tool))
+        .any(|start| text.starts_with(start));
+    match text {
+        _ if is_annotation => None,
+        _ if comment.starts_with("#@") => Some(YTT),
+        _ if text.starts_with("kpt-set:") || text.contains("$kpt-set") || text.contains("$openapi") => {
+            Some(SETTER)
+        }
+        _ if text.contains("$imagepolicy") => Some(IMAGE_POLICY),
+        _ => None,
+    }
 }
 
 /// Whether the comment has its tool change the value in Git, so that the value next to it is one to apply.
@@ -99,6 +108,7 @@ mod tests {
             "{{k3s_install_version|default('v1.23.5+k3s1')}}",
             "<new_version>",
             "<path:secret/data/k3s#version>",
+            "#@ data.values.version",
         ] {
             assert!(syntax(text).is_some(), "{text}");
         }

@@ -2,11 +2,12 @@
 
 use jiff::Timestamp;
 
-use super::Subject;
+use super::subject::Subject;
+use crate::gitops::finding::Finding;
 use crate::gitops::pin::{Verdict, decide_version};
 use crate::gitops::placeholder::is_placeholder;
+use crate::gitops::rule::Rule;
 use crate::gitops::yaml::Node;
-use crate::gitops::{Finding, Rule};
 use refit_api::{PlanSpec, redacted};
 use refit_base::nearest::nearest;
 use refit_base::version::policy::{Offered, Policy};
@@ -164,7 +165,11 @@ fn meant(url: &str) -> Option<String> {
             // The list of channels, with the ID of one of them as the fragment, or one of its own.
             let name = path[CHANNELS.len()..].trim_matches('/');
             let is_list = name.is_empty() || name == "#";
-            let near = if is_list { Some("stable".to_owned()) } else { meant_name(name) };
+            let near = if is_list {
+                Some("stable".to_owned())
+            } else {
+                meant_name(name)
+            };
             near.map(|near| format!("https://{host}/{CHANNELS}/{near}"))
         }
         ("update.k3s.io", _) => stable("k3s"),
@@ -172,7 +177,9 @@ fn meant(url: &str) -> Option<String> {
         _ => None,
     };
     let with_scheme = || (schemes != 1).then(|| format!("https://{rest}"));
-    found.or_else(with_scheme).filter(|meant| check_url(meant).is_ok())
+    found
+        .or_else(with_scheme)
+        .filter(|meant| check_url(meant).is_ok())
 }
 
 /// The channel of K3s or RKE2 that is meant by `stabel`, `1.34` or `v1.34.2`. `None` for a name that a channel may have.

@@ -4,9 +4,9 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelectorRequirement;
 use serde_json::{Value, json};
 
-use super::Subject;
-use crate::gitops::Rule;
+use super::subject::Subject;
 use crate::gitops::placeholder::is_placeholder;
+use crate::gitops::rule::Rule;
 use crate::gitops::yaml::{Entry, Node};
 use refit_api::selector::Selector;
 use refit_api::{Plan, PlanSpec};
@@ -31,7 +31,11 @@ impl Subject<'_> {
         // A Plan with `trigger` may only reboot nodes, which needs no version.
         if !given(&spec.version) && !given(&spec.channel) && !spec.is_on_request() {
             let is_channel = self.has("spec.channel") && !self.has("spec.version");
-            let field = if is_channel { "spec.channel" } else { "spec.version" };
+            let field = if is_channel {
+                "spec.channel"
+            } else {
+                "spec.version"
+            };
             let hint = "give it a version such as `v1.33.4+k3s1`, or a channel such as \
                         `https://update.k3s.io/v1-release/channels/stable`"
                 .to_owned();

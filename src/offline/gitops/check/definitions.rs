@@ -58,7 +58,9 @@ pub(super) fn of_front_end(kind: FrontEnd) -> Option<&'static JSONSchemaProps> {
 pub(super) fn of_field(path: &str) -> Option<&'static JSONSchemaProps> {
     let mut schema = &*PLAN;
     for part in path.split('.') {
-        let (name, index) = part.split_once('[').map_or((part, false), |(name, _)| (name, true));
+        let (name, index) = part
+            .split_once('[')
+            .map_or((part, false), |(name, _)| (name, true));
         schema = property(schema, name)?;
         if index && let Some(JSONSchemaPropsOrArray::Schema(item)) = &schema.items {
             schema = item;

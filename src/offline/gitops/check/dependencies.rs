@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use super::Subject;
 use super::metadata::is_subdomain;
 use super::prepare::Known;
-use crate::gitops::Rule;
+use super::subject::Subject;
 use crate::gitops::placeholder::is_placeholder;
+use crate::gitops::rule::Rule;
 use refit_base::nearest::nearest;
 use refit_base::version::Version;
 

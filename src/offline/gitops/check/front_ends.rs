@@ -5,11 +5,14 @@ mod node_op;
 
 use std::collections::BTreeMap;
 
+use super::Options;
 use super::definitions::of_front_end;
-use super::versions::Running;
-use super::{Options, Subject};
+use super::running::Running;
+use super::subject::Subject;
+use crate::gitops::finding::{Finding, Levels, Severity};
 use crate::gitops::objects::{FrontEnd, Object};
-use crate::gitops::{Finding, Levels, Rule, Severity, Source};
+use crate::gitops::rule::Rule;
+use crate::gitops::source::Source;
 use refit_base::nearest::nearest;
 
 /// Where the first `NodeMaintenance` for each node is, by the name of the node.
@@ -28,7 +31,12 @@ impl Subject<'_> {
         if let Some(schema) = of_front_end(kind) {
             self.read_by_schema(schema);
         }
-        let unreadable = [Rule::WrongType, Rule::MissingField, Rule::NotAllowed, Rule::Placeholder];
+        let unreadable = [
+            Rule::WrongType,
+            Rule::MissingField,
+            Rule::NotAllowed,
+            Rule::Placeholder,
+        ];
         let is_readable = !self.found[before..]
             .iter()
             .any(|found| unreadable.contains(&found.rule));

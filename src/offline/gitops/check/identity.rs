@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Subject;
-use crate::gitops::Rule;
+use super::subject::Subject;
+use crate::gitops::rule::Rule;
 use crate::gitops::yaml::{Key, Kind};
 use refit_api::names::GROUP;
 use refit_base::nearest::nearest;

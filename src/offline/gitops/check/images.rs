@@ -1,9 +1,9 @@
 //! Images, and the version that is to be their tag.
 
-use super::Subject;
 use super::jobs::{ANY_VERSION, containers};
-use crate::gitops::Rule;
+use super::subject::Subject;
 use crate::gitops::placeholder::is_placeholder;
+use crate::gitops::rule::Rule;
 use refit_api::names::ENV_PLAN_LATEST_VERSION;
 use refit_api::{ContainerSpec, PlanSpec, image};
 use refit_base::version::tag::{check, is_semver, munge};
@@ -101,8 +101,7 @@ impl Subject<'_> {
             self.report_placeholder(FIELD, node);
         } else if MOVING_TAGS.contains(&version.to_ascii_lowercase().as_str()) {
             let message = format!("{FIELD} is {version:?}, which means another version over time");
-            let hint =
-                "pin a version, or follow a channel; a finished node is not upgraded again when the tag moves";
+            let hint = "pin a version, or follow a channel; a finished node is not upgraded again when the tag moves";
             self.report(Rule::ImageTag, FIELD, message, Some(hint.to_owned()));
         } else if version.parse::<Version>().is_err() && version.parse::<Range>().is_ok() {
             let message = format!("{FIELD} is {version:?}, a range, which becomes a tag as it is");

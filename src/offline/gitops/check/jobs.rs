@@ -1,14 +1,12 @@
 //! Why the API server would refuse the Plan's Jobs: what `refit_job::check` finds, and some of what it leaves to the API
 //! server.
 
-use super::Subject;
 use super::images::Reference;
+use super::subject::Subject;
 use super::value::yaml_text;
-use crate::gitops::Rule;
 use crate::gitops::placeholder::is_placeholder;
+use crate::gitops::rule::Rule;
 use crate::gitops::yaml::Node;
-use refit_api::complete_label::expand;
-use refit_api::selector::label_value_problems;
 use refit_api::{ContainerSpec, Plan, PlanSpec, SecretSpec};
 use refit_job::{JobError, JobSettings, PlanInput, Remark, inputs};
 
@@ -19,7 +17,7 @@ pub(super) const ANY_VERSION: &str = "v0";
 /// A valid UID: only a cluster assigns real ones.
 const ANY_UID: &str = "00000000-0000-0000-0000-000000000000";
 /// A hash of the usual length, 56 digits.
-const ANY_HASH: &str = "d14a028c2a3a2bc9476102bb288234c415a2b01f828ea62ac5b3e42f";
+pub(super) const ANY_HASH: &str = "d14a028c2a3a2bc9476102bb288234c415a2b01f828ea62ac5b3e42f";
 
 /// The default Job settings of the controller.
 pub(super) fn settings() -> JobSettings {
@@ -244,26 +242,6 @@ impl Subject<'_> {
             let hint = is_octal.then(|| format!("write `0{written}`"));
             let message = format!("{field} is {mode}; it must be from 0 to 511, which is 0777");
             self.report(Rule::BadJob, field, message, hint);
-        }
-    }
-
-    pub(super) fn check_post_complete_labels(&mut self, spec: &PlanSpec) {
-        const FIELD: &str = "spec.postCompleteLabels";
-        let version = version_of(spec);
-        // The values are checked below, after their variables are replaced.
-        self.check_label_map(FIELD, FIELD, false);
-        for (key, value) in spec.post_complete_labels.iter().flatten() {
-            let filled_in = expand(value, &version, ANY_HASH);
-            let Some(problem) = label_value_problems(&filled_in).into_iter().next() else {
-                continue;
-            };
-            let entry = self.node(FIELD).and_then(|labels| labels.object()?.entry(key));
-            let offset = entry.map_or(0, |entry| entry.value.offset());
-            let hint = value
-                .contains("$(")
-                .then(|| "refit replaces only $(LATEST_VERSION) and $(LATEST_HASH)".to_owned());
-            let message = format!("the value {value:?} of {FIELD}.{key}: {problem}");
-            self.report_at(Rule::BadName, offset, Some(FIELD), message, hint);
         }
     }
 }

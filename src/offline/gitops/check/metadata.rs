@@ -1,10 +1,13 @@
 //! Names, labels and annotations: what Kubernetes accepts, and what does not belong in a file.
 
-use super::Subject;
+use super::jobs::{ANY_HASH, version_of};
+use super::subject::Subject;
 use super::value::yaml_text;
-use crate::gitops::Rule;
 use crate::gitops::placeholder::is_placeholder;
+use crate::gitops::rule::Rule;
 use crate::gitops::yaml::{Entry, Node};
+use refit_api::PlanSpec;
+use refit_api::complete_label::expand;
 use refit_api::selector::{label_key_problems, label_value_problems};
 use refit_job::name::is_dns_label;
 
@@ -148,6 +151,26 @@ impl Subject<'_> {
                 );
                 self.report_at(Rule::BadName, value.offset(), Some(path), message, None);
             }
+        }
+    }
+
+    pub(super) fn check_post_complete_labels(&mut self, spec: &PlanSpec) {
+        const FIELD: &str = "spec.postCompleteLabels";
+        let version = version_of(spec);
+        // The values are checked below, after their variables are replaced.
+        self.check_label_map(FIELD, FIELD, false);
+        for (key, value) in spec.post_complete_labels.iter().flatten() {
+            let filled_in = expand(value, &version, ANY_HASH);
+            let Some(problem) = label_value_problems(&filled_in).into_iter().next() else {
+                continue;
+            };
+            let entry = self.node(FIELD).and_then(|labels| labels.object()?.entry(key));
+            let offset = entry.map_or(0, |entry| entry.value.offset());
+            let hint = value
+                .contains("$(")
+                .then(|| "refit replaces only $(LATEST_VERSION) and $(LATEST_HASH)".to_owned());
+            let message = format!("the value {value:?} of {FIELD}.{key}: {problem}");
+            self.report_at(Rule::BadName, offset, Some(FIELD), message, hint);
         }
     }
 }

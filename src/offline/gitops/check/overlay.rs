@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::Subject;
-use crate::gitops::Rule;
+use super::subject::Subject;
+use crate::gitops::rule::Rule;
 
 impl Subject<'_> {
     /// Reports a patch, which is no Plan of its own.

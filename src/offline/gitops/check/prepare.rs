@@ -6,11 +6,11 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
-use super::Subject;
 use super::control_plane::Role;
 use super::metadata::is_subdomain;
-use crate::gitops::Rule;
+use super::subject::Subject;
 use crate::gitops::placeholder::is_placeholder;
+use crate::gitops::rule::Rule;
 use crate::gitops::yaml::{Kind, Node};
 use refit_api::Plan;
 use refit_api::prepare::Prepare;
@@ -99,7 +99,9 @@ impl Subject<'_> {
         };
         let hint = || {
             let name = servers().map_or("NAME", |servers| servers.name.as_str());
-            format!("the arguments are `prepare` and the Plan for control-plane nodes, as in `[prepare, {name}]`")
+            format!(
+                "the arguments are `prepare` and the Plan for control-plane nodes, as in `[prepare, {name}]`"
+            )
         };
         let elsewhere = |name: &str| {
             let mut others = all.iter().filter(|other| other.name == name);

@@ -2,11 +2,13 @@
 
 use serde_json::Value;
 
-use super::Subject;
 use super::definitions::PLAN;
+use super::subject::Subject;
+use crate::gitops::finding::{Finding, Levels, Severity};
 use crate::gitops::objects::Object;
 use crate::gitops::placeholder::is_placeholder;
-use crate::gitops::{Finding, Levels, Rule, Severity, Source};
+use crate::gitops::rule::Rule;
+use crate::gitops::source::Source;
 use refit_api::Plan;
 
 /// The namespace of a Plan whose own is not known: that of the manifests of refit and of system-upgrade-controller.

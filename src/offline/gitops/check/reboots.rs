@@ -6,9 +6,9 @@ use std::borrow::Cow;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 
-use super::Subject;
-use crate::gitops::Rule;
+use super::subject::Subject;
 use crate::gitops::objects::Object;
+use crate::gitops::rule::Rule;
 use refit_api::{ContainerSpec, Plan};
 
 /// Words before a command that run it.

@@ -1,19 +1,21 @@
 //! What the API server does with an object: types, required fields, bounds and unknown fields. The messages are refit's own,
 //! because they also suggest what to write.
 
+mod tree;
 mod unknown;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::JSONSchemaProps;
 use serde_json::Value;
 
-use super::Subject;
 use super::path::below;
+use super::subject::Subject;
 use super::value::{Unit, meant};
-use crate::gitops::Rule;
 use crate::gitops::placeholder::{in_comment, is_placeholder, is_whole_placeholder, syntax};
+use crate::gitops::rule::Rule;
 use crate::gitops::yaml::{Kind, Node, Step};
-use refit_api::schema::{Path, Problem, Shape, Tree, Visitor, about, property, walk, whole};
+use refit_api::schema::{Path, Problem, Visitor, about, property, walk};
 use refit_base::nearest::nearest;
+use tree::{make_whole, remove};
 
 /// What to say of a limit of nodes whose meaning is unclear.
 pub(super) const ANY_LIMIT: &str = "write a number from 1 on, or a share such as `25%`";
@@ -267,7 +269,8 @@ impl<'a> Visitor<'static, &'a Node> for Reader<'_, 'a> {
                 )
             }
             Problem::Pattern(_) => {
-                let message = format!("{field} is {shown}, which does not have the form that the field requires");
+                let message =
+                    format!("{field} is {shown}, which does not have the form that the field requires");
                 (message, about(schema))
             }
             Problem::TooLong(most) => {
@@ -292,72 +295,4 @@ fn steps(path: &Path<'_>) -> Vec<Step> {
         refit_api::schema::Step::Item(at) => Step::Index(at),
     };
     steps.map(step).collect()
-}
-
-/// Removes a value. A text within a list becomes the empty one, so that the others keep their indices, which findings name.
-fn remove(value: &mut Value, way: &[Step], is_text: bool) {
-    match (way, value) {
-        ([Step::Key(name)], Value::Object(fields)) => {
-            fields.remove(name);
-        }
-        ([Step::Index(at)], Value::Array(items)) if *at < items.len() => {
-            if is_text {
-                items[*at] = "".into();
-            } else {
-                items.remove(*at);
-            }
-        }
-        ([Step::Key(name), rest @ ..], Value::Object(fields)) => {
-            if let Some(value) = fields.get_mut(name) {
-                remove(value, rest, is_text);
-            }
-        }
-        ([Step::Index(at), rest @ ..], Value::Array(items)) => {
-            if let Some(value) = items.get_mut(*at) {
-                remove(value, rest, is_text);
-            }
-        }
-        ([], value) => *value = Value::Object(serde_json::Map::new()),
-        _ => {}
-    }
-}
-
-/// Writes integers without a fraction, as the API server stores them.
-fn make_whole(value: &mut Value) {
-    match value {
-        Value::Number(number) => {
-            if let Some(whole) = whole(number) {
-                *value = whole.into();
-            }
-        }
-        Value::Array(items) => items.iter_mut().for_each(make_whole),
-        Value::Object(fields) => fields.values_mut().for_each(make_whole),
-        _ => {}
-    }
-}
-
-impl<'v> Tree<'v> for &'v Node {
-    fn shape(self) -> Shape<'v> {
-        match &self.kind {
-            Kind::Null => Shape::Null,
-            Kind::Bool(_) => Shape::Bool,
-            Kind::Number(number) => Shape::Number(number),
-            Kind::Text(text) => Shape::Text(text),
-            Kind::List(_) => Shape::List,
-            Kind::Map(_) => Shape::Object,
-        }
-    }
-
-    fn items(self) -> impl Iterator<Item = Self> {
-        Node::items(self).iter()
-    }
-
-    fn fields(self) -> impl Iterator<Item = (&'v str, Self)> {
-        let entries = self.object().into_iter().flat_map(|object| &object.entries);
-        entries.map(|entry| (entry.key.name.as_str(), &entry.value))
-    }
-
-    fn has(self, name: &str) -> bool {
-        self.get(name).is_some_and(|value| !value.is_null())
-    }
 }

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
-use super::Subject;
 use super::control_plane::several_at_once;
-use super::versions::Running;
-use crate::gitops::Rule;
+use super::running::Running;
+use super::subject::Subject;
+use crate::gitops::rule::Rule;
 use crate::gitops::yaml::Kind;
 use refit_api::names::{LABEL_HOSTNAME, LABEL_VALUE_DISABLED};
 use refit_api::selector::{Selector, explain};

@@ -3,10 +3,12 @@
 use std::collections::BTreeSet;
 
 use super::path::steps;
+use crate::gitops::finding::{Finding, Levels};
 use crate::gitops::objects::Object;
 use crate::gitops::placeholder::in_comment;
+use crate::gitops::rule::Rule;
+use crate::gitops::source::Source;
 use crate::gitops::yaml::{Entry, Kind, Node, Step};
-use crate::gitops::{Finding, Levels, Rule, Source};
 
 /// An object, and the findings about it.
 pub(super) struct Subject<'a> {

@@ -1,7 +1,7 @@
 //! Values that are accepted, and with which no node starts or every drain fails.
 
-use super::Subject;
-use crate::gitops::Rule;
+use super::subject::Subject;
+use crate::gitops::rule::Rule;
 use crate::gitops::yaml::{Kind, Node};
 use refit_api::names::ANNOTATION_DIGEST;
 use refit_api::{DrainTimeout, Plan, PlanSpec};

@@ -1,8 +1,10 @@
 //! Documents that kubectl refuses: no YAML, or a list of objects.
 
 use super::Options;
+use crate::gitops::finding::Finding;
+use crate::gitops::rule::Rule;
+use crate::gitops::source::Source;
 use crate::gitops::yaml::Node;
-use crate::gitops::{Finding, Rule, Source};
 use refit_api::names::GROUP;
 
 /// Reports the errors of YAML, and documents that are lists of objects, one of which is a Plan.

@@ -1,8 +1,8 @@
 //! Tolerations that the API server refuses in the pods of a Job.
 
-use super::Subject;
 use super::jobs::did_you_mean;
-use crate::gitops::Rule;
+use super::subject::Subject;
+use crate::gitops::rule::Rule;
 use refit_api::PlanSpec;
 use refit_api::selector::{label_key_problems, label_value_problems};
 

@@ -4,20 +4,21 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelectorRequirement;
 use serde_json::json;
 
-use super::Subject;
 use super::controller::{expression_hint, selector_error};
 use super::definitions::of_field;
 use super::images::RANGE_HINT;
 use super::path::{is_within, no_indices};
 use super::schema::ANY_LIMIT;
+use super::subject::Subject;
 use super::value::{Unit, duration, node_limit, time_of_day, yaml_text};
 use super::versions::release_of;
-use crate::gitops::Rule;
 use crate::gitops::placeholder::is_placeholder;
+use crate::gitops::rule::Rule;
 use crate::gitops::yaml::Node;
 use refit_api::schema::about;
 use refit_api::validate::validate;
 use refit_api::{Invalid, Plan, PlanSpec};
+use refit_base::go::GoDuration;
 use refit_base::nearest::nearest;
 use refit_base::version::{Range, Version};
 
@@ -31,6 +32,9 @@ const CHECKED_BEFORE: [Rule; 6] = [
     Rule::BadName,
     Rule::Placeholder,
 ];
+
+/// Seconds of the longest window.
+const WEEK: i64 = 604_800;
 
 impl Subject<'_> {
     pub(super) fn check_validity(&mut self, plan: &Plan) {
@@ -95,20 +99,28 @@ impl Subject<'_> {
         let field = no_indices(path);
         let unit = Unit::of(path);
         let value = match (field.as_str(), unit) {
-            ("spec.version", _) if is_range(text) => return Some(RANGE_HINT.to_owned()),
+            ("spec.version", _) if is_range(text) && release_of(text).is_none() => {
+                return Some(RANGE_HINT.to_owned());
+            }
             ("spec.version", _) => version(text),
             ("spec.maxConcurrent" | "spec.maxUnavailable" | "spec.waves.nodes", _) => {
                 return Some(
-                    node_limit(text)
-                        .map_or_else(|| ANY_LIMIT.to_owned(), |limit| format!("write `{limit}`")),
+                    node_limit(text).map_or_else(|| ANY_LIMIT.to_owned(), |limit| format!("write `{limit}`")),
                 );
             }
             ("spec.failure.budget", _) => node_limit(text),
+            (_, Unit::Time) if !self.has(path) => return of_field(path).and_then(about),
             (_, Unit::Time) if text.starts_with("24:") => Some("\"23:59:59\"".to_owned()),
             (_, Unit::Time) => time_of_day(text).map(|time| format!("\"{time}\"")),
             // 72 may be hours or days.
             (_, Unit::Duration) if text.trim().parse::<f64>().is_ok() && !has_seconds(&field) => None,
-            (_, Unit::Duration) => duration(text).filter(|duration| duration != text),
+            (field, Unit::Duration) => {
+                let is_short = |duration: &String| {
+                    let duration = duration.parse::<GoDuration>().unwrap_or_default();
+                    field != "spec.windows.duration" || duration.as_secs() <= WEEK
+                };
+                duration(text).filter(|duration| duration != text && is_short(duration))
+            }
             (field, _) if field.ends_with(".timeZone") => return Some(zone_hint(text)),
             _ => None,
         };
@@ -159,6 +171,7 @@ fn zone_hint(zone: &str) -> String {
     let near = || nearest(zone, names.iter().map(String::as_str)).filter(|_| zone.contains('/'));
     match same.map(String::as_str).or_else(near).filter(|_| !is_offset) {
         Some(near) => format!("did you mean `{near}`?"),
-        None => "write an IANA name such as `Europe/Berlin`; an abbreviation or an offset is not a zone".to_owned(),
+        None => "write an IANA name such as `Europe/Berlin`; an abbreviation or an offset is not a zone"
+            .to_owned(),
     }
 }

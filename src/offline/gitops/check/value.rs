@@ -174,7 +174,7 @@ fn list(schema: &JSONSchemaProps, node: &Node, written: &str) -> Option<String> 
         _ => return None,
     };
     let text = node.text().unwrap_or_default().trim();
-    let is_word = !text.contains(|c: char| c.is_whitespace() || ",[]{}$|&;<>".contains(c));
+    let is_word = !text.contains(|c: char| c.is_whitespace() || ",[]{}$|&;<>~".contains(c));
     let fits = item.enum_.is_none() || is_allowed(item, text);
     (item.type_.as_deref() == Some("string") && is_word && fits).then(|| format!("[{word}]"))
 }
@@ -193,10 +193,7 @@ fn share(node: &Node) -> Option<String> {
 /// A corrected node limit: `3` for `"3"`, `25%` for `25 %`.
 pub(super) fn node_limit(text: &str) -> Option<String> {
     let text = text.trim();
-    let text = text
-        .trim_end_matches("nodes")
-        .trim_end_matches("node")
-        .trim_end();
+    let text = text.trim_end_matches("nodes").trim_end_matches("node").trim_end();
     match text.strip_suffix('%') {
         Some(percent) => {
             let percent: f64 = percent.trim().parse().ok()?;

@@ -5,12 +5,12 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-use super::Subject;
 use super::images::Reference;
-use crate::gitops::Rule;
-use crate::gitops::objects::Object;
+use super::running::Running;
+use super::subject::Subject;
 use crate::gitops::placeholder::is_placeholder;
-use crate::gitops::yaml::{Node, Step};
+use crate::gitops::rule::Rule;
+use crate::gitops::yaml::Node;
 use refit_api::prepare::Prepare;
 use refit_api::selector::Selector;
 use refit_api::{Plan, PlanSpec, redacted};
@@ -18,33 +18,6 @@ use refit_base::version::tag::{check, munge};
 use refit_base::version::{Version, distribution_of, kubelet_version};
 
 use super::jobs::containers;
-
-/// A node in the files, if its status has a kubelet version.
-#[derive(Clone, Debug)]
-pub(super) struct Running {
-    pub(super) name: String,
-    pub(super) labels: std::collections::BTreeMap<String, String>,
-    version: Version,
-}
-
-impl Running {
-    /// Reads an item of `kubectl get nodes -o yaml`; `None` for another object.
-    pub(super) fn read(object: &Object<'_>) -> Option<Self> {
-        if (object.api_version.as_str(), object.kind.as_str()) != ("v1", "Node") {
-            return None;
-        }
-        let path = ["status", "nodeInfo", "kubeletVersion"].map(Step::from);
-        let labels = object.node.get("metadata")?.get("labels").and_then(Node::object);
-        let labels = labels.iter().flat_map(|labels| &labels.entries);
-        Some(Self {
-            name: object.metadata("name")?.to_owned(),
-            labels: labels
-                .filter_map(|entry| Some((entry.key.name.clone(), entry.value.text()?.to_owned())))
-                .collect(),
-            version: object.node.at(&path)?.text()?.parse().ok()?,
-        })
-    }
-}
 
 impl Subject<'_> {
     pub(super) fn check_versions(&mut self, plan: &Plan, nodes: &[Running]) {
@@ -237,8 +210,10 @@ impl Subject<'_> {
 /// The release of K3s or RKE2 that is meant: `v1.34.2+k3s1` for `1.34.2+K3S1`, `v1.34.2.k3s1` and the like.
 pub(super) fn release_of(version: &str) -> Option<String> {
     static RELEASE: LazyLock<Option<Regex>> = LazyLock::new(|| {
-        Regex::new(r"(?i)^v*\.?(\d+\.\d+\.\d+)(-(?:alpha|beta|rc)\.?\d+)?(?:[ +._-]|%2B)*(k3s|rke2)[.-]?r?(\d*)$")
-            .ok()
+        Regex::new(
+            r"(?i)^v*\.?(\d+\.\d+\.\d+)(-(?:alpha|beta|rc)\.?\d+)?(?:[ +._-]|%2B)*(k3s|rke2)[.-]?r?(\d*)$",
+        )
+        .ok()
     });
     let is_around = |c: char| c.is_whitespace() || "\"'`\u{2018}\u{2019}\u{201c}\u{201d},;.".contains(c);
     let found = RELEASE.as_ref()?.captures(version.trim_matches(is_around))?;

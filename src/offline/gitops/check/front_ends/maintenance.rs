@@ -1,9 +1,9 @@
 //! What is wrong with a `NodeMaintenance`.
 
 use super::Maintained;
-use crate::gitops::Rule;
-use crate::gitops::check::Subject;
+use crate::gitops::check::subject::Subject;
 use crate::gitops::placeholder::is_placeholder;
+use crate::gitops::rule::Rule;
 use crate::gitops::yaml::Node;
 
 const NODE: &str = "spec.nodeName";

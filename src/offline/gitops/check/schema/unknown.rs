@@ -3,10 +3,10 @@
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::JSONSchemaProps;
 
 use super::property;
-use crate::gitops::Rule;
-use crate::gitops::check::Subject;
 use crate::gitops::check::definitions::of_field;
 use crate::gitops::check::path::{below, no_indices};
+use crate::gitops::check::subject::Subject;
+use crate::gitops::rule::Rule;
 use crate::gitops::yaml::{Entry, Node};
 use refit_base::nearest::nearest;
 
