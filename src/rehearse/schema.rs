@@ -137,7 +137,7 @@ pub(super) fn validate(
 struct Causes(Vec<Cause>);
 
 impl Causes {
-    fn add(&mut self, path: impl ToString, reason: &'static str, why: impl Into<String>) {
+    fn add(&mut self, path: &impl ToString, reason: &'static str, why: impl Into<String>) {
         self.0.push((path.to_string(), reason, why.into()));
     }
 }
@@ -152,12 +152,12 @@ impl<'v> Visitor<'_, &'v Value> for Causes {
         let (reason, why) = match problem {
             Problem::Unknown(_) => return,
             Problem::Missing(name) => {
-                return self.add(Path::Field(path, name), "FieldValueRequired", "Required value");
+                return self.add(&Path::Field(path, name), "FieldValueRequired", "Required value");
             }
             Problem::NoAlternative => {
                 let why =
                     format!("Invalid value: \"\": \"{path}\" must validate at least one schema (anyOf)");
-                return self.add("<nil>", "FieldValueInvalid", why);
+                return self.add(&"<nil>", "FieldValueInvalid", why);
             }
             Problem::Type(wanted) => {
                 let found = value.shape().name();

@@ -159,8 +159,6 @@ fn meant(url: &str) -> Option<String> {
             let path = path.trim_end_matches('/').split([':', '@']).next();
             Some(format!("oci://{host}/{}", path.unwrap_or_default()))
         }
-        ("get.k3s.io", _) => stable("k3s"),
-        ("get.rke2.io", _) => stable("rke2"),
         ("update.k3s.io" | "update.rke2.io", _) if path.starts_with(CHANNELS) => {
             // The list of channels, with the ID of one of them as the fragment, or one of its own.
             let name = path[CHANNELS.len()..].trim_matches('/');
@@ -172,8 +170,8 @@ fn meant(url: &str) -> Option<String> {
             };
             near.map(|near| format!("https://{host}/{CHANNELS}/{near}"))
         }
-        ("update.k3s.io", _) => stable("k3s"),
-        ("update.rke2.io", _) => stable("rke2"),
+        ("get.k3s.io" | "update.k3s.io", _) => stable("k3s"),
+        ("get.rke2.io" | "update.rke2.io", _) => stable("rke2"),
         _ => None,
     };
     let with_scheme = || (schemes != 1).then(|| format!("https://{rest}"));

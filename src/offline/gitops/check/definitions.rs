@@ -1,5 +1,4 @@
-//! The schemas of the objects that refit handles. They come from the CustomResourceDefinitions, so a field that is added there is
-//! known here.
+//! The schemas of the objects that refit handles. They come from their CRDs, so a field that is added there is known here.
 
 use std::sync::LazyLock;
 
