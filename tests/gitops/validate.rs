@@ -330,7 +330,7 @@ fn placeholders_are_notes_in_every_field() {
 #[test]
 fn a_range_has_a_hint_what_to_do() {
     let range = edited("version: v1", "version: \">=1.33 <1.34\"").run("validate plan.yaml");
-    range.out_has("hint: move the range to spec.versionPolicy.range, and give the Plan a channel");
+    range.out_has("hint: move the range to spec.versionPolicy.range, and replace the version by a channel");
 }
 
 #[test]

@@ -53,7 +53,7 @@ rules! {
     ImageMissing "image-missing" Error "The registry says that an image that follows the version does not exist (with `--online` only)."
     DependencyCycle "dependency-cycle" Error "Plans wait for each other by `dependsOn`, so that none of them starts a node."
     InvalidNodeOp "invalid-node-op" Error "A `NodeOp` or a `NodeOpUpgrade`, or its annotation `refit.rs/plan-spec`, cannot become a Plan: the controller refuses it with this message."
-    DuplicateObject "duplicate-object" Warning "Two documents define the same Plan, of which the one that is applied last wins, or two `NodeMaintenance` objects are for the same node, of which the newer one fails."
+    DuplicateObject "duplicate-object" Warning "Two documents define the same Plan: the one that is applied last wins. Or two `NodeMaintenance` objects are for the same node: the newer one fails."
     NoConcurrency "no-concurrency" Warning "`concurrency` is 0 or missing, and so is `maxConcurrent`: the controller never starts a node."
     SelectsNoNode "selects-no-node" Warning "`nodeSelector` is missing, no node can meet all of its conditions, or none of the nodes in the same files does."
     DrainWithoutServiceAccount "drain-without-service-account" Warning "`drain` or `cordon` runs as the default service account, which may not do that."

@@ -15,7 +15,7 @@ const MOVING_TAGS: [&str; 8] = [
 ];
 /// What to do with a range in the place of a version. Only a channel has versions to choose from.
 pub(super) const RANGE_HINT: &str =
-    "move the range to spec.versionPolicy.range, and give the Plan a channel in place of the version";
+    "move the range to spec.versionPolicy.range, and replace the version by a channel";
 
 impl Subject<'_> {
     pub(super) fn check_images(&mut self, spec: &PlanSpec) {
