@@ -37,6 +37,7 @@ pub mod reboot_request;
 mod redact;
 pub mod repeat;
 pub mod schedule;
+pub mod schema;
 mod secret_ref;
 pub mod selector;
 pub mod sentinel;

@@ -124,6 +124,12 @@ fn escape(
     Cow::Owned(shown)
 }
 
+/// Whether standard output shows colors (<https://no-color.org>).
+pub fn is_colored() -> bool {
+    let is_off = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    is_terminal() && !is_off
+}
+
 pub fn is_terminal() -> bool {
     io::stdout().is_terminal()
 }

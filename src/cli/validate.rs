@@ -1,5 +1,8 @@
 //! `refit validate`: prints what is wrong with Plan files, for people, programs and GitHub.
 
+mod text;
+
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
@@ -21,7 +24,7 @@ use refit_offline::gitops::{Finding, Levels, Rule, Severity, Source, input, kust
 pub(super) const EXAMPLES: &str = "Examples:
   refit validate examples/                          every Plan below a folder
   kustomize build clusters/prod | refit validate -  what a cluster would get
-  refit validate --allow no-namespace plan.yaml     leave out a rule
+  refit validate --allow master-label plan.yaml     leave out a rule
   refit validate -o github --online clusters/       in CI, with requests to the channels
   refit validate --rules                            all rules with their severities";
 
@@ -33,15 +36,15 @@ pub(super) struct Flags {
 
     /// Switch a rule off. May be repeated or comma-separated
     #[arg(long, value_name = "RULE", value_delimiter = ',', value_parser = RuleParser, hide_possible_values = true)]
-    allow: Vec<Rule>,
+    allow: Vec<Named>,
 
     /// Make a rule a warning
     #[arg(long, value_name = "RULE", value_delimiter = ',', value_parser = RuleParser, hide_possible_values = true)]
-    warn: Vec<Rule>,
+    warn: Vec<Named>,
 
     /// Make a rule an error
     #[arg(long, value_name = "RULE", value_delimiter = ',', value_parser = RuleParser, hide_possible_values = true)]
-    deny: Vec<Rule>,
+    deny: Vec<Named>,
 
     /// Namespace of the controller; warn about Plans in others
     #[arg(long, short = 'n', value_name = "NAME")]
@@ -63,8 +66,25 @@ pub(super) struct Flags {
     channels: ChannelFlags,
 }
 
-fn rule(name: &str) -> Result<Rule, String> {
-    Rule::named(name).ok_or_else(|| {
+/// A rule that a flag names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Named {
+    /// `None` if nothing has its findings any more.
+    rule: Option<Rule>,
+    /// The former name of the rule.
+    former: Option<String>,
+}
+
+fn rule(name: &str) -> Result<Named, String> {
+    if let Some(rule) = Rule::successor(name) {
+        let former = Some(name.to_owned());
+        return Ok(Named { rule, former });
+    }
+    let found = Rule::named(name).map(|rule| Named {
+        rule: Some(rule),
+        former: None,
+    });
+    found.ok_or_else(|| {
         let near = nearest(name, Rule::ALL.iter().map(|rule| rule.name()));
         let near = near.map_or(String::new(), |near| format!("; did you mean {near}?"));
         format!("unknown rule{near} (--rules lists all)")
@@ -76,14 +96,14 @@ fn rule(name: &str) -> Result<Rule, String> {
 struct RuleParser;
 
 impl TypedValueParser for RuleParser {
-    type Value = Rule;
+    type Value = Named;
 
     fn parse_ref(
         &self,
         command: &clap::Command,
         argument: Option<&clap::Arg>,
         value: &std::ffi::OsStr,
-    ) -> Result<Rule, clap::Error> {
+    ) -> Result<Named, clap::Error> {
         let parser = StringValueParser::new().try_map(|name| rule(&name));
         parser.parse_ref(command, argument, value)
     }
@@ -108,14 +128,18 @@ pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
     if flags.online {
         ask(flags, &sources, &mut report)?;
     }
-    let text = match flags.output {
-        OutputFormat::Json => as_json(&report, sources.len()),
-        OutputFormat::Github => report.findings.iter().map(as_annotation).collect(),
-        _ => report.findings.iter().map(as_text).collect(),
-    };
     match flags.output {
-        OutputFormat::Json => output::json(&text),
-        _ => output::text(&text),
+        OutputFormat::Json => output::json(&as_json(&report, sources.len())),
+        OutputFormat::Github => output::text(&report.findings.iter().map(as_annotation).collect::<String>()),
+        _ => {
+            let styled = output::is_colored();
+            let files: BTreeMap<&str, &Source> = sources
+                .iter()
+                .map(|source| (source.name.as_str(), source))
+                .collect();
+            let text = |found: &Finding| text::text(found, files.get(&*found.file).copied(), styled);
+            output::raw(&report.findings.iter().map(text).collect::<String>())
+        }
     }
     .context("the findings cannot be printed")?;
     output::note(summary(&report, sources.len()));
@@ -171,15 +195,26 @@ pub(super) fn read(files: &[String]) -> (Vec<Source>, bool) {
 
 fn levels(flags: &Flags) -> Levels {
     let mut levels = Levels::default();
-    flags.allow.iter().for_each(|rule| levels.allow(*rule));
-    flags
-        .warn
-        .iter()
-        .for_each(|rule| levels.set(*rule, Severity::Warning));
-    flags
-        .deny
-        .iter()
-        .for_each(|rule| levels.set(*rule, Severity::Error));
+    let of_flags = [
+        (&flags.allow, None),
+        (&flags.warn, Some(Severity::Warning)),
+        (&flags.deny, Some(Severity::Error)),
+    ];
+    for (rules, severity) in of_flags {
+        for named in rules {
+            if let Some(former) = &named.former {
+                let now = named.rule.map_or("has no successor".to_owned(), |rule| {
+                    format!("is part of {rule} now")
+                });
+                output::note(format_args!(
+                    "warning: the rule {former} {now}; the next release refuses the name"
+                ));
+            }
+            if let Some(rule) = named.rule {
+                levels.set(rule, severity);
+            }
+        }
+    }
     levels
 }
 
@@ -237,24 +272,6 @@ fn rules() -> String {
     let row = |rule: &Rule| [rule.name(), rule.severity().word(), rule.about()].map(str::to_owned);
     let lines = aligned(&Rule::ALL.iter().map(row).collect::<Vec<_>>(), &[]);
     lines.join("\n") + "\n"
-}
-
-fn as_text(found: &Finding) -> String {
-    let Finding {
-        file,
-        position,
-        rule,
-        severity,
-        message,
-        hint,
-        ..
-    } = found;
-    let (line, column, severity) = (position.line, position.column, severity.word());
-    let (file, message) = (output::one_line(file), output::one_line(message));
-    let hint = hint
-        .as_ref()
-        .map_or(String::new(), |hint| format!("  hint: {hint}\n"));
-    format!("{file}:{line}:{column}: {severity}: {message} [{rule}]\n{hint}")
 }
 
 fn as_json(report: &Report, files: usize) -> String {
@@ -376,16 +393,11 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_what_editors_can_jump_to() {
-        assert_eq!(
-            as_text(&finding()),
-            "a,b:c.yaml:3:5: error: 100% wrong,\\nall of it [wrong-type]\n  hint: try: again\n"
-        );
-    }
-
-    #[test]
     fn an_unknown_rule_is_reported_with_the_nearest_one() {
-        assert_eq!(rule("wrong-type"), Ok(Rule::WrongType));
+        let of = |name| rule(name).map(|named| (named.rule, named.former.is_some()));
+        assert_eq!(of("wrong-type"), Ok((Some(Rule::WrongType), false)));
+        assert_eq!(of("bad-label"), Ok((Some(Rule::BadName), true)));
+        assert_eq!(of("suspended"), Ok((None, true)));
         let error = rule("wrong-types").unwrap_err();
         assert_eq!(
             error,

@@ -109,6 +109,7 @@ impl Cluster {
             journal: options.journaled.then(Vec::new),
             who: CLUSTER.into(),
             lag: [0; Kind::ALL.len()],
+            plan_schema: None,
             stored_plans: BTreeMap::new(),
             economical: options.economical,
         };

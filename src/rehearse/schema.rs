@@ -1,7 +1,8 @@
-//! Validates and prunes Plans by the schema of their CRD. Only keywords that this CRD uses are implemented.
+//! Plans as the served CRD has them: validated and pruned by its schema.
 
-use std::fmt;
 use std::sync::Arc;
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::JSONSchemaProps;
 
 use super::resources::Kind;
 use super::state::State;
@@ -9,19 +10,21 @@ use super::status_error::StatusError;
 use super::store::{Key, Object};
 use crate::json::Value;
 use refit_api::crd;
+use refit_api::schema::{Path, Problem, Shape, Step, Tree, Visitor, property, walk};
+
+type Cause = (String, &'static str, String);
 
 impl State {
-    /// The schema of the served CRD of Plans.
-    pub(super) fn plan_schema(&self) -> Option<PlanSchema> {
-        let definition = self.store.get(Kind::Definition, &Key::new("", crd::NAME))?;
-        let schema = PlanSchema(Arc::clone(definition));
-        schema.root().is_object().then_some(schema)
-    }
-
     /// Presents Plans as the served CRD has them. Unknown fields are hidden, and return with a CRD that has them unless
     /// the Plan is written in between. Watches are restarted, as by a real server.
     pub(super) fn serve_plans(&mut self) {
-        let Some(schema) = self.plan_schema() else { return };
+        let definition = self.store.get(Kind::Definition, &Key::new("", crd::NAME));
+        self.plan_schema = definition
+            .and_then(|definition| served(&definition.value))
+            .map(Arc::new);
+        let Some(schema) = self.plan_schema.clone() else {
+            return;
+        };
         let plans: Vec<Arc<Object>> = self.store.all(Kind::Plan).cloned().collect();
         let mut changed = false;
         for plan in plans {
@@ -43,231 +46,178 @@ impl State {
     }
 }
 
-pub(super) struct PlanSchema(Arc<Object>);
-
-impl PlanSchema {
-    fn root(&self) -> &Value {
-        let versions = self.0.value["spec"]["versions"].as_array();
-        let mut versions = versions.into_iter().flatten();
-        let served = versions.find(|version| version["name"] == crd::VERSION);
-        served.map_or(&Value::Null, |version| &version["schema"]["openAPIV3Schema"])
-    }
-}
-
-/// A path that is only rendered for an error, because most values are valid.
-#[derive(Clone, Copy)]
-enum Path<'a> {
-    Root,
-    Field(&'a Self, &'a str),
-    Item(&'a Self, usize),
-}
-
-impl fmt::Display for Path<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Root => Ok(()),
-            Self::Field(Self::Root, name) => f.write_str(name),
-            Self::Field(of, name) => write!(f, "{of}.{name}"),
-            Self::Item(of, at) => write!(f, "{of}[{at}]"),
-        }
-    }
+fn served(definition: &Value) -> Option<JSONSchemaProps> {
+    let mut versions = definition["spec"]["versions"].as_array()?.iter();
+    let served = versions.find(|version| version["name"] == crd::VERSION)?;
+    let schema = serde_json::to_value(&served["schema"]["openAPIV3Schema"]).ok()?;
+    serde_json::from_value(schema).ok()
 }
 
 /// Removes fields that the schema does not know, and returns their paths.
-pub(super) fn prune(schema: &PlanSchema, plan: &mut Value) -> Vec<String> {
-    let mut unknown = Vec::new();
-    for part in ["spec", "status"] {
-        let known = &schema.root()["properties"][part];
-        if known.is_null() {
-            continue;
-        }
-        // Checked without a copy, because there is rarely anything to remove.
-        if plan.get(part).is_some_and(|value| !knows(known, value))
-            && let Some(value) = plan.get_mut(part)
-        {
-            walk(known, value, &Path::Field(&Path::Root, part), &mut unknown);
+pub(super) fn prune(schema: &JSONSchemaProps, plan: &mut Value) -> Vec<String> {
+    let mut found = UnknownFields(Vec::new());
+    for (part, schema) in parts(schema) {
+        if let Some(value) = plan.get(part) {
+            walk(schema, value, &Path::Field(&Path::Root, part), &mut found);
         }
     }
-    unknown
+    for (_, way) in &found.0 {
+        remove(plan, way);
+    }
+    found.0.into_iter().map(|(path, _)| path).collect()
 }
 
-/// Whether the schema knows all fields of a value.
-fn knows(schema: &Value, value: &Value) -> bool {
-    if schema["x-kubernetes-preserve-unknown-fields"] == true {
-        return true;
-    }
-    let (properties, more) = (&schema["properties"], &schema["additionalProperties"]);
-    match value {
-        Value::Object(fields) => fields.iter().all(|(name, value)| match properties.get(name) {
-            Some(schema) => knows(schema, value),
-            None => more.is_object() && knows(more, value),
-        }),
-        Value::Array(items) => items.iter().all(|item| knows(&schema["items"], item)),
-        _ => true,
+fn parts(schema: &JSONSchemaProps) -> impl Iterator<Item = (&'static str, &JSONSchemaProps)> {
+    let parts = ["spec", "status"].into_iter();
+    parts.filter_map(|part| Some((part, property(schema, part)?)))
+}
+
+fn remove(value: &mut Value, way: &[Step]) {
+    match way {
+        [Step::Field(name)] => {
+            if let Some(fields) = value.as_object_mut() {
+                fields.remove(name);
+            }
+        }
+        [Step::Field(name), rest @ ..] => {
+            if let Some(value) = value.get_mut(name) {
+                remove(value, rest);
+            }
+        }
+        [Step::Item(at), rest @ ..] => {
+            if let Some(value) = value.as_array_mut().and_then(|items| items.get_mut(*at)) {
+                remove(value, rest);
+            }
+        }
+        [] => {}
     }
 }
 
-fn walk(schema: &Value, value: &mut Value, path: &Path<'_>, unknown: &mut Vec<String>) {
-    if schema["x-kubernetes-preserve-unknown-fields"] == true {
-        return;
+struct UnknownFields(Vec<(String, Vec<Step>)>);
+
+impl<'v> Visitor<'_, &'v Value> for UnknownFields {
+    fn enters(&mut self, _: &Path<'_>, _: &JSONSchemaProps, _: &'v Value) -> bool {
+        true
     }
-    match value {
-        Value::Object(fields) => {
-            let (properties, more) = (&schema["properties"], &schema["additionalProperties"]);
-            if properties.is_object() || !more.is_object() {
-                fields.retain(|name| {
-                    let known = properties.get(name).is_some() || more.is_object();
-                    if !known {
-                        unknown.push(Path::Field(path, name).to_string());
-                    }
-                    known
-                });
-            }
-            for (name, value) in fields.iter_mut() {
-                let schema = properties.get(name).unwrap_or(more);
-                walk(schema, value, &Path::Field(path, name), unknown);
-            }
+
+    fn found(&mut self, path: &Path<'_>, _: &JSONSchemaProps, _: &'v Value, problem: Problem<'_>) {
+        if let Problem::Unknown(name) = problem {
+            let path = Path::Field(path, name);
+            self.0.push((path.to_string(), path.steps()));
         }
-        Value::Array(items) => {
-            for (at, item) in Arc::make_mut(items).iter_mut().enumerate() {
-                walk(&schema["items"], item, &Path::Item(path, at), unknown);
-            }
-        }
-        _ => {}
     }
 }
 
 /// Fails if the schema does not allow the Plan. Unchanged values are not validated again (CRD ratcheting, KEP-4008).
 pub(super) fn validate(
-    schema: &PlanSchema,
+    schema: &JSONSchemaProps,
     name: &str,
     old: Option<&Value>,
     plan: &Value,
 ) -> Result<(), StatusError> {
-    let mut causes = Vec::new();
-    let (root, old) = (schema.root(), old.unwrap_or(&Value::Null));
-    for part in ["spec", "status"] {
-        if plan[part] != old[part] || plan.get(part).is_none() {
-            look_at(root, plan, part, &mut causes);
+    let mut causes = Causes(Vec::new());
+    let old = old.unwrap_or(&Value::Null);
+    for part in schema.required.iter().flatten() {
+        if plan.get(part).is_none() {
+            causes.add(part, "FieldValueRequired", "Required value");
         }
     }
-    if causes.is_empty() {
+    for (part, schema) in parts(schema) {
+        if let Some(value) = plan.get(part).filter(|value| **value != old[part]) {
+            walk(schema, value, &Path::Field(&Path::Root, part), &mut causes);
+        }
+    }
+    if causes.0.is_empty() {
         Ok(())
     } else {
-        Err(StatusError::invalid(Kind::Plan, name, &causes))
+        Err(StatusError::invalid(Kind::Plan, name, &causes.0))
     }
 }
 
-fn look_at(root: &Value, plan: &Value, part: &'static str, causes: &mut Causes) {
-    let path = Path::Field(&Path::Root, part);
-    let required = root["required"].as_array();
-    match plan.get(part) {
-        Some(value) => look(&root["properties"][part], value, &path, causes),
-        None if required.is_some_and(|required| required.iter().any(|one| one == part)) => {
-            causes.push((
-                path.to_string(),
-                "FieldValueRequired",
-                "Required value".to_owned(),
-            ));
-        }
-        None => {}
+struct Causes(Vec<Cause>);
+
+impl Causes {
+    fn add(&mut self, path: &impl ToString, reason: &'static str, why: impl Into<String>) {
+        self.0.push((path.to_string(), reason, why.into()));
     }
 }
 
-type Causes = Vec<(String, &'static str, String)>;
+impl<'v> Visitor<'_, &'v Value> for Causes {
+    fn enters(&mut self, _: &Path<'_>, schema: &JSONSchemaProps, value: &'v Value) -> bool {
+        !(value.is_null() && schema.nullable == Some(true))
+    }
 
-fn look(schema: &Value, value: &Value, path: &Path<'_>, causes: &mut Causes) {
-    if value.is_null() && schema["nullable"] == true {
-        return;
-    }
-    if let Some(wanted) = schema["type"].as_str()
-        && !is_of(wanted, value)
-    {
-        let why = format!(
-            "Invalid value: {:?}: {path} in body must be of type {wanted}: {:?}",
-            type_of(value),
-            type_of(value)
-        );
-        return causes.push((path.to_string(), "FieldValueTypeInvalid", why));
-    }
-    if schema["x-kubernetes-int-or-string"] == true && !(value.is_integer() || value.is_string()) {
-        let why = format!(
-            "Invalid value: {:?}: {path} in body must be of type integer,string: {:?}",
-            type_of(value),
-            type_of(value)
-        );
-        return causes.push((path.to_string(), "FieldValueTypeInvalid", why));
-    }
-    if let Some(allowed) = schema["enum"].as_array()
-        && !allowed.contains(value)
-    {
-        let list: Vec<String> = allowed.iter().map(ToString::to_string).collect();
-        let why = format!(
-            "Unsupported value: {value}: supported values: {}",
-            list.join(", ")
-        );
-        causes.push((path.to_string(), "FieldValueNotSupported", why));
-    }
-    if let (Some(least), Some(number)) = (schema["minimum"].as_f64(), value.as_f64())
-        && number < least
-    {
-        let why =
-            format!("Invalid value: {value}: {path} in body should be greater than or equal to {least}");
-        causes.push((path.to_string(), "FieldValueInvalid", why));
-    }
-    match value {
-        Value::Object(fields) => {
-            let missing = |schema: &Value| {
-                let required = schema["required"].as_array().into_iter().flatten();
-                let names = required.map(|name| name.as_str().unwrap_or_default());
-                let missing = names.filter(|name| !fields.contains_key(name));
-                let cause = |name| {
-                    let path = Path::Field(path, name).to_string();
-                    (path, "FieldValueRequired", "Required value".to_owned())
-                };
-                missing.map(cause).collect::<Causes>()
-            };
-            causes.extend(missing(schema));
-            let mut alternatives = schema["anyOf"].as_array().into_iter().flatten().map(missing);
-            if let Some(first) = alternatives.next().filter(|first| !first.is_empty())
-                && alternatives.all(|other| !other.is_empty())
-            {
+    fn found(&mut self, path: &Path<'_>, _: &JSONSchemaProps, value: &'v Value, problem: Problem<'_>) {
+        let invalid = |why: String| format!("Invalid value: {value}: {path} in body {why}");
+        let (reason, why) = match problem {
+            Problem::Unknown(_) => return,
+            Problem::Missing(name) => {
+                return self.add(&Path::Field(path, name), "FieldValueRequired", "Required value");
+            }
+            Problem::NoAlternative => {
                 let why =
                     format!("Invalid value: \"\": \"{path}\" must validate at least one schema (anyOf)");
-                causes.push(("<nil>".to_owned(), "FieldValueInvalid", why));
-                causes.extend(first);
+                return self.add(&"<nil>", "FieldValueInvalid", why);
             }
-            for (name, value) in fields {
-                let schema = schema["properties"]
-                    .get(name)
-                    .unwrap_or(&schema["additionalProperties"]);
-                if schema.is_object() {
-                    look(schema, value, &Path::Field(path, name), causes);
-                }
+            Problem::Type(wanted) => {
+                let found = value.shape().name();
+                let why =
+                    format!("Invalid value: {found:?}: {path} in body must be of type {wanted}: {found:?}");
+                ("FieldValueTypeInvalid", why)
             }
-        }
-        Value::Array(items) if schema["items"].is_object() => {
-            for (at, item) in items.iter().enumerate() {
-                look(&schema["items"], item, &Path::Item(path, at), causes);
+            Problem::NotIn(allowed) => {
+                let list: Vec<String> = allowed.iter().map(|one| one.0.to_string()).collect();
+                let list = list.join(", ");
+                let why = format!("Unsupported value: {value}: supported values: {list}");
+                ("FieldValueNotSupported", why)
             }
-        }
-        _ => {}
+            Problem::Outside(least, most) => {
+                let why = match value.as_i64() {
+                    Some(number) if number > most => format!("should be less than or equal to {most}"),
+                    _ => format!("should be greater than or equal to {least}"),
+                };
+                ("FieldValueInvalid", invalid(why))
+            }
+            Problem::Pattern(pattern) => ("FieldValueInvalid", invalid(format!("should match '{pattern}'"))),
+            Problem::TooFew(least) => {
+                let why = format!("should have at least {least} items");
+                ("FieldValueInvalid", invalid(why))
+            }
+            Problem::TooLong(most) => {
+                let why = format!("Too long: may not be more than {most} bytes");
+                ("FieldValueTooLong", why)
+            }
+            Problem::TooMany(most) => {
+                let count = value.items().count();
+                let why = format!("Too many: {count}: must have at most {most} items");
+                ("FieldValueTooMany", why)
+            }
+        };
+        self.add(path, reason, why);
     }
 }
 
-fn type_of(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "boolean",
-        Value::Number(number) if number.is_f64() => "number",
-        Value::Number(_) => "integer",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
+impl<'v> Tree<'v> for &'v Value {
+    fn shape(self) -> Shape<'v> {
+        match self {
+            Value::Null => Shape::Null,
+            Value::Bool(_) => Shape::Bool,
+            Value::Number(number) => Shape::Number(number),
+            Value::String(text) => Shape::Text(text),
+            Value::Array(_) => Shape::List,
+            Value::Object(_) => Shape::Object,
+        }
     }
-}
 
-fn is_of(wanted: &str, value: &Value) -> bool {
-    let found = type_of(value);
-    found == wanted || wanted == "number" && found == "integer"
+    fn items(self) -> impl Iterator<Item = Self> {
+        self.as_array().into_iter().flat_map(|items| items.iter())
+    }
+
+    fn fields(self) -> impl Iterator<Item = (&'v str, Self)> {
+        self.as_object().into_iter().flatten()
+    }
+
+    fn has(self, name: &str) -> bool {
+        self.get(name).is_some()
+    }
 }

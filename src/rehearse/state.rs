@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::JSONSchemaProps;
 
 use super::controller_manager::backoff::Backoffs;
 use super::controller_manager::budget::Budgets;
@@ -53,6 +54,8 @@ pub struct State {
     pub(super) who: Arc<str>,
     /// How many versions a list with `resourceVersion=0` lags, by kind.
     pub lag: [u64; Kind::ALL.len()],
+    /// The schema of the served CRD of Plans.
+    pub(super) plan_schema: Option<Arc<JSONSchemaProps>>,
     /// Complete Plans while the served CRD hides some of their fields.
     pub(super) stored_plans: BTreeMap<Key, Value>,
     /// Whether to save processor time.
@@ -196,6 +199,7 @@ impl State {
                     self.serve_plans();
                 }
             }
+            Kind::Definition => self.serve_plans(),
             // A write stores the Plan as the served CRD shows it, so the hidden fields are lost.
             Kind::Plan => drop(self.stored_plans.remove(key)),
             Kind::ReplicaSet | Kind::StatefulSet if !change.gone => {

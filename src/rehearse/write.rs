@@ -231,9 +231,9 @@ impl State {
     fn check(&self, kind: Kind, name: &str, old: Option<&Value>, new: &Value) -> Result<(), StatusError> {
         strategy::check(kind, name, old, new)?;
         if kind == Kind::Plan
-            && let Some(schema) = self.plan_schema()
+            && let Some(schema) = &self.plan_schema
         {
-            super::schema::validate(&schema, name, old, new)?;
+            super::schema::validate(schema, name, old, new)?;
         }
         Ok(())
     }

@@ -81,8 +81,7 @@ fn every_mistake_of_the_broken_plans_is_found_at_its_line_and_nothing_else() {
         [
             &Rule::ImageMissing,
             &Rule::ChannelUnreachable,
-            &Rule::OtherNamespace,
-            &Rule::VersionInPatch
+            &Rule::OtherNamespace
         ]
     );
 }

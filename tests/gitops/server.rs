@@ -14,13 +14,12 @@ use super::{files, source};
 use crate::testenv::context::TestContext;
 
 /// Rules about what the API server itself validates in a Plan.
-const OF_SERVER: [Rule; 6] = [
+const OF_SERVER: [Rule; 5] = [
     Rule::WrongType,
     Rule::MissingField,
     Rule::UnknownField,
     Rule::NotAllowed,
     Rule::BadName,
-    Rule::BadLabel,
 ];
 
 /// A dry run of an object with strict field validation.
@@ -97,7 +96,7 @@ async fn an_api_server_refuses_exactly_the_plans_and_jobs_that_validate_reports(
             let Some(job) = job_of(&plan, ctx.namespace()) else {
                 continue;
             };
-            let said = fields(&[Rule::BadJob, Rule::BadImage, Rule::BadName, Rule::BadLabel]);
+            let said = fields(&[Rule::BadJob, Rule::BadImage, Rule::BadName]);
             let of_job =
                 |found: &&String| !found.contains("metadata.") && !found.contains("postCompleteLabels");
             let said: BTreeSet<_> = said.iter().filter(of_job).collect();

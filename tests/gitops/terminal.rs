@@ -67,3 +67,14 @@ async fn resolve_shows_control_characters_of_names_and_versions() {
         is_printable(&ran.err);
     }
 }
+
+#[test]
+fn validate_marks_the_place_in_a_line_with_hidden_text_and_needs_no_colors_for_it() {
+    let text = plan("a", "x", "v1.33.3+k3s1").replace("  upgrade:", "  note: \u{202e}x\n  upgrade:");
+    let dir = Workdir::new([("a.yaml", &text)]);
+    let ran = dir.run("validate a.yaml").ends(1);
+    is_printable(&ran.out);
+    ran.out_has("|   note: \\u{202e}x\n")
+        .out_has("|   ^^^^\n")
+        .out_has("= hint: ");
+}

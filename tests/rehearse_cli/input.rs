@@ -222,13 +222,8 @@ fn a_null_field_is_dropped_and_placeholders_are_replaced_or_left_out() {
         ),
         (
             "version: v1.34.1",
-            "version: \"@VERSION@\"",
-            "version v1.34.1 replaces @VERSION@",
-        ),
-        (
-            "version: v1.34.1",
-            "version: TODO",
-            "version v1.34.1 replaces TODO",
+            "version: <version>",
+            "version v1.34.1 replaces <version>",
         ),
     ] {
         let text = match from {

@@ -6,13 +6,13 @@
 mod channel;
 mod control_plane;
 mod controller;
+mod definitions;
 mod dependencies;
 mod disagreement;
 mod existence;
 mod front_ends;
 mod identity;
 mod images;
-mod instead;
 mod jobs;
 mod label_values;
 mod limits;
@@ -22,15 +22,17 @@ mod path;
 mod prepare;
 mod read;
 mod reboots;
-mod schedule;
+mod running;
 mod schema;
 mod selector;
 mod subject;
 mod suspicious;
+mod syntax;
+mod tolerations;
 mod validity;
+mod value;
 mod versions;
 mod window;
-mod zone;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -41,14 +43,12 @@ pub(in crate::gitops) use images::Reference;
 pub use metadata::SERVER_FIELDS;
 use prepare::Known;
 pub use read::{ReadPlan, name_for, read_plan};
+use running::Running;
 use subject::Subject;
-use versions::Running;
 
 use super::objects::{FrontEnd, Object, objects};
-use super::yaml::Node;
 use super::{Finding, Levels, Rule, Source};
 use refit_api::Plan;
-use refit_api::names::GROUP;
 
 /// What `refit validate` checks beyond the files themselves.
 #[derive(Clone, Debug, Default)]
@@ -91,8 +91,7 @@ pub fn check(sources: &[Source], options: &Options) -> Report {
     let mut maintained = front_ends::Maintained::new();
     for (index, (source, objects)) in sources.iter().zip(&all).enumerate() {
         let mut found = Vec::new();
-        check_readable(source, options, &mut found);
-        check_lists(source, options, &mut found);
+        syntax::check_documents(source, options, &mut found);
         for object in objects {
             let mut subject = Subject::new(source, object, &options.levels);
             if all.iter().flatten().any(|whole| object.is_patch_of(whole)) {
@@ -148,190 +147,12 @@ pub fn check(sources: &[Source], options: &Options) -> Report {
     report
 }
 
-/// Whether a field begins in a column in which no line above it begins, although that line holds no object or list.
-fn is_in_a_column_of_its_own(text: &str, line: std::ops::Range<usize>) -> bool {
-    let indent = |line: &str| line.len() - line.trim_start_matches([' ', '-']).len();
-    let (above, own) = (&text[..line.start], &text[line]);
-    let mut lines = above.lines().rev();
-    let mut lines = lines.by_ref().filter(|line| {
-        let line = line.trim();
-        !line.is_empty() && !line.starts_with('#')
-    });
-    let own = indent(own);
-    let Some(before) = lines.next().filter(|_| own > 0) else {
-        return false;
-    };
-    // A line that ends with one of these opens an object, a list or a block scalar, whose lines are indented further.
-    let is_field = before.contains(": ") && !before.trim_end().ends_with([':', '|', '>']);
-    is_field && indent(before) != own && !lines.any(|line| indent(line) == own)
-}
-
-/// Whether the first line that is not a comment begins with a space.
-fn starts_indented(text: &str) -> bool {
-    let mut lines = text.lines().filter(|line| {
-        let line = line.trim();
-        !line.is_empty() && !line.starts_with('#') && !line.starts_with("---")
-    });
-    lines.next().is_some_and(|line| line.starts_with(' '))
-}
-
-/// Whether a line is nearly the one between two documents: other dashes, or dashes behind spaces.
-fn is_near_separator(line: &str) -> bool {
-    let line = line.trim_end();
-    let dashes = line.trim_start();
-    dashes.len() > 1 && line != "---" && dashes.chars().all(|c| matches!(c, '-' | '–' | '—'))
-}
-
-/// A field whose colon has no space behind it, so that YAML reads its line as text: `concurrency:1`.
-fn field_without_space(line: &str) -> Option<&str> {
-    let (name, value) = line.trim_start_matches([' ', '-']).split_once(':')?;
-    let is_name = !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric());
-    // `https://…` is a URL, and not a field without a space.
-    (is_name && value.starts_with(|c: char| !c.is_whitespace() && c != '/')).then_some(name)
-}
-
-/// Whether a value, or one of those in braces or brackets, has a colon and a space in it without quotes.
-fn has_colon_in_value(value: &str) -> bool {
-    if value.contains(['"', '\'']) {
-        return false;
-    }
-    let is_flow = value.starts_with(['{', '[']);
-    let colons = |text: &str| text.matches(": ").count();
-    let mut entries = value.split(|c| is_flow && "{}[],".contains(c));
-    // In braces, each entry has one colon of its own, between its key and its value.
-    entries.any(|entry| colons(entry) > usize::from(is_flow))
-}
-
-fn check_readable(source: &Source, options: &Options, found: &mut Vec<Finding>) {
-    let Some(severity) = options.levels.of(Rule::YamlSyntax) else {
-        return;
-    };
-    for error in &source.stream.errors {
-        let line = source.text.get(source.line_of(error.offset)).unwrap_or_default();
-        let is_directive = |line: &str| line.starts_with('%');
-        // A no-break space is text, so that the line continues in the next one.
-        let before = source.text[..source.line_of(error.offset).start]
-            .lines()
-            .next_back();
-        let starts_with = |start: &str| source.text.trim_start().starts_with(start);
-        let value = line.split_once(": ").map_or("", |(_, value)| value.trim_start());
-        let is_conflict = |line: &str| line.starts_with("<<<<<<< ") || line.starts_with(">>>>>>> ");
-        let without_space = [before, Some(line)]
-            .into_iter()
-            .flatten()
-            .find_map(field_without_space)
-            .map(|name| format!("put a space after the colon of `{name}:`"));
-        let breaks = ['\u{2028}', '\u{2029}', '\u{85}'];
-        let hint = if source.is_template() && source.has_terraform_directive() {
-            Some("this looks like a template of Terraform; validate what `templatefile` renders")
-        } else if value.starts_with('%') && source.has_terraform_directive() {
-            Some(
-                "this looks like a template of Terraform; validate what `templatefile` renders (in YAML, a value that begins with \
-                 `%` needs quotes)",
-            )
-        } else if source.is_template() {
-            Some("this looks like a template; render it first, as in `helm template … | refit validate -`")
-        } else if line.contains('\t') {
-            Some("the line has a tab; indent YAML with spaces")
-        } else if line.contains('\u{a0}') || before.is_some_and(|line| line.contains('\u{a0}')) {
-            Some("the line has a no-break space (U+00A0); indent YAML with spaces")
-        } else if line.contains(breaks) || before.is_some_and(|line| line.contains(breaks)) {
-            Some(
-                "the line has an invisible line break (U+2028, U+2029 or U+0085), behind which YAML begins a new line; remove it",
-            )
-        } else if is_near_separator(line) || before.is_some_and(is_near_separator) {
-            Some("a line between two documents has three dashes, `---`, and nothing before them")
-        } else if source.text.lines().any(is_conflict) {
-            Some(
-                "Git has left a merge conflict in the file; resolve it, and remove the lines `<<<<<<<`, `=======` and `>>>>>>>`",
-            )
-        } else if starts_with("<!DOCTYPE") || starts_with("<!doctype") || starts_with("<html") {
-            Some("the file is a web page; download the manifest itself, such as the raw file of a repository")
-        } else if starts_with("diff --git ") || (starts_with("--- ") && source.text.contains("\n+++ ")) {
-            Some("the file is a diff; apply it with `git apply`, and give refit the files that it changes")
-        } else if starts_with("#!")
-            || starts_with("$ ")
-            || source.text.lines().next().is_some_and(|line| line.contains("<<"))
-        {
-            Some("the file is a script or its output; keep only the lines of the manifest")
-        } else if value.starts_with('%') || value.starts_with('@') || value.starts_with('`') {
-            Some(
-                "a value that begins with this character needs quotes; if it is a placeholder, fill it in first",
-            )
-        } else if source.text.lines().any(|line| line.starts_with("```")) {
-            Some("the file is Markdown; keep only the lines between the two lines that begin with ```")
-        } else if source.text.lines().any(is_directive) {
-            Some("remove the line that begins with `%`; kubectl refuses directives")
-        } else if error.message.contains("expected <document start>") && starts_indented(&source.text) {
-            Some("the first line of the object is indented more than this one; indent its lines alike")
-        } else if is_in_a_column_of_its_own(&source.text, source.line_of(error.offset)) {
-            Some("no line above begins in this column; fields of one object are indented alike")
-        } else if let Some(hint) = &without_space {
-            Some(hint.as_str())
-        } else if has_colon_in_value(value) {
-            Some("put quotes around a value with a colon and a space in it")
-        } else if ["quoted scalar", "unclosed quote"]
-            .iter()
-            .any(|part| error.message.contains(part))
-        {
-            Some("a quote is opened and not closed; see the lines above")
-        } else {
-            None
-        };
-        found.push(Finding {
-            file: source.name.clone(),
-            position: source.position(error.offset),
-            rule: Rule::YamlSyntax,
-            severity,
-            plan: None,
-            field: None,
-            message: format!("this is not YAML: {}", error.message),
-            hint: hint.map(str::to_owned),
-        });
-    }
-}
-
-/// Reports a document that is a list of objects, one of which is a Plan.
-fn check_lists(source: &Source, options: &Options, found: &mut Vec<Finding>) {
-    let Some(severity) = options.levels.of(Rule::NotAPlan) else {
-        return;
-    };
-    let is_plan = |item: &Node| {
-        let version = item.get("apiVersion").and_then(Node::text);
-        version.is_some_and(|version| version.starts_with(GROUP))
-    };
-    for document in &source.stream.documents {
-        if !document.items().iter().any(is_plan) {
-            continue;
-        }
-        let hint = if source
-            .text
-            .get(document.span.clone())
-            .is_some_and(|text| text.starts_with('['))
-        {
-            "write each object as a document, with `---` between them, or the list as the items of a `kind: List`"
-        } else {
-            "remove the dashes, indent the lines below them less, and put `---` between the objects"
-        };
-        found.push(Finding {
-            file: source.name.clone(),
-            position: source.position(document.offset()),
-            rule: Rule::NotAPlan,
-            severity,
-            plan: None,
-            field: None,
-            message: "the document is a list, which kubectl refuses; a Plan is an object".to_owned(),
-            hint: Some(hint.to_owned()),
-        });
-    }
-}
-
 impl Subject<'_> {
     /// Checks a Plan, and returns what could be read of it.
     fn plan(&mut self, options: &Options, nodes: &[Running]) -> Option<Plan> {
         self.check_repeated_keys();
         // What the API server accepts, and what it stores
-        let mut read = self.read_by_schema();
+        let mut read = self.read_by_schema(&definitions::PLAN);
         self.apply_overlay(&mut read);
         self.fill_label_values(&mut read);
         // Otherwise the schema has reported it.
@@ -355,7 +176,6 @@ impl Subject<'_> {
             }
         };
         if !self.has("spec") {
-            let line = format!("add `spec: {}`", schema::SPEC);
             self.report(
                 Rule::NoVersion,
                 "spec",
@@ -363,7 +183,7 @@ impl Subject<'_> {
                     "spec is missing, and the controller says: {}",
                     controller::UNRESOLVABLE
                 ),
-                Some(line),
+                None,
             );
             return Some(plan);
         }

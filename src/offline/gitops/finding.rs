@@ -50,12 +50,9 @@ pub struct Finding {
 pub struct Levels(BTreeMap<Rule, Option<Severity>>);
 
 impl Levels {
-    pub fn allow(&mut self, rule: Rule) {
-        self.0.insert(rule, None);
-    }
-
-    pub fn set(&mut self, rule: Rule, severity: Severity) {
-        self.0.insert(rule, Some(severity));
+    /// Sets the severity of a rule; `None` switches it off.
+    pub fn set(&mut self, rule: Rule, severity: Option<Severity>) {
+        self.0.insert(rule, severity);
     }
 
     /// The severity of a rule; `None` if it is switched off.

@@ -38,6 +38,13 @@ impl Lines {
         }
     }
 
+    /// The line of this number, counted from 1.
+    pub fn line<'t>(&self, text: &'t str, number: usize) -> &'t str {
+        let start = self.starts.get(number - 1).copied().unwrap_or(text.len());
+        let end = self.starts.get(number).copied().unwrap_or(text.len());
+        text.get(start..end).unwrap_or_default()
+    }
+
     /// Byte range of the line around an offset, with its line break.
     pub fn line_of(&self, text: &str, offset: usize) -> std::ops::Range<usize> {
         let line = self.starts.partition_point(|start| *start <= offset);

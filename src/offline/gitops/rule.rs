@@ -42,11 +42,9 @@ rules! {
     MissingField "missing-field" Error "A required field is missing."
     UnknownField "unknown-field" Error "There is no such field: the API server refuses it, or drops it silently."
     NotAllowed "not-allowed" Error "A value is not one of those that the field allows."
-    BadName "bad-name" Error "A name that Kubernetes does not allow: of the object, its namespace, a node, a service account, a secret, a priority class."
-    BadLabel "bad-label" Error "A label or annotation that Kubernetes does not allow, including `postCompleteLabels`."
+    BadName "bad-name" Error "A name, a label or an annotation that Kubernetes does not allow, including `postCompleteLabels`."
     InvalidPlan "invalid-plan" Error "The controller would set `Validated=False`, with this message."
-    InvalidLimits "invalid-limits" Error "The `ConfigMap` `refit` has a key or a value that the controller cannot read, so that no node of any Plan starts."
-    InvalidNotifications "invalid-notifications" Error "The `ConfigMap` `refit` has an entry of `notifications` or `silences` that the controller cannot use."
+    InvalidLimits "invalid-limits" Error "The `ConfigMap` `refit` has a key or a value that the controller cannot use. If it is a limit, no node of any Plan starts."
     NoVersion "no-version" Error "The Plan has neither `version` nor `channel`, so it never resolves."
     BadChannel "bad-channel" Error "`channel` is not a URL that the controller can ask."
     BadSelector "bad-selector" Error "`nodeSelector` is not a valid selector, so the Plan selects nothing."
@@ -54,69 +52,89 @@ rules! {
     BadJob "bad-job" Error "The API server would refuse every Job of the Plan."
     ImageMissing "image-missing" Error "The registry says that an image that follows the version does not exist (with `--online` only)."
     DependencyCycle "dependency-cycle" Error "Plans wait for each other by `dependsOn`, so that none of them starts a node."
-    InvalidNodeOp "invalid-node-op" Error "A `NodeOp` or a `NodeOpUpgrade` cannot become a Plan: the controller refuses it with this message."
-    PlanSpecAnnotation "plan-spec-annotation" Error "The annotation `refit.rs/plan-spec` is not a JSON object of fields of a Plan."
-    DuplicateMaintenance "duplicate-maintenance" Error "Two `NodeMaintenance` objects are for the same node: the older one has it, and the other one fails."
-    DuplicatePlan "duplicate-plan" Warning "Two documents define the same Plan: the one that is applied last wins."
+    InvalidNodeOp "invalid-node-op" Error "A `NodeOp` or a `NodeOpUpgrade`, or its annotation `refit.rs/plan-spec`, cannot become a Plan: the controller refuses it with this message."
+    DuplicateObject "duplicate-object" Warning "Two documents define the same Plan: the one that is applied last wins. Or two `NodeMaintenance` objects are for the same node: the newer one fails."
     NoConcurrency "no-concurrency" Warning "`concurrency` is 0 or missing, and so is `maxConcurrent`: the controller never starts a node."
-    NoNodeSelector "no-node-selector" Warning "`nodeSelector` is missing, so the Plan selects no node."
-    SelectsNoNode "selects-no-node" Warning "None of the nodes in the same files meets `nodeSelector`."
-    SelectorMatchesNothing "selector-matches-nothing" Warning "No node can meet all conditions of `nodeSelector`."
+    SelectsNoNode "selects-no-node" Warning "`nodeSelector` is missing, no node can meet all of its conditions, or none of the nodes in the same files does."
     DrainWithoutServiceAccount "drain-without-service-account" Warning "`drain` or `cordon` runs as the default service account, which may not do that."
-    WindowNeverOpens "window-never-opens" Warning "`window` never opens."
-    WindowShorterThanDeadline "window-shorter-than-deadline" Warning "A Job may run longer than the window in which it starts."
-    DrainTimeoutTooShort "drain-timeout-too-short" Warning "`drain.timeout` is less than a second: a plain number is nanoseconds."
-    DrainTimeoutPastDeadline "drain-timeout-past-deadline" Warning "`drain.timeout` is longer than the deadline of the Job."
-    OtherDistribution "other-distribution" Warning "An image of K3s or RKE2 with a version or channel of another distribution: there is no such tag."
-    MisspeltVersion "misspelt-version" Warning "An image of K3s or RKE2 with a version that is spelled unlike its releases, such as one without the `v`: there is no such tag."
-    ChannelWithoutVersion "channel-without-version" Warning "`channel` is a page, a script or a repository of a known site, which gives no version as it is written."
-    PreparePlan "prepare-plan" Warning "`prepare` of K3s or RKE2 does not wait, calls nothing that exists, names no Plan, or one for which it waits in vain: itself, one that waits for it, one for agents."
+    Window "window" Warning "`window` never opens, or a Job may run longer than the window in which it starts."
+    DrainTimeout "drain-timeout" Warning "`drain.timeout` is longer than the deadline of the Job, or less than a second: a plain number is nanoseconds."
+    NoRelease "no-release" Warning "`version` or `channel` leads to no release that the image has: it is misspelt, of another distribution, or a page that gives no version."
+    PreparePlan "prepare-plan" Warning "`prepare` of K3s or RKE2 does not wait, calls nothing that exists, names no Plan, or waits in vain: for its own Plan, one that waits for it, one for agents, or kubelets of a release candidate of RKE2, as `settle.kubeletVersion` may."
     PlansDisagree "plans-disagree" Warning "Two Plans install different versions of one distribution on the same nodes."
-    ReleaseCandidate "release-candidate" Warning "`prepare` or `settle.kubeletVersion` waits for kubelets of a release candidate of RKE2, whose kubelets report the release."
-    UntaggedImage "untagged-image" Warning "An image has no tag, and the Plan has no version to use as the tag."
-    TagBesideChannel "tag-beside-channel" Warning "An `…-upgrade` image has a tag although the Plan has a `channel`: a new version does not change what runs."
-    TagDiffers "tag-differs" Warning "The tag of an `…-upgrade` image is another version than `version`."
-    MovingVersion "moving-version" Warning "A version such as `latest` or `1.34.x` that changes its meaning: finished nodes are not upgraded again."
-    PrepareVolume "prepare-volume" Warning "`prepare` mounts a volume that `upgrade` does not declare, which system-upgrade-controller leaves out."
-    RelativeSecretPath "relative-secret-path" Warning "A relative `path` of a secret is below /run/system-upgrade/secrets in the container."
-    SecretMode "secret-mode" Warning "`defaultMode` is decimal: 400 is not 0400."
-    CheckWithoutSamples "check-without-samples" Warning "A query of `checks` returns nothing while no alert fires, and a result without samples does not pass."
-    CommandWords "command-words" Warning "A command is one item with spaces, or the script of `sh -c` ends after its first word."
+    ImageTag "image-tag" Warning "`version` or `channel` does not choose what runs: the image has another tag or only a digest, there is nothing to use as its tag, or `version` is a word such as `latest` that changes its meaning."
     PayloadReboots "payload-reboots" Warning "A payload reboots its node by itself, and the Plan has no `reboot`, so the node may count as done before it goes down."
-    CapabilityName "capability-name" Warning "A capability begins with `CAP_`, which the container runtime adds itself."
     NullField "null-field" Warning "A null field is the same as a missing one; `drain:` does not drain."
-    PlainBool "plain-bool" Warning "`yes`, `on` and similar words are bools to some YAML readers and text to others."
-    DigestField "digest-field" Warning "The annotation `upgrade.cattle.io/digest` names a field that does not exist, or that counts only in part."
     ChannelUnreachable "channel-unreachable" Warning "The channel gives no version (with `--online` only)."
     OtherNamespace "other-namespace" Warning "The Plan is outside of the namespace that `--namespace` names, so the controller ignores it."
-    NoNamespace "no-namespace" Note "The Plan has no namespace; `kubectl apply` chooses one."
-    VersionAndChannel "version-and-channel" Note "The controller ignores `channel` while `version` is set, as `refit pin` leaves it."
-    CordonBesideDrain "cordon-beside-drain" Note "`cordon` has no effect with `drain`, which cordons too."
-    ConcurrencyReplaced "concurrency-replaced" Note "`concurrency` has no effect with `maxConcurrent`."
     SelectsEveryNode "selects-every-node" Note "`nodeSelector` selects every node of the cluster."
-    Suspended "suspended" Note "The Plan is suspended: the controller starts no node."
-    OldFieldName "old-field-name" Note "`deleteLocalData` is the old name of `deleteEmptydirData`."
-    VersionOutsideRange "version-outside-range" Note "`version` is outside of `versionPolicy.range`, which limits only the channel."
-    MovingTag "moving-tag" Note "An `…-upgrade` image with a tag such as `latest`, or with only a digest, in a Plan with a `version`, which then does not choose what runs."
-    PartOfPlan "part-of-plan" Note "A part of a Plan that is complete elsewhere in the same files, such as a patch of an overlay."
-    VersionInPatch "version-in-patch" Note "The Plan has no `version`, and a patch of Kustomize among the files sets it; refit checks the Plan with that one."
-    RepeatedRequirement "repeated-requirement" Note "Requirements of `nodeSelector` for one label repeat each other, or exclude values of each other: a node must meet all of them."
     MasterLabel "master-label" Note "`nodeSelector` requires or excludes the role label `master` alone, which newer clusters do not set."
     ControlPlaneConcurrency "control-plane-concurrency" Note "Several control-plane nodes may be upgraded at the same time."
     NoControlPlaneToleration "no-control-plane-toleration" Note "The Plan selects control-plane nodes and tolerates none of their usual taints."
-    PreparePlanUnknown "prepare-plan-unknown" Note "`prepare` waits for a Plan that is in none of the files."
-    DependencyUnknown "dependency-unknown" Note "`dependsOn` names a Plan that is in none of the files."
+    UnknownPlan "unknown-plan" Note "`dependsOn` or `prepare` waits for a Plan that is in none of the files."
     VersionSkew "version-skew" Note "The Plan for agents has another version or channel than the one that its `prepare` waits for, or a newer version than one in its `dependsOn`."
-    Downgrade "downgrade" Note "`version` is older than what status or nodes in the same files say."
-    MinorSkip "minor-skip" Note "`version` skips a minor version of Kubernetes, by status or nodes in the same files."
+    VersionStep "version-step" Note "`version` is older than what status or nodes in the same files say, or skips a minor version of Kubernetes."
+    Patch "patch" Note "A part of a Plan that is complete elsewhere in the same files, or a Plan whose `version` a patch of Kustomize among the files sets; refit checks the Plan with that one."
     ServerField "server-field" Note "A field that only the API server writes, as `kubectl get` prints it."
     NodeOpField "node-op-field" Note "A field of a `NodeOp` or a `NodeOpUpgrade` that its Plan lacks, or that does something else there."
     Placeholder "placeholder" Note "A placeholder such as `${VERSION}`; refit does not check what it becomes."
 }
 
+/// Former names of rules, with the rules that have their findings now. The flags accept them for one release, with a warning.
+const FORMER: [(&str, Option<Rule>); 42] = [
+    ("bad-label", Some(Rule::BadName)),
+    ("capability-name", None),
+    ("channel-without-version", Some(Rule::NoRelease)),
+    ("check-without-samples", None),
+    ("command-words", None),
+    ("concurrency-replaced", None),
+    ("cordon-beside-drain", None),
+    ("dependency-unknown", Some(Rule::UnknownPlan)),
+    ("digest-field", None),
+    ("downgrade", Some(Rule::VersionStep)),
+    ("drain-timeout-past-deadline", Some(Rule::DrainTimeout)),
+    ("drain-timeout-too-short", Some(Rule::DrainTimeout)),
+    ("duplicate-maintenance", Some(Rule::DuplicateObject)),
+    ("duplicate-plan", Some(Rule::DuplicateObject)),
+    ("invalid-notifications", Some(Rule::InvalidLimits)),
+    ("minor-skip", Some(Rule::VersionStep)),
+    ("misspelt-version", Some(Rule::NoRelease)),
+    ("moving-tag", Some(Rule::ImageTag)),
+    ("moving-version", Some(Rule::ImageTag)),
+    ("no-namespace", None),
+    ("no-node-selector", Some(Rule::SelectsNoNode)),
+    ("old-field-name", None),
+    ("other-distribution", Some(Rule::NoRelease)),
+    ("part-of-plan", Some(Rule::Patch)),
+    ("plain-bool", None),
+    ("plan-spec-annotation", Some(Rule::InvalidNodeOp)),
+    ("prepare-plan-unknown", Some(Rule::UnknownPlan)),
+    ("prepare-volume", None),
+    ("relative-secret-path", None),
+    ("release-candidate", Some(Rule::PreparePlan)),
+    ("repeated-requirement", None),
+    ("secret-mode", None),
+    ("selector-matches-nothing", Some(Rule::SelectsNoNode)),
+    ("suspended", None),
+    ("tag-beside-channel", Some(Rule::ImageTag)),
+    ("tag-differs", Some(Rule::ImageTag)),
+    ("untagged-image", Some(Rule::ImageTag)),
+    ("version-and-channel", None),
+    ("version-in-patch", Some(Rule::Patch)),
+    ("version-outside-range", None),
+    ("window-never-opens", Some(Rule::Window)),
+    ("window-shorter-than-deadline", Some(Rule::Window)),
+];
+
 impl Rule {
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|rule| rule.name() == name)
+    }
+
+    /// The rule, if any, that has the findings of a former one.
+    pub fn successor(name: &str) -> Option<Option<Self>> {
+        let former = FORMER.iter().find(|(former, _)| *former == name);
+        former.map(|(_, rule)| *rule)
     }
 }
 
@@ -145,5 +163,8 @@ mod tests {
             assert!(rule.about().ends_with('.'), "{rule}");
         }
         assert_eq!(Rule::named("no-such-rule"), None);
+        for (name, _) in FORMER {
+            assert_eq!(Rule::named(name), None, "{name}");
+        }
     }
 }

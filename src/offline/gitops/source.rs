@@ -4,9 +4,8 @@ use std::path::{Path, PathBuf};
 
 use super::kustomize::Overlay;
 use super::objects::{FrontEnd, Object};
-use super::placeholder::is_whole_placeholder;
 use super::position::{Lines, Position};
-use super::yaml::{self, Stream, SyntaxError};
+use super::yaml::{self, Stream};
 use refit_api::names::GROUP;
 
 /// Name of standard input in messages.
@@ -40,32 +39,12 @@ impl Source {
 
     /// Whether the file does not parse because it is a template, as in a Helm chart.
     pub fn is_template(&self) -> bool {
-        let begins_with_directive =
-            |line: &str| line.trim_start().strip_prefix("%{").is_some_and(is_directive);
-        let is_template = self.text.contains("{{")
-            || self.text.contains("{%")
-            || self.text.lines().any(begins_with_directive);
-        let errors = &self.stream.errors;
-        // No plain scalar of YAML begins with `@` or `%`.
-        let is_placeholder = |error: &SyntaxError| {
-            let line = self.text.get(self.line_of(error.offset)).unwrap_or_default();
-            let line = line.split(" #").next().unwrap_or_default();
-            line.split_once(": ")
-                .is_some_and(|(_, value)| is_whole_placeholder(value))
-        };
-        is_template && !errors.is_empty() || errors.iter().any(is_placeholder)
-    }
-
-    /// Whether the text has a directive of Terraform: `%{ if … }`, `%{~ for … ~}`.
-    pub fn has_terraform_directive(&self) -> bool {
-        self.text.split("%{").skip(1).any(is_directive)
+        !self.stream.errors.is_empty() && (self.text.contains("{{") || self.text.contains("{%"))
     }
 
     /// A hint to append to the error about a text that cannot be parsed; empty if the cause is unknown.
     pub fn render_first(&self) -> &'static str {
-        if self.is_template() && self.has_terraform_directive() {
-            "; this looks like a template of Terraform, so give refit what `templatefile` renders"
-        } else if self.is_template() {
+        if self.is_template() {
             "; this looks like a template, so render it first, as with `helm template`"
         } else {
             ""
@@ -95,16 +74,13 @@ impl Source {
         self.lines.position(&self.text, offset)
     }
 
+    /// The line of this number, counted from 1, without its line break.
+    pub fn line(&self, number: usize) -> &str {
+        self.lines.line(&self.text, number).trim_end_matches(['\r', '\n'])
+    }
+
     /// Byte range of the line around an offset, with its line break.
     pub fn line_of(&self, offset: usize) -> std::ops::Range<usize> {
         self.lines.line_of(&self.text, offset)
     }
-}
-
-/// Whether the text behind `%{` makes it a directive of Terraform.
-fn is_directive(text: &str) -> bool {
-    let word = text.trim_start_matches(['~', ' ']);
-    ["if ", "for ", "else", "endif", "endfor"]
-        .iter()
-        .any(|keyword| word.starts_with(keyword))
 }

@@ -19,7 +19,7 @@ use serde_json::{Map, Number, Value};
 use object::key_of;
 pub use object::{Entry, Key, Object};
 use pieces::{folded, has_escape_of_json, pieces, tab, with_line_feeds};
-pub use scalar::{is_plain_bool, is_text_to_all, number};
+pub use scalar::{is_text_to_all, number};
 
 /// Maximum number of nodes in a document, with the copies that its anchors and aliases take. A Plan has a few dozen; a
 /// few lines of aliases to aliases have billions, and anchors within anchors multiply what they contain.

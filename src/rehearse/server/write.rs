@@ -57,7 +57,7 @@ impl State {
             WriteTarget::Whole
         };
         let schema = match request.kind {
-            Kind::Plan => self.plan_schema(),
+            Kind::Plan => self.plan_schema.clone(),
             _ => None,
         };
         // Server-side apply creates a missing object. The other patches fail with 404.

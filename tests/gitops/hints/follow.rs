@@ -40,7 +40,8 @@ pub(super) fn read(hint: &str) -> Vec<(&str, &str)> {
     for verb in ["write", "add", "did you mean"] {
         // A verb within backticks is part of the YAML, such as the `add` of capabilities.
         let mut places = hint.match_indices(verb).map(|(at, _)| at);
-        let outside = places.find(|at| hint[..*at].matches('`').count().is_multiple_of(2));
+        let is_word = |at: &usize| hint[at + verb.len()..].starts_with(' ');
+        let outside = places.find(|at| is_word(at) && hint[..*at].matches('`').count().is_multiple_of(2));
         let Some(after) = outside.map(|at| &hint[at + verb.len()..]) else {
             continue;
         };
@@ -102,9 +103,6 @@ pub(super) fn follow(text: &str, found: &Finding) -> Option<String> {
             .iter()
             .find(|object| found.plan.as_deref() == Some(&object.title()))?;
         let mut way = steps(&field);
-        if found.rule == Rule::DigestField {
-            way.push(Step::from("upgrade.cattle.io/digest"));
-        }
         let last = way.pop()?;
         let parent = object.node.at(&way);
         let entry = parent.and_then(Node::object).and_then(|object| match &last {
@@ -131,7 +129,14 @@ pub(super) fn follow(text: &str, found: &Finding) -> Option<String> {
                 if let Some((path, name)) = yaml.rsplit_once('.') {
                     let value_end = end(&source.text, &entry.value);
                     let written = source.text[entry.value.span.start..value_end].to_owned();
-                    let target = object.node.at(&steps(path))?;
+                    let Some(target) = object.node.at(&steps(path)) else {
+                        // The object that is to have the field is absent.
+                        let (above, new) = path.rsplit_once('.')?;
+                        remove(&mut text, parent?, key.start, value_end);
+                        let yaml = format!("{new}: {{{name}: {written}}}");
+                        insert(&mut text, object.node.at(&steps(above))?, &yaml);
+                        continue;
+                    };
                     if target.span.start < key.start {
                         remove(&mut text, parent?, key.start, value_end);
                         insert(&mut text, target, &format!("{name}: {written}"));
@@ -214,8 +219,8 @@ pub(super) fn follow_all(name: &str, text: &str, followed: &mut usize) -> Vec<St
                 found.hint
             ));
         }
-        // An object that becomes a Plan shows its own mistakes.
-        let is_revealed = found.rule == Rule::NotAPlan;
+        // An object that becomes a Plan shows its own mistakes, and so does the value of a field that gets its name.
+        let is_revealed = matches!(found.rule, Rule::NotAPlan | Rule::UnknownField);
         if !is_revealed && errors(&report) > errors(&before) - usize::from(found.severity == Severity::Error)
         {
             let new: Vec<_> = report.iter().filter(|other| !before.contains(other)).collect();

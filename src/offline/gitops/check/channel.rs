@@ -2,11 +2,12 @@
 
 use jiff::Timestamp;
 
-use super::Subject;
+use super::subject::Subject;
+use crate::gitops::finding::Finding;
 use crate::gitops::pin::{Verdict, decide_version};
 use crate::gitops::placeholder::is_placeholder;
+use crate::gitops::rule::Rule;
 use crate::gitops::yaml::Node;
-use crate::gitops::{Finding, Rule};
 use refit_api::{PlanSpec, redacted};
 use refit_base::nearest::nearest;
 use refit_base::version::policy::{Offered, Policy};
@@ -84,21 +85,17 @@ impl Subject<'_> {
             self.report(Rule::BadChannel, FIELD, message, Some(hint));
             return;
         }
-        let intended = intended(url, distribution_of(spec.upgrade_image()));
+        let meant = meant(url);
         let (rule, message) = match check_url(url) {
             Err(error) => (Rule::BadChannel, format!("{FIELD}: {error}")),
-            Ok(()) if intended.is_some() => {
+            Ok(()) if meant.is_some() => {
                 let message = format!("{FIELD} is {:?}, which gives no version", redacted(url));
-                (Rule::ChannelWithoutVersion, message)
+                (Rule::NoRelease, message)
             }
             Ok(()) => return,
         };
-        let hint = match intended {
-            Some(IntendedChannel::Channel(url)) => format!("write `{url}`"),
-            Some(IntendedChannel::Version(_)) if self.has("spec.version") => {
-                "remove it; version is there already".to_owned()
-            }
-            Some(IntendedChannel::Version(version)) => format!("write `version: {version}`"),
+        let hint = match meant {
+            Some(url) => format!("write `{url}`"),
             None => "write a URL such as `https://update.k3s.io/v1-release/channels/stable`".to_owned(),
         };
         self.report(rule, FIELD, message, Some(hint));
@@ -139,110 +136,53 @@ impl Subject<'_> {
     }
 }
 
-/// What the author of a channel intended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum IntendedChannel {
-    Channel(String),
-    /// It is a version, which belongs in another field.
-    Version(String),
-}
-
-/// What was intended by a channel that gives no version: a word without a server, a web page, a script that installs, an
-/// image. `None` for a URL that may give one.
-fn intended(url: &str, program: Option<&str>) -> Option<IntendedChannel> {
-    let server = |program: &str, name: &str| {
-        Some(IntendedChannel::Channel(format!(
-            "https://update.{program}.io/{CHANNELS}/{name}"
-        )))
-    };
-    let channel = |url: String| Some(IntendedChannel::Channel(url));
-    if !url.contains(['/', ':']) {
-        let version = url.parse::<Version>().ok();
-        let is_release = version
-            .as_ref()
-            .is_some_and(|version| version.is_semantic() || version.builder().is_some());
-        if is_release {
-            return Some(IntendedChannel::Version(url.to_owned()));
-        }
-        if NAMES.contains(&url) || version.is_some_and(|version| version.minor().is_some()) {
-            let name = if NAMES.contains(&url) {
-                url.to_owned()
-            } else {
-                format!("v{}", url.trim_start_matches(['v', 'V']))
-            };
-            return server(program.unwrap_or("k3s"), &name);
-        }
-    }
-    if let Some(rest) = url.strip_prefix("github:").filter(|rest| !rest.starts_with('/')) {
-        return channel(format!("github://{rest}"));
-    }
-    // As in `git clone`.
-    if let Some(rest) = url
-        .strip_prefix("git@")
-        .or_else(|| url.strip_prefix("ssh://git@"))
-    {
-        return intended(&rest.replacen(':', "/", 1), program);
-    }
-    // People paste a URL behind a scheme that is there already: `https://https://…`.
-    let (mut rest, mut schemes) = (url, 0);
-    while let Some((scheme, after)) = rest.split_once("://") {
-        if !["http", "https"].contains(&scheme.to_ascii_lowercase().as_str()) {
-            return None;
-        }
-        (rest, schemes) = (after, schemes + 1);
-    }
+/// The channel that is meant by a page, a script or a repository of a known site, or by a URL without its scheme or with two.
+/// `None` for a URL that may give a version.
+fn meant(url: &str) -> Option<String> {
+    let rest = url.rsplit_once("://").map_or(url, |(_, rest)| rest);
     let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
-    let (path, name) = path.split_once('#').unwrap_or((path, ""));
-    let path = path.split('?').next().unwrap_or_default();
-    let segments: Vec<&str> = path.split('/').filter(|segment| !segment.is_empty()).collect();
     let host = host.to_ascii_lowercase();
-    let host = host.trim_start_matches("www.");
-    let repository =
-        |owner: &str, name: &str| channel(format!("github://{owner}/{}", name.trim_end_matches(".git")));
-    let found = match (host, segments.as_slice()) {
+    let schemes = url.matches("://").count();
+    let is_page = schemes != 1 || url.starts_with("http");
+    if !is_page || !host.contains('.') || url.contains(char::is_whitespace) {
+        return None;
+    }
+    let segments: Vec<&str> = path.split('/').filter(|segment| !segment.is_empty()).collect();
+    let stable = |program: &str| Some(format!("https://update.{program}.io/{CHANNELS}/stable"));
+    let found = match (host.trim_start_matches("www."), segments.as_slice()) {
         // GitHub redirects this page to the newest release, whose last path segment is the version.
         ("github.com", [_, _, "releases", "latest"]) => None,
-        ("update.k3s.io" | "update.rke2.io", ["v1-release", "channels", name]) => {
-            let program = if host == "update.k3s.io" { "k3s" } else { "rke2" };
-            meant_name(name).and_then(|name| server(program, &name))
+        ("github.com", [owner, name, ..]) => {
+            Some(format!("github://{owner}/{}", name.trim_end_matches(".git")))
         }
-        ("github.com", [_, _, "releases", "tag", version]) => Some(IntendedChannel::Version(
-            version.replace("%2B", "+").replace("%2b", "+"),
-        )),
-        ("github.com", [owner, name, ..]) | ("api.github.com", ["repos", owner, name, ..]) => {
-            repository(owner, name)
-        }
-        ("hub.docker.com", ["r", owner, name, ..]) => channel(format!("oci://docker.io/{owner}/{name}")),
-        ("hub.docker.com", ["_", name, ..]) => channel(format!("oci://docker.io/library/{name}")),
-        ("docker.io" | "index.docker.io" | "ghcr.io" | "quay.io" | "registry.k8s.io", [_, ..]) => {
+        ("docker.io" | "ghcr.io" | "quay.io" | "registry.k8s.io", [_, ..]) => {
             let path = path.trim_end_matches('/').split([':', '@']).next();
-            channel(format!("oci://{host}/{}", path.unwrap_or_default()))
+            Some(format!("oci://{host}/{}", path.unwrap_or_default()))
         }
-        ("get.k3s.io", _) => server("k3s", "stable"),
-        ("get.rke2.io", _) => server("rke2", "stable"),
-        // The list of channels, with the ID of one of them as the fragment.
-        ("update.k3s.io" | "update.rke2.io", ["v1-release", "channels"]) if !name.is_empty() => None,
-        ("update.k3s.io" | "update.rke2.io", segments) => {
-            let is_name = |name: &&&str| NAMES.contains(*name) || name.starts_with('v') && name.contains('.');
-            let name = segments.last().filter(is_name).copied().unwrap_or("stable");
-            server(if host == "update.k3s.io" { "k3s" } else { "rke2" }, name)
+        ("update.k3s.io" | "update.rke2.io", _) if path.starts_with(CHANNELS) => {
+            // The list of channels, with the ID of one of them as the fragment, or one of its own.
+            let name = path[CHANNELS.len()..].trim_matches('/');
+            let is_list = name.is_empty() || name == "#";
+            let near = if is_list {
+                Some("stable".to_owned())
+            } else {
+                meant_name(name)
+            };
+            near.map(|near| format!("https://{host}/{CHANNELS}/{near}"))
         }
-        // As browsers show it.
-        _ if schemes == 0 && host.contains('.') && check_url(&format!("https://{rest}")).is_ok() => {
-            channel(format!("https://{rest}"))
-        }
+        ("get.k3s.io" | "update.k3s.io", _) => stable("k3s"),
+        ("get.rke2.io" | "update.rke2.io", _) => stable("rke2"),
         _ => None,
     };
-    match found {
-        None if schemes != 1 && host.contains('.') => channel(format!("https://{rest}")),
-        found => found,
-    }
+    let with_scheme = || (schemes != 1).then(|| format!("https://{rest}"));
+    found
+        .or_else(with_scheme)
+        .filter(|meant| check_url(meant).is_ok())
 }
 
-/// What was intended by a name that no channel of K3s or RKE2 has: `stabel`, `1.34`, `v1.34.2`. `None` for a name that
-/// one may have.
+/// The channel of K3s or RKE2 that is meant by `stabel`, `1.34` or `v1.34.2`. `None` for a name that a channel may have.
 fn meant_name(name: &str) -> Option<String> {
-    if NAMES.contains(&name) {
+    if NAMES.contains(&name) || name.starts_with('#') {
         return None;
     }
     if let Some(near) = nearest(name, NAMES) {
@@ -258,51 +198,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_intended_channel_is_suggested_for_a_url_without_a_version() {
-        let channel = |url: &str| Some(IntendedChannel::Channel(url.to_owned()));
+    fn a_channel_is_suggested_for_a_url_without_a_version() {
         let stable = "https://update.k3s.io/v1-release/channels/stable";
-        for (url, meant_url) in [
-            ("stable", stable),
-            ("1.34", "https://update.k3s.io/v1-release/channels/v1.34"),
-            ("v1.34", "https://update.k3s.io/v1-release/channels/v1.34"),
+        let rke2 = "https://update.rke2.io/v1-release/channels/stable";
+        for (url, channel) in [
             ("update.k3s.io/v1-release/channels/stable", stable),
             ("https://update.k3s.io", stable),
             ("https://update.k3s.io/v1-release/channels", stable),
             ("https://update.k3s.io/v1-release/channels#", stable),
             ("https://update.k3s.io/v1-release/channel/stable", stable),
+            ("https://https://update.k3s.io/v1-release/channels/stable", stable),
             ("https://update.k3s.io/v1-release/channels/stabel", stable),
-            ("https://update.k3s.io/v1-release/channels/Stable", stable),
             (
                 "https://update.rke2.io/v1-release/channels/1.34",
                 "https://update.rke2.io/v1-release/channels/v1.34",
             ),
-            (
-                "https://update.k3s.io/v1-release/channels/v1.34.2+k3s1",
-                "https://update.k3s.io/v1-release/channels/v1.34",
-            ),
-            ("https://https://update.k3s.io/v1-release/channels/stable", stable),
             ("https://get.k3s.io", stable),
-            (
-                "https://get.rke2.io/",
-                "https://update.rke2.io/v1-release/channels/stable",
-            ),
+            ("https://get.rke2.io/", rke2),
             ("https://github.com/k3s-io/k3s", "github://k3s-io/k3s"),
             ("https://github.com/k3s-io/k3s.git", "github://k3s-io/k3s"),
             ("https://github.com/k3s-io/k3s/releases", "github://k3s-io/k3s"),
             ("github.com/k3s-io/k3s", "github://k3s-io/k3s"),
-            ("github:k3s-io/k3s", "github://k3s-io/k3s"),
-            ("git@github.com:k3s-io/k3s.git", "github://k3s-io/k3s"),
-            ("ssh://git@github.com/k3s-io/k3s.git", "github://k3s-io/k3s"),
-            (
-                "https://api.github.com/repos/k3s-io/k3s/releases/latest",
-                "github://k3s-io/k3s",
-            ),
             (
                 "docker.io/rancher/k3s-upgrade:v1",
-                "oci://docker.io/rancher/k3s-upgrade",
-            ),
-            (
-                "https://hub.docker.com/r/rancher/k3s-upgrade/tags",
                 "oci://docker.io/rancher/k3s-upgrade",
             ),
             (
@@ -310,39 +228,21 @@ mod tests {
                 "https://channels.example.com/stable",
             ),
         ] {
-            assert_eq!(intended(url, None), channel(meant_url), "{url}");
-            assert!(check_url(meant_url).is_ok(), "{meant_url}");
-            assert_eq!(intended(meant_url, None), None, "{meant_url}");
-        }
-        assert_eq!(
-            intended("stable", Some("rke2")),
-            channel("https://update.rke2.io/v1-release/channels/stable")
-        );
-        for url in [
-            "v1.34.2+k3s1",
-            "https://github.com/k3s-io/k3s/releases/tag/v1.34.2%2Bk3s1",
-        ] {
-            assert_eq!(
-                intended(url, None),
-                Some(IntendedChannel::Version("v1.34.2+k3s1".to_owned())),
-                "{url}"
-            );
+            assert_eq!(meant(url).as_deref(), Some(channel), "{url}");
+            assert_eq!(meant(channel), None, "{channel}");
         }
         for url in [
-            stable,
             "https://update.k3s.io/v1-release/channels/v1.34",
-            "https://update.k3s.io/v1-release/channels/v1.34-testing",
-            "https://update.k3s.io/v1-release/channels/own",
             "https://update.k3s.io/v1-release/channels#v1.34",
             "http://update.k3s.io/v1-release/channels/stable/",
             "https://github.com/k3s-io/k3s/releases/latest",
-            "https://channels.example.com/stable",
             "http://127.0.0.1:8080/stable",
             "oci://ghcr.io/a/b",
             "ftp://a/b",
+            "stable",
             "a word",
         ] {
-            assert_eq!(intended(url, None), None, "{url}");
+            assert_eq!(meant(url), None, "{url}");
         }
     }
 }

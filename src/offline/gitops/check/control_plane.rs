@@ -3,8 +3,8 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-use super::Subject;
-use crate::gitops::Rule;
+use super::subject::Subject;
+use crate::gitops::rule::Rule;
 use crate::gitops::yaml::{Entry, Node};
 use refit_api::{NodeLimit, Plan, PlanSpec};
 use refit_base::version::distribution_of;

@@ -4,9 +4,9 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelectorRequirement;
 use serde_json::{Value, json};
 
-use super::Subject;
-use crate::gitops::Rule;
+use super::subject::Subject;
 use crate::gitops::placeholder::is_placeholder;
+use crate::gitops::rule::Rule;
 use crate::gitops::yaml::{Entry, Node};
 use refit_api::selector::Selector;
 use refit_api::{Plan, PlanSpec};
@@ -30,18 +30,15 @@ impl Subject<'_> {
         }
         // A Plan with `trigger` may only reboot nodes, which needs no version.
         if !given(&spec.version) && !given(&spec.channel) && !spec.is_on_request() {
-            let verb = if self.has("spec.version") { "write" } else { "add" };
             let is_channel = self.has("spec.channel") && !self.has("spec.version");
-            let (field, hint) = if is_channel {
-                let url = "https://update.k3s.io/v1-release/channels/stable";
-                (
-                    "spec.channel",
-                    format!("write a URL such as `{url}`, or add a version"),
-                )
+            let field = if is_channel {
+                "spec.channel"
             } else {
-                let hint = format!("{verb} `version: v1.33.4+k3s1`, or a channel that gives one");
-                ("spec.version", hint)
+                "spec.version"
             };
+            let hint = "give it a version such as `v1.33.4+k3s1`, or a channel such as \
+                        `https://update.k3s.io/v1-release/channels/stable`"
+                .to_owned();
             self.report(Rule::NoVersion, field, UNRESOLVABLE.to_owned(), Some(hint));
         }
         self.check_channel(spec);
@@ -133,7 +130,7 @@ pub(super) fn expression_hint(
             Some("remove it; the operator takes no values".to_owned()),
         ),
         "In" | "NotIn" if values.is_empty() => {
-            let hint = "add `values: [\"true\"]`, or the values that are meant".to_owned();
+            let hint = "list the values that are meant".to_owned();
             (format!("{field}.values"), Some(hint))
         }
         operator if !OPERATORS.contains(&operator) => {

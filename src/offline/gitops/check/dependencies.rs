@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use super::Subject;
 use super::metadata::is_subdomain;
 use super::prepare::Known;
-use crate::gitops::Rule;
+use super::subject::Subject;
 use crate::gitops::placeholder::is_placeholder;
+use crate::gitops::rule::Rule;
 use refit_base::nearest::nearest;
 use refit_base::version::Version;
 
@@ -66,7 +66,7 @@ impl Subject<'_> {
             None => "check that it exists in the same namespace; otherwise no node ever starts".to_owned(),
         };
         let message = format!("{field} is {name:?}, and that Plan {why}");
-        self.report(Rule::DependencyUnknown, field, message, Some(hint));
+        self.report(Rule::UnknownPlan, field, message, Some(hint));
     }
 }
 

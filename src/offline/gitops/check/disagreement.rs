@@ -1,11 +1,12 @@
 //! Two Plans that install different versions of one distribution on the same nodes: each undoes what the other one did,
 //! or waits for ever because the nodes are newer.
 
-use super::Subject;
 use super::prepare::Known;
+use super::running::Running;
 use super::selector::{constraints, implies};
-use super::versions::{Running, release_of};
-use crate::gitops::Rule;
+use super::subject::Subject;
+use super::versions::release_of;
+use crate::gitops::rule::Rule;
 use refit_api::selector::Selector;
 
 impl Subject<'_> {

@@ -2,11 +2,12 @@
 
 use jiff::Timestamp;
 
-use super::Subject;
 use super::jobs::containers;
+use super::subject::Subject;
+use crate::gitops::finding::Finding;
 use crate::gitops::pin::{Verdict, decide_version};
 use crate::gitops::placeholder::is_placeholder;
-use crate::gitops::{Finding, Rule};
+use crate::gitops::rule::Rule;
 use refit_api::{PlanSpec, image};
 use refit_base::version::policy::{Offered, Policy};
 use refit_base::version::tag::munge;

@@ -1,15 +1,18 @@
 //! Objects other than Plans that refit handles: `NodeOp`, `NodeOpUpgrade` and `NodeMaintenance`.
 
-mod fields;
 mod maintenance;
 mod node_op;
 
 use std::collections::BTreeMap;
 
-use super::versions::Running;
-use super::{Options, Subject};
+use super::Options;
+use super::definitions::of_front_end;
+use super::running::Running;
+use super::subject::Subject;
+use crate::gitops::finding::{Finding, Levels, Severity};
 use crate::gitops::objects::{FrontEnd, Object};
-use crate::gitops::{Finding, Levels, Rule, Severity, Source};
+use crate::gitops::rule::Rule;
+use crate::gitops::source::Source;
 use refit_base::nearest::nearest;
 
 /// Where the first `NodeMaintenance` for each node is, by the name of the node.
@@ -24,7 +27,19 @@ impl Subject<'_> {
         maintained: &mut Maintained,
     ) {
         self.check_repeated_keys();
-        let is_readable = self.check_fields(kind);
+        let before = self.found.len();
+        if let Some(schema) = of_front_end(kind) {
+            self.read_by_schema(schema);
+        }
+        let unreadable = [
+            Rule::WrongType,
+            Rule::MissingField,
+            Rule::NotAllowed,
+            Rule::Placeholder,
+        ];
+        let is_readable = !self.found[before..]
+            .iter()
+            .any(|found| unreadable.contains(&found.rule));
         if self.has("metadata.name") {
             self.check_name("metadata.name");
         } else if !self.has("metadata.generateName") {

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Subject;
-use crate::gitops::Rule;
+use super::subject::Subject;
+use crate::gitops::rule::Rule;
 use crate::gitops::yaml::{Key, Kind};
 use refit_api::names::GROUP;
 use refit_base::nearest::nearest;
@@ -79,7 +79,7 @@ impl Subject<'_> {
         if let Some(first) = names.get(&key) {
             let message = format!("Plan {:?} is defined in {first} already", self.object.title());
             let hint = "rename one of them; otherwise the one that is applied last wins".to_owned();
-            self.report(Rule::DuplicatePlan, "metadata.name", message, Some(hint));
+            self.report(Rule::DuplicateObject, "metadata.name", message, Some(hint));
         } else {
             names.insert(key, here);
         }

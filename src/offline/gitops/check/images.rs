@@ -1,17 +1,25 @@
 //! Images, and the version that is to be their tag.
 
-use super::Subject;
 use super::jobs::{ANY_VERSION, containers};
-use super::suspicious::MOVING_TAGS;
-use crate::gitops::Rule;
+use super::subject::Subject;
 use crate::gitops::placeholder::is_placeholder;
+use crate::gitops::rule::Rule;
 use refit_api::names::ENV_PLAN_LATEST_VERSION;
 use refit_api::{ContainerSpec, PlanSpec, image};
-use refit_base::version::distribution_of;
-use refit_base::version::tag::{is_semver, munge};
+use refit_base::version::tag::{check, is_semver, munge};
+use refit_base::version::{Range, Version, distribution_of};
+
+/// Tags that name different versions over time.
+const MOVING_TAGS: [&str; 8] = [
+    "latest", "stable", "testing", "edge", "nightly", "main", "master", "dev",
+];
+/// What to do with a range in the place of a version. Only a channel has versions to choose from.
+pub(super) const RANGE_HINT: &str =
+    "move the range to spec.versionPolicy.range, and replace the version by a channel";
 
 impl Subject<'_> {
     pub(super) fn check_images(&mut self, spec: &PlanSpec) {
+        self.check_version_word(spec);
         let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
         let (version, channel) = (given(&spec.version), given(&spec.channel));
         let is_refused = |field: &str, read: &Option<String>| read.is_none() && self.has(field);
@@ -29,60 +37,76 @@ impl Subject<'_> {
             let Some(reference) = Reference::read(&of.image) else {
                 continue;
             };
-            match (&version, &channel) {
-                (None, None) if reference.is_name_only => {
-                    let message = format!(
+            let name = reference.name;
+            let own = reference.tag.unwrap_or_default();
+            let follows = follows_version(of, &reference);
+            let found = match (&version, &channel) {
+                (None, None) if reference.is_name_only => (
+                    format!(
                         "{field} is {:?} without a tag, and the Plan has no version to use as the tag",
                         of.image
-                    );
-                    let hint = "give the Plan a version or a channel, or give the image a tag".to_owned();
-                    self.report(Rule::UntaggedImage, &field, message, Some(hint));
-                }
-                (None, Some(_)) if !reference.is_name_only && follows_version(of, &reference) => {
-                    let message = format!(
+                    ),
+                    "give the Plan a version or a channel, or give the image a tag".to_owned(),
+                ),
+                (None, Some(_)) if !reference.is_name_only && follows => (
+                    format!(
                         "{field} is {:?}, so a new version from spec.channel does not change what runs",
                         of.image
-                    );
-                    let hint = version_becomes_tag(reference.name);
-                    self.report(Rule::TagBesideChannel, &field, message, Some(hint));
-                }
+                    ),
+                    version_becomes_tag(name),
+                ),
                 (Some(version), _) => {
-                    let version = munge(version);
-                    let tag = reference.tag.unwrap_or_default();
-                    if tag != version
-                        && is_semver(tag)
-                        && is_semver(&version)
-                        && follows_version(of, &reference)
-                    {
-                        let message = format!("{field} has the tag {tag:?}, but spec.version is {version:?}");
-                        let hint = version_becomes_tag(reference.name);
-                        self.report(Rule::TagDiffers, &field, message, Some(hint));
-                    } else if tag != version
-                        && MOVING_TAGS.contains(&tag)
-                        // Of other images the tag is often no version of what they upgrade.
-                        && reference.name.ends_with("-upgrade")
-                        && !of.image.contains('@')
-                    {
-                        let message =
-                            format!("{field} has the tag {tag:?}, so spec.version does not choose what runs");
-                        let hint = version_becomes_tag(reference.name);
-                        self.report(Rule::MovingTag, &field, message, Some(hint));
-                    } else if reference.tag.is_none()
-                        && !reference.is_name_only
-                        && reference.name.ends_with("-upgrade")
-                    {
-                        let message = format!(
-                            "{field} has a digest and no tag, so spec.version does not choose what runs"
-                        );
-                        let name = reference.name;
-                        let hint = format!(
-                            "check that it is the digest of `{name}:{version}`; with this tag before the digest, `refit pin --digest` changes both"
-                        );
-                        self.report(Rule::MovingTag, &field, message, Some(hint));
+                    let tag = munge(version);
+                    if own == tag || reference.is_name_only {
+                        continue;
+                    }
+                    // Of other images the tag is often no version of what they upgrade.
+                    let is_upgrade = name.ends_with("-upgrade");
+                    let is_moving = MOVING_TAGS.contains(&own) && is_upgrade && !of.image.contains('@');
+                    if is_semver(own) && is_semver(&tag) && follows || is_moving {
+                        (
+                            format!(
+                                "{field} has the tag {own:?}, so spec.version {version:?} does not choose what runs"
+                            ),
+                            version_becomes_tag(name),
+                        )
+                    } else if reference.tag.is_none() && is_upgrade {
+                        (
+                            format!(
+                                "{field} has a digest and no tag, so spec.version does not choose what runs"
+                            ),
+                            format!("if it is the digest of that version, write `{name}:{tag}` before it"),
+                        )
+                    } else {
+                        continue;
                     }
                 }
-                _ => {}
-            }
+                _ => continue,
+            };
+            self.report(Rule::ImageTag, &field, found.0, Some(found.1));
+        }
+    }
+
+    /// Reports a version that means another one over time.
+    fn check_version_word(&mut self, spec: &PlanSpec) {
+        const FIELD: &str = "spec.version";
+        let (Some(version), Some(node)) = (&spec.version, self.node(FIELD)) else {
+            return;
+        };
+        // An invalid version has been reported by the controller's validation.
+        if check(&munge(version)).is_err() {
+            return;
+        }
+        if is_placeholder(version) {
+            self.report_placeholder(FIELD, node);
+        } else if MOVING_TAGS.contains(&version.to_ascii_lowercase().as_str()) {
+            let message = format!("{FIELD} is {version:?}, which means another version over time");
+            let hint = "pin a version, or follow a channel; a finished node is not upgraded again when the tag moves";
+            self.report(Rule::ImageTag, FIELD, message, Some(hint.to_owned()));
+        } else if version.parse::<Version>().is_err() && version.parse::<Range>().is_ok() {
+            let message = format!("{FIELD} is {version:?}, a range, which becomes a tag as it is");
+            let hint = Some(RANGE_HINT.to_owned());
+            self.report(Rule::ImageTag, FIELD, message, hint);
         }
     }
 }

@@ -1,14 +1,12 @@
 //! Why the API server would refuse the Plan's Jobs: what `refit_job::check` finds, and some of what it leaves to the API
 //! server.
 
-use super::Subject;
 use super::images::Reference;
-use super::instead::yaml;
-use crate::gitops::Rule;
+use super::subject::Subject;
+use super::value::yaml_text;
 use crate::gitops::placeholder::is_placeholder;
+use crate::gitops::rule::Rule;
 use crate::gitops::yaml::Node;
-use refit_api::complete_label::expand;
-use refit_api::selector::{label_key_problems, label_value_problems};
 use refit_api::{ContainerSpec, Plan, PlanSpec, SecretSpec};
 use refit_job::{JobError, JobSettings, PlanInput, Remark, inputs};
 
@@ -19,7 +17,7 @@ pub(super) const ANY_VERSION: &str = "v0";
 /// A valid UID: only a cluster assigns real ones.
 const ANY_UID: &str = "00000000-0000-0000-0000-000000000000";
 /// A hash of the usual length, 56 digits.
-const ANY_HASH: &str = "d14a028c2a3a2bc9476102bb288234c415a2b01f828ea62ac5b3e42f";
+pub(super) const ANY_HASH: &str = "d14a028c2a3a2bc9476102bb288234c415a2b01f828ea62ac5b3e42f";
 
 /// The default Job settings of the controller.
 pub(super) fn settings() -> JobSettings {
@@ -64,7 +62,7 @@ impl Subject<'_> {
             if remark == Remark::DrainTimeoutExceedsDeadline {
                 let hint = "raise spec.jobActiveDeadlineSecs; otherwise the Job ends first, and the next one drains from the start";
                 self.report(
-                    Rule::DrainTimeoutPastDeadline,
+                    Rule::DrainTimeout,
                     "spec.drain.timeout",
                     format!("spec.drain.timeout: {remark}"),
                     Some(hint.to_owned()),
@@ -136,67 +134,6 @@ impl Subject<'_> {
         self.found.iter().any(|found| found.rule == Rule::MissingField)
     }
 
-    /// Reports what the API server refuses (`ValidateTolerations` in pkg/apis/core/validation/validation.go).
-    fn check_tolerations(&mut self, spec: &PlanSpec) {
-        for (index, toleration) in spec.tolerations.iter().flatten().enumerate() {
-            let (key, value) = (
-                toleration.key.as_deref().unwrap_or_default(),
-                toleration.value.as_deref().unwrap_or_default(),
-            );
-            let operator = toleration.operator.as_deref().unwrap_or_default();
-            let effect = toleration.effect.as_deref().unwrap_or_default();
-            let mut field = format!("spec.tolerations[{index}]");
-            let mut hint = None;
-            // `Lt` and `Gt` depend on a feature gate, `TaintTolerationComparisonOperators` (KEP-5471).
-            let problem = if !matches!(operator, "" | "Equal" | "Exists" | "Lt" | "Gt") {
-                hint = match operator {
-                    "=" | "==" | "Is" | "In" => Some("did you mean `Equal`?".to_owned()),
-                    _ => did_you_mean(operator, &["Exists", "Equal"]),
-                };
-                field.push_str(".operator");
-                format!("its operator is {operator:?}; it must be Exists or Equal")
-            } else if key.is_empty() && operator != "Exists" {
-                if operator.is_empty() {
-                    field.push_str(".operator");
-                    hint = Some("add `operator: Exists`".to_owned());
-                }
-                "it has no key, so its operator must be Exists".to_owned()
-            } else if operator == "Exists" && !value.is_empty() {
-                field.push_str(".value");
-                hint = Some("remove it".to_owned());
-                format!("its operator is Exists, which takes no value ({value:?})")
-            } else if !matches!(effect, "" | "NoSchedule" | "PreferNoSchedule" | "NoExecute") {
-                hint = did_you_mean(effect, &["NoSchedule", "PreferNoSchedule", "NoExecute"]);
-                field.push_str(".effect");
-                format!("its effect is {effect:?}; it must be NoSchedule, PreferNoSchedule or NoExecute")
-            } else if toleration.toleration_seconds.is_some() && effect != "NoExecute" {
-                "it has tolerationSeconds, so its effect must be NoExecute".to_owned()
-            } else if let Some(problem) = Some(key)
-                .filter(|key| !key.is_empty())
-                .and_then(|key| label_key_problems(key).into_iter().next())
-            {
-                if key == "*" {
-                    let mut meant = serde_json::json!({ "operator": "Exists" });
-                    if !effect.is_empty() {
-                        meant["effect"] = effect.into();
-                    }
-                    hint = Some(format!("write `{}`", yaml(&meant)));
-                }
-                format!("its key is {key:?}: {problem}")
-            } else if let Some(problem) = label_value_problems(value).into_iter().next() {
-                format!("its value is {value:?}: {problem}")
-            } else {
-                continue;
-            };
-            self.report(
-                Rule::BadJob,
-                &field,
-                format!("spec.tolerations[{index}]: {problem}"),
-                hint,
-            );
-        }
-    }
-
     fn check_container(&mut self, container: &str, of: &ContainerSpec) {
         // The API server accepts `Rancher/x`, and the container runtime takes `Rancher` for a registry.
         let registry = of.image.split_once('/').map_or("", |(registry, _)| registry);
@@ -208,7 +145,7 @@ impl Subject<'_> {
             let field = format!("spec.{container}.image");
             let message = format!("{field} is {:?}; the name of an image is in lower case", of.image);
             let lower = registry.to_lowercase();
-            let hint = format!("write `{}`", yaml(&of.image.replacen(registry, &lower, 1).into()));
+            let hint = format!("write `{}`", yaml_text(&of.image.replacen(registry, &lower, 1)));
             self.report(Rule::BadImage, &field, message, Some(hint));
         }
         for (index, variable) in of.envs.iter().flatten().enumerate() {
@@ -290,20 +227,6 @@ impl Subject<'_> {
             if without_drive(&secret.path).contains(':') {
                 let message = format!("{field} is {:?}; it must not contain ':'", secret.path);
                 self.report(Rule::BadJob, &field, message, None);
-            } else if !secret.path.is_empty()
-                && !secret.path.starts_with('/')
-                && without_drive(&secret.path) == secret.path
-                && !is_placeholder(&secret.path)
-            {
-                let message = format!(
-                    "{field} is relative: the secret is mounted at /run/system-upgrade/secrets/{}",
-                    secret.path
-                );
-                let hint = format!(
-                    "write `{}` for that path in the container, or a path below /host for one on the node",
-                    yaml(&format!("/run/system-upgrade/secrets/{}", secret.path).into())
-                );
-                self.report(Rule::RelativeSecretPath, &field, message, Some(hint));
             }
         }
     }
@@ -312,67 +235,27 @@ impl Subject<'_> {
         let Some((mode, node)) = secret.default_mode.zip(self.node(field)) else {
             return;
         };
-        let written = self.written(node);
-        // Three digits, each of which can be octal: the author probably thought of `chmod`.
-        let as_octal = u32::from_str_radix(written, 8)
-            .ok()
-            .filter(|_| written.len() == 3 && !written.starts_with('0'));
-        let hint = as_octal
-            .map(|octal| format!("write `0{written}` (or {octal}) for the mode that chmod calls {written}"));
         if !(0..=0o777).contains(&mode) {
+            // The author probably thought of `chmod`.
+            let written = self.written(node);
+            let is_octal = u32::from_str_radix(written, 8).is_ok_and(|mode| mode <= 0o777);
+            let hint = is_octal.then(|| format!("write `0{written}`"));
             let message = format!("{field} is {mode}; it must be from 0 to 511, which is 0777");
             self.report(Rule::BadJob, field, message, hint);
-        } else if hint.is_some() {
-            let message = format!("{field} is {mode} in decimal, which is the mode 0{mode:o}");
-            self.report(Rule::SecretMode, field, message, hint);
-        }
-    }
-
-    pub(super) fn check_post_complete_labels(&mut self, spec: &PlanSpec) {
-        const FIELD: &str = "spec.postCompleteLabels";
-        let version = version_of(spec);
-        // The values are checked below, after their variables are replaced.
-        self.check_label_map(FIELD, FIELD, false);
-        for (key, value) in spec.post_complete_labels.iter().flatten() {
-            let filled_in = expand(value, &version, ANY_HASH);
-            let Some(problem) = label_value_problems(&filled_in).into_iter().next() else {
-                continue;
-            };
-            let entry = self.node(FIELD).and_then(|labels| labels.object()?.entry(key));
-            let offset = entry.map_or(0, |entry| entry.value.offset());
-            let hint = value
-                .contains("$(")
-                .then(|| "refit replaces only $(LATEST_VERSION) and $(LATEST_HASH)".to_owned());
-            let message = format!("the value {value:?} of {FIELD}.{key}: {problem}");
-            self.report_at(Rule::BadLabel, offset, Some(FIELD), message, hint);
         }
     }
 }
 
-/// The image that was meant, if the text is one in another form.
+/// The image that was meant, if the text is one behind a scheme, or with the `+` of a version.
 fn image_hint(image: &str) -> Option<String> {
     let bare = image.trim();
-    let bare = ["https://", "http://", "docker://", "oci://"]
-        .iter()
-        .find_map(|scheme| bare.strip_prefix(scheme))
-        .unwrap_or(bare);
-    if bare.is_empty() {
-        return Some("write an image such as `rancher/k3s-upgrade`".to_owned());
-    }
-    // A tag has no `+`: images of K3s and RKE2 write `-` for it.
+    let bare = bare.split_once("://").map_or(bare, |(_, bare)| bare);
     let bare = bare.replace('+', "-");
-    let (name, tag) = bare.split_at(bare.rfind(':').unwrap_or(bare.len()));
-    let is_port = tag.contains('/');
-    let bare = if is_port {
-        bare.clone()
-    } else {
-        name.to_lowercase() + tag
-    };
     let is_image = bare != image && Reference::read(&bare).is_some();
-    is_image.then(|| format!("write `{}`", yaml(&bare.into())))
+    is_image.then(|| format!("write `{}`", yaml_text(&bare)))
 }
 
-fn did_you_mean(text: &str, words: &[&str]) -> Option<String> {
+pub(super) fn did_you_mean(text: &str, words: &[&str]) -> Option<String> {
     let near = refit_base::nearest::nearest(text, words.iter().copied())?;
     Some(format!("did you mean `{near}`?"))
 }

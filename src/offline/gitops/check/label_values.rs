@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use super::Subject;
 use super::read::name_for;
+use super::subject::Subject;
 use crate::gitops::placeholder::{is_placeholder, syntax};
 use crate::gitops::yaml::Node;
 use refit_api::complete_label;

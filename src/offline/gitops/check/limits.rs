@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use jiff::tz::TimeZone;
 
-use super::Subject;
-use crate::gitops::Rule;
+use super::subject::Subject;
 use crate::gitops::objects::Object;
+use crate::gitops::rule::Rule;
 use crate::gitops::yaml::{Entry, Node};
 use refit_api::limits::{KEYS, Limits, NAME, NOTIFICATIONS, SILENCES};
 use refit_base::nearest::nearest;
@@ -48,13 +48,7 @@ impl Subject<'_> {
             };
             for problem in notify_problems(&key.name, text) {
                 let message = format!("{problem}; roll-outs would continue without it");
-                self.report_at(
-                    Rule::InvalidNotifications,
-                    value.span.start,
-                    Some(&field),
-                    message,
-                    None,
-                );
+                self.report_at(Rule::InvalidLimits, value.span.start, Some(&field), message, None);
             }
             let one = BTreeMap::from([(key.name.clone(), text.to_owned())]);
             // Only the syntax is checked, so any zone can stand for `Local`.

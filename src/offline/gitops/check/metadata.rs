@@ -1,10 +1,13 @@
 //! Names, labels and annotations: what Kubernetes accepts, and what does not belong in a file.
 
-use super::Subject;
-use super::instead::yaml;
-use crate::gitops::Rule;
+use super::jobs::{ANY_HASH, version_of};
+use super::subject::Subject;
+use super::value::yaml_text;
 use crate::gitops::placeholder::is_placeholder;
+use crate::gitops::rule::Rule;
 use crate::gitops::yaml::{Entry, Node};
+use refit_api::PlanSpec;
+use refit_api::complete_label::expand;
 use refit_api::selector::{label_key_problems, label_value_problems};
 use refit_job::name::is_dns_label;
 
@@ -24,8 +27,7 @@ pub const SERVER_FIELDS: [&str; 6] = [
 impl Subject<'_> {
     pub(super) fn check_metadata(&mut self, namespace: Option<&str>) {
         if !self.has("metadata.name") {
-            let hint =
-                "add `name: my-plan`; the label that marks a finished node contains the name".to_owned();
+            let hint = "the label that marks a finished node contains the name".to_owned();
             let message = if self.has("metadata.generateName") {
                 "metadata.name is missing, and `kubectl apply` refuses generateName"
             } else {
@@ -108,21 +110,7 @@ impl Subject<'_> {
             .node(FIELD)
             .and_then(Node::text)
             .filter(|text| !text.is_empty());
-        let Some(namespace) = namespace else {
-            let overlay = self.source.overlay(self.object);
-            let is_set = overlay.is_some_and(|overlay| overlay.namespace.is_some());
-            if !self.has(FIELD) && !is_set {
-                let hint = "add `namespace: system-upgrade`, or the namespace of your controller, which ignores Plans elsewhere";
-                self.report(
-                    Rule::NoNamespace,
-                    FIELD,
-                    "metadata.namespace is missing, so `kubectl apply` chooses the Plan's namespace"
-                        .to_owned(),
-                    Some(hint.to_owned()),
-                );
-            }
-            return;
-        };
+        let Some(namespace) = namespace else { return };
         if is_placeholder(namespace) {
             return;
         }
@@ -152,7 +140,7 @@ impl Subject<'_> {
         for Entry { key, value, .. } in &object.entries {
             if let [problem, ..] = label_key_problems(&key.name).as_slice() {
                 let message = format!("the key {:?} of {path}: {problem}", key.name);
-                self.report_at(Rule::BadLabel, key.span.start, Some(path), message, None);
+                self.report_at(Rule::BadName, key.span.start, Some(path), message, None);
             }
             let text = value.text().filter(|text| values && !is_placeholder(text));
             if let Some([problem, ..]) = text.map(label_value_problems).as_deref() {
@@ -161,8 +149,28 @@ impl Subject<'_> {
                     text.unwrap_or_default(),
                     key.name
                 );
-                self.report_at(Rule::BadLabel, value.offset(), Some(path), message, None);
+                self.report_at(Rule::BadName, value.offset(), Some(path), message, None);
             }
+        }
+    }
+
+    pub(super) fn check_post_complete_labels(&mut self, spec: &PlanSpec) {
+        const FIELD: &str = "spec.postCompleteLabels";
+        let version = version_of(spec);
+        // The values are checked below, after their variables are replaced.
+        self.check_label_map(FIELD, FIELD, false);
+        for (key, value) in spec.post_complete_labels.iter().flatten() {
+            let filled_in = expand(value, &version, ANY_HASH);
+            let Some(problem) = label_value_problems(&filled_in).into_iter().next() else {
+                continue;
+            };
+            let entry = self.node(FIELD).and_then(|labels| labels.object()?.entry(key));
+            let offset = entry.map_or(0, |entry| entry.value.offset());
+            let hint = value
+                .contains("$(")
+                .then(|| "refit replaces only $(LATEST_VERSION) and $(LATEST_HASH)".to_owned());
+            let message = format!("the value {value:?} of {FIELD}.{key}: {problem}");
+            self.report_at(Rule::BadName, offset, Some(FIELD), message, hint);
         }
     }
 }
@@ -177,7 +185,7 @@ fn name_hint(name: &str) -> Option<String> {
     };
     let name: String = name.chars().map(plain).collect();
     let name = name.trim_matches(['-', '.']);
-    is_subdomain(name).then(|| format!("write `{}`", yaml(&name.into())))
+    is_subdomain(name).then(|| format!("write `{}`", yaml_text(name)))
 }
 
 /// Whether the text is a DNS subdomain (RFC 1123), as the names of most objects must be.

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::Subject;
-use crate::gitops::Rule;
+use super::subject::Subject;
+use crate::gitops::rule::Rule;
 
 impl Subject<'_> {
     /// Reports a patch, which is no Plan of its own.
@@ -11,7 +11,7 @@ impl Subject<'_> {
         let message = "this is a part of a Plan of the files, as of an overlay: refit does not check it";
         let hint = "validate the output of kustomize: `kustomize build … | refit validate -`";
         self.report(
-            Rule::PartOfPlan,
+            Rule::Patch,
             "metadata.name",
             message.to_owned(),
             Some(hint.to_owned()),
@@ -41,7 +41,7 @@ impl Subject<'_> {
             .collect();
         let message = format!("a patch of Kustomize sets {FIELD}: {}", set.join(", "));
         let hint = "change the version there".to_owned();
-        self.report(Rule::VersionInPatch, FIELD, message, Some(hint));
+        self.report(Rule::Patch, FIELD, message, Some(hint));
         if let Some(spec) = read["spec"].as_object_mut() {
             spec.insert("version".to_owned(), json!(first.version));
         }

@@ -19,3 +19,18 @@ pub(super) fn is_within(field: &str, other: &str) -> bool {
     let rest = field.strip_prefix(other);
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
 }
+
+/// The field below another one, or of the object itself.
+pub(super) fn below(field: &str, name: &str) -> String {
+    if field.is_empty() {
+        name.to_owned()
+    } else {
+        format!("{field}.{name}")
+    }
+}
+
+/// The path of a field without list indices.
+pub(super) fn no_indices(field: &str) -> String {
+    let without = |part: &str| part.split('[').next().unwrap_or_default().to_owned();
+    field.split('.').map(without).collect::<Vec<_>>().join(".")
+}

@@ -6,15 +6,14 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
-use super::Subject;
 use super::control_plane::Role;
-use super::instead::yaml;
 use super::metadata::is_subdomain;
-use crate::gitops::Rule;
+use super::subject::Subject;
 use crate::gitops::placeholder::is_placeholder;
+use crate::gitops::rule::Rule;
 use crate::gitops::yaml::{Kind, Node};
 use refit_api::Plan;
-use refit_api::prepare::{ENTRYPOINT, Prepare};
+use refit_api::prepare::Prepare;
 use refit_base::version::distribution_of;
 use refit_base::version::tag::munge;
 
@@ -99,31 +98,10 @@ impl Subject<'_> {
             })
         };
         let hint = || {
-            let name = servers().map_or("k3s-server", |servers| servers.name.as_str());
-            let what = if servers().is_some() {
-                ""
-            } else {
-                ", with the name of the Plan for control-plane nodes"
-            };
-            let line = format!("{ENTRYPOINT} prepare {name}");
-            let is_script = program.rsplit('/').next() == Some(ENTRYPOINT);
-            let list = match (in_command, is_script) {
-                (true, true) => vec![program, "prepare", name],
-                (true, false) => vec![ENTRYPOINT, "prepare", name],
-                (false, _) if command.iter().any(|word| word.text() == Some("-c")) => vec![&*line],
-                (false, _) => vec!["prepare", name],
-            };
-            let list = yaml(&serde_json::json!(list));
-            let rest = if in_command && has_args {
-                " and remove `args`"
-            } else {
-                ""
-            };
-            if self.has(field) {
-                format!("write `{list}`{rest}{what}")
-            } else {
-                format!("add `args: {list}`{what}")
-            }
+            let name = servers().map_or("NAME", |servers| servers.name.as_str());
+            format!(
+                "the arguments are `prepare` and the Plan for control-plane nodes, as in `[prepare, {name}]`"
+            )
         };
         let elsewhere = |name: &str| {
             let mut others = all.iter().filter(|other| other.name == name);
@@ -170,7 +148,7 @@ impl Subject<'_> {
                     let items = self.node(field).map_or(&[][..], Node::items);
                     let place = items.iter().position(|item| item.text() == Some(name));
                     let item = place.map_or_else(|| field.to_owned(), |place| format!("{field}[{place}]"));
-                    self.report(Rule::PreparePlanUnknown, &item, message, Some(hint.to_owned()));
+                    self.report(Rule::UnknownPlan, &item, message, Some(hint.to_owned()));
                     return;
                 }
             },

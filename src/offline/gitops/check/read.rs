@@ -2,10 +2,13 @@
 
 use serde_json::Value;
 
-use super::Subject;
+use super::definitions::PLAN;
+use super::subject::Subject;
+use crate::gitops::finding::{Finding, Levels, Severity};
 use crate::gitops::objects::Object;
 use crate::gitops::placeholder::is_placeholder;
-use crate::gitops::{Finding, Levels, Rule, Severity, Source};
+use crate::gitops::rule::Rule;
+use crate::gitops::source::Source;
 use refit_api::Plan;
 
 /// The namespace of a Plan whose own is not known: that of the manifests of refit and of system-upgrade-controller.
@@ -30,7 +33,7 @@ pub fn read_plan(source: &Source, object: &Object<'_>) -> ReadPlan {
     let levels = Levels::default();
     let mut subject = Subject::new(source, object, &levels);
     subject.check_repeated_keys();
-    let mut json = subject.read_by_schema();
+    let mut json = subject.read_by_schema(&PLAN);
     subject.apply_overlay(&mut json);
     let reported = subject.found.len();
     let words = subject.fill_label_values(&mut json);

@@ -6,10 +6,9 @@ use std::borrow::Cow;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 
-use super::Subject;
-use super::instead;
-use crate::gitops::Rule;
+use super::subject::Subject;
 use crate::gitops::objects::Object;
+use crate::gitops::rule::Rule;
 use refit_api::{ContainerSpec, Plan};
 
 /// Words before a command that run it.
@@ -131,7 +130,7 @@ fn in_container(container: &ContainerSpec) -> Option<String> {
     // The script of a shell, wherever the shell stands: behind `nsenter … --`, for example.
     let mut scripts = all
         .windows(3)
-        .filter(|window| instead::is_shell(window[0]) && instead::is_script_flag(window[1]));
+        .filter(|window| is_shell(window[0]) && is_script_flag(window[1]));
     if let Some(found) = scripts.find_map(|window| in_script(window[2])) {
         return Some(found);
     }
@@ -178,7 +177,7 @@ fn is_reboot(words: &[&str]) -> bool {
     let name = |word: &str| word.rsplit('/').next().unwrap_or_default().to_owned();
     let is_runner = words
         .first()
-        .is_some_and(|first| RUNNERS.contains(&&*name(first)) || instead::is_shell(first));
+        .is_some_and(|first| RUNNERS.contains(&&*name(first)) || is_shell(first));
     let candidates = if is_runner { words.len() } else { 1 };
     (0..candidates.min(words.len())).any(|at| {
         let args = &words[at + 1..];
@@ -196,6 +195,18 @@ fn is_reboot(words: &[&str]) -> bool {
             _ => false,
         }
     })
+}
+
+fn is_shell(program: &str) -> bool {
+    matches!(
+        program.rsplit('/').next(),
+        Some("sh" | "bash" | "ash" | "dash" | "zsh")
+    )
+}
+
+/// Whether the word is a shell flag before a script: `-c`, `-euc`.
+fn is_script_flag(word: &str) -> bool {
+    word.starts_with('-') && !word.starts_with("--") && word.ends_with('c')
 }
 
 #[cfg(test)]

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
-use super::Subject;
 use super::control_plane::several_at_once;
-use super::versions::Running;
-use crate::gitops::Rule;
+use super::running::Running;
+use super::subject::Subject;
+use crate::gitops::rule::Rule;
 use crate::gitops::yaml::Kind;
 use refit_api::names::{LABEL_HOSTNAME, LABEL_VALUE_DISABLED};
 use refit_api::selector::{Selector, explain};
@@ -108,7 +108,7 @@ impl Subject<'_> {
             if !self.has(FIELD) {
                 let message = "spec.nodeSelector is missing, so the Plan selects no node".to_owned();
                 let hint = "add `nodeSelector: {}` to select all nodes, or select some of them".to_owned();
-                self.report(Rule::NoNodeSelector, FIELD, message, Some(hint));
+                self.report(Rule::SelectsNoNode, FIELD, message, Some(hint));
             }
             return;
         };
@@ -170,45 +170,7 @@ impl Subject<'_> {
             }
         }
         if reported.is_empty() {
-            self.check_repetitions(selector);
             self.check_against_nodes(selector, &read, nodes);
-        }
-    }
-
-    /// Reports requirements for one label that repeat each other, and values that another one excludes.
-    fn check_repetitions(&mut self, selector: &LabelSelector) {
-        const EXPRESSIONS: &str = "spec.nodeSelector.matchExpressions";
-        let all = constraints(selector);
-        let labels = selector.match_labels.iter().flatten().map(|(key, value)| {
-            let place = format!("spec.nodeSelector.matchLabels.{key}");
-            (place, (key.as_str(), "In", BTreeSet::from([value.as_str()])))
-        });
-        let mut before: Vec<_> = labels.collect();
-        for (index, expression) in selector.match_expressions.iter().flatten().enumerate() {
-            let field = format!("{EXPRESSIONS}[{index}]");
-            let values = expression.values.iter().flatten().map(String::as_str);
-            let one = (
-                expression.key.as_str(),
-                expression.operator.as_str(),
-                values.collect(),
-            );
-            let key = &expression.key;
-            if let Some((place, _)) = before.iter().find(|(_, other)| *other == one) {
-                let message = format!("{field} repeats {place}, so it has no effect");
-                let hint = "remove one of the two, or correct its key".to_owned();
-                self.report(Rule::RepeatedRequirement, &field, message, Some(hint));
-            } else if let Some(constraint) = all.get(key.as_str()).filter(|_| one.1 == "In") {
-                let excluded: Vec<_> = one.2.iter().filter(|value| !constraint.permits(value)).collect();
-                if let Some(value) = excluded.first() {
-                    let message = format!(
-                        "{field} allows {key}={value}, but another requirement for this label excludes it, so the value has no \
-                         effect"
-                    );
-                    let hint = "a node must meet all requirements at once; for one value or another, list both in one `In`";
-                    self.report(Rule::RepeatedRequirement, &field, message, Some(hint.to_owned()));
-                }
-            }
-            before.push((field, one));
         }
     }
 
@@ -257,6 +219,6 @@ impl Subject<'_> {
             format!("{field}: no value of the label {key:?} meets all conditions of the selector")
         };
         let hint = "a node must meet all conditions of a selector at once".to_owned();
-        self.report(Rule::SelectorMatchesNothing, field, message, Some(hint));
+        self.report(Rule::SelectsNoNode, field, message, Some(hint));
     }
 }

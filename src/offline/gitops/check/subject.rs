@@ -3,10 +3,12 @@
 use std::collections::BTreeSet;
 
 use super::path::steps;
+use crate::gitops::finding::{Finding, Levels};
 use crate::gitops::objects::Object;
 use crate::gitops::placeholder::in_comment;
-use crate::gitops::yaml::{self, Entry, Kind, Node, Step, Style};
-use crate::gitops::{Finding, Levels, Rule, Source};
+use crate::gitops::rule::Rule;
+use crate::gitops::source::Source;
+use crate::gitops::yaml::{Entry, Kind, Node, Step};
 
 /// An object, and the findings about it.
 pub(super) struct Subject<'a> {
@@ -42,32 +44,19 @@ impl<'a> Subject<'a> {
             .collect();
         let is_repeated = |one: &Finding| {
             let is_empty = |field| self.node(field).is_some_and(Node::is_null);
-            if one.rule == Rule::UntaggedImage && is_empty("spec.version") {
+            if one.rule == Rule::ImageTag && is_empty("spec.version") {
                 return true;
             }
             one.rule == Rule::NullField && one.field.as_ref().is_some_and(|field| reported.contains(field))
         };
         found.retain(|one| !is_repeated(one));
-        let is_json = self.is_json();
-        for one in &mut found {
-            let Some(hint) = &mut one.hint else { continue };
-            let is_null = |field: &String| self.node(field).is_some_and(Node::is_null);
-            if one.field.as_ref().is_some_and(is_null)
-                && let Some(line) = hint.strip_prefix("add ")
-            {
-                *hint = format!("write {line}");
-            }
-            if is_json {
-                *hint = in_json(hint, one.rule);
-            }
-        }
         found
     }
 
     /// Whether the finding is about a field that is written under another name.
     pub(super) fn is_renamed(&self, found: &Finding) -> bool {
         let others: &[&str] = match found.rule {
-            Rule::NoVersion | Rule::UntaggedImage => &["spec.version", "spec.channel"],
+            Rule::NoVersion | Rule::ImageTag => &["spec.version", "spec.channel"],
             Rule::NoConcurrency => &["spec.maxConcurrent"],
             Rule::DrainWithoutServiceAccount => &["spec.serviceAccountName"],
             _ => &[],
@@ -77,14 +66,6 @@ impl<'a> Subject<'a> {
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
         };
         others.iter().any(|field| self.renamed.contains(*field)) || self.renamed.iter().any(is_below)
-    }
-
-    /// Whether the object is written in JSON.
-    pub(super) fn is_json(&self) -> bool {
-        let node = self.object.node;
-        let text = self.source.text.get(node.span.start..).unwrap_or_default();
-        let inner = text.strip_prefix('{').unwrap_or_default();
-        node.style == Style::Flow && inner.trim_start().starts_with('"')
     }
 
     /// Whether the field has a value that is not an object.
@@ -155,10 +136,14 @@ impl<'a> Subject<'a> {
     /// Location of a field: a scalar at its value; a list, an object or a null at its key; a missing field at its
     /// closest existing parent.
     pub(super) fn offset(&self, field: &str) -> usize {
+        self.offset_at(&steps(field))
+    }
+
+    pub(super) fn offset_at(&self, way: &[Step]) -> usize {
         let mut node = self.object.node;
         let mut offset = node.offset();
-        for step in steps(field) {
-            let next = match &step {
+        for step in way {
+            let next = match step {
                 Step::Key(key) => node.object().and_then(|object| object.entry(key)).map(|entry| {
                     let is_scalar = !matches!(entry.value.kind, Kind::Null | Kind::List(_) | Kind::Map(_));
                     let at = if is_scalar {
@@ -180,35 +165,4 @@ impl<'a> Subject<'a> {
     pub(super) fn written(&self, node: &Node) -> &'a str {
         self.source.text.get(node.span.clone()).unwrap_or_default()
     }
-}
-
-/// The YAML of a hint as JSON. The name of a field stays as it is.
-fn in_json(hint: &str, rule: Rule) -> String {
-    let is_value = ["write", "add"].iter().any(|verb| hint.starts_with(verb))
-        || (hint.starts_with("did you mean") && rule != Rule::UnknownField);
-    if !is_value {
-        return hint.to_owned();
-    }
-    let json = |text: &str| {
-        let stream = yaml::read(text);
-        let value = stream
-            .documents
-            .first()
-            .filter(|_| stream.errors.is_empty())?
-            .to_json();
-        let json = value.to_string();
-        let is_entry = value.is_object() && !text.starts_with('{');
-        Some(if is_entry {
-            json.trim_start_matches('{').strip_suffix('}')?.to_owned()
-        } else {
-            json
-        })
-    };
-    let parts = hint.split('`').enumerate();
-    let parts: Vec<_> = parts
-        .map(|(index, part)| {
-            if index % 2 == 1 { json(part) } else { None }.unwrap_or_else(|| part.to_owned())
-        })
-        .collect();
-    parts.join("`")
 }

@@ -4,51 +4,63 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelectorRequirement;
 use serde_json::json;
 
-use super::Subject;
 use super::controller::{expression_hint, selector_error};
-use super::instead::{self, Unit, yaml};
-use super::path::is_within;
-use super::schema::no_indices;
+use super::definitions::of_field;
+use super::images::RANGE_HINT;
+use super::path::{is_within, no_indices};
+use super::schema::ANY_LIMIT;
+use super::subject::Subject;
+use super::value::{Unit, duration, node_limit, time_of_day, yaml_text};
 use super::versions::release_of;
-use crate::gitops::Rule;
 use crate::gitops::placeholder::is_placeholder;
+use crate::gitops::rule::Rule;
 use crate::gitops::yaml::Node;
+use refit_api::schema::about;
 use refit_api::validate::validate;
 use refit_api::{Invalid, Plan, PlanSpec};
+use refit_base::go::GoDuration;
+use refit_base::nearest::nearest;
 use refit_base::version::{Range, Version};
 
 /// Rules that are checked before. Of a field that one of them refused, the validation finds the same mistake, or what
 /// follows from it.
-const CHECKED_BEFORE: [Rule; 7] = [
+const CHECKED_BEFORE: [Rule; 6] = [
     Rule::MissingField,
     Rule::UnknownField,
     Rule::WrongType,
     Rule::NotAllowed,
     Rule::BadName,
-    Rule::BadLabel,
     Rule::Placeholder,
 ];
+
+/// Seconds of the longest window.
+const WEEK: i64 = 604_800;
 
 impl Subject<'_> {
     pub(super) fn check_validity(&mut self, plan: &Plan) {
         let name = plan.metadata.name.as_deref().unwrap_or_default();
         for invalid in validate(name, &plan.spec).err().into_iter().flatten() {
-            self.report_invalid(&invalid, &plan.spec);
+            self.report_invalid(&invalid);
         }
     }
 
-    fn report_invalid(&mut self, invalid: &Invalid, spec: &PlanSpec) {
+    fn report_invalid(&mut self, invalid: &Invalid) {
         let path = invalid.path.as_str();
         let node = self.node(path);
         if let Some(node) = node.filter(|node| node.text().is_some_and(is_placeholder)) {
             self.report_placeholder(path, node);
             return;
         }
-        let is_reported = self.found.iter().any(|one| {
-            CHECKED_BEFORE.contains(&one.rule)
-                && one.field.as_ref().is_some_and(|field| is_within(field, path))
-        });
-        if is_reported || self.lacks_refused_cron(path, spec) {
+        let before = self.found.iter().filter(|one| CHECKED_BEFORE.contains(&one.rule));
+        let refused = || before.clone().filter_map(|one| one.field.as_deref());
+        // A field may miss another one of the same window, check or item that was refused, or has another name.
+        let item = path.rsplit_once(']').map(|(item, _)| format!("{item}]"));
+        let is_missed = |field: &str| {
+            let name = field.rsplit('.').next().unwrap_or_default();
+            item.as_ref().is_some_and(|item| is_within(field, item)) && invalid.message.contains(name)
+        };
+        let mut renamed = self.renamed.iter().map(String::as_str);
+        if refused().any(|field| is_within(field, path) || is_missed(field)) || renamed.any(is_missed) {
             return;
         }
         let operator = match path {
@@ -56,11 +68,8 @@ impl Subject<'_> {
             _ => None,
         };
         let hint = || {
-            invalid
-                .hint
-                .clone()
-                .map(Into::into)
-                .or_else(|| self.invalid_hint(path))
+            let own = invalid.hint.clone().map(Into::into);
+            own.or_else(|| self.invalid_hint(path))
         };
         let (field, hint) = operator.unwrap_or_else(|| (path.to_owned(), hint()));
         // Of an absent time the controller shows nothing.
@@ -84,88 +93,85 @@ impl Subject<'_> {
             .map(|(index, requirement)| expression_hint(&format!("{list}[{index}]"), &requirement))
     }
 
-    /// What to write instead, as far as the text of the field shows what is meant.
+    /// What to write instead, as far as the text of the field shows what is meant; else what the field is for.
     fn invalid_hint(&self, path: &str) -> Option<String> {
         let text = self.node(path).and_then(Node::text).unwrap_or_default();
-        let write = |yaml: &str| format!("write `{yaml}`");
-        Some(match no_indices(path).as_str() {
-            "spec.version" => return self.version_hint(text),
-            "spec.maxConcurrent" | "spec.maxUnavailable" | "spec.waves.nodes" => {
-                instead::node_limit(text).map_or_else(|| instead::ANY_LIMIT.to_owned(), |limit| write(&limit))
+        let field = no_indices(path);
+        let unit = Unit::of(path);
+        let value = match (field.as_str(), unit) {
+            ("spec.version", _) if is_range(text) && release_of(text).is_none() => {
+                return Some(RANGE_HINT.to_owned());
             }
-            "spec.failure.budget" => match instead::node_limit(text) {
-                Some(limit) => write(&limit),
-                None => "write a number of nodes such as `1`, or a share such as `10%`".to_owned(),
-            },
-            "spec.reboot.requiredFiles" | "spec.reboot.command" => write(&yaml(&clean_path(text)?.into())),
-            "spec.versionPolicy.range" | "spec.nodeInfo.kubeletVersion" => write(&yaml(&range(text)?.into())),
-            "spec.checks.name" => check_name(text),
+            ("spec.version", _) => version(text),
+            ("spec.maxConcurrent" | "spec.maxUnavailable" | "spec.waves.nodes", _) => {
+                return Some(
+                    node_limit(text).map_or_else(|| ANY_LIMIT.to_owned(), |limit| format!("write `{limit}`")),
+                );
+            }
+            ("spec.failure.budget", _) => node_limit(text),
+            (_, Unit::Time) if !self.has(path) => return of_field(path).and_then(about),
+            (_, Unit::Time) if text.starts_with("24:") => Some("\"23:59:59\"".to_owned()),
+            (_, Unit::Time) => time_of_day(text).map(|time| format!("\"{time}\"")),
             // 72 may be hours or days.
-            "spec.versionPolicy.minimumAge" if text.trim().parse::<f64>().is_ok() => {
-                "write a duration such as `72h`".to_owned()
+            (_, Unit::Duration) if text.trim().parse::<f64>().is_ok() && !has_seconds(&field) => None,
+            (field, Unit::Duration) => {
+                let is_short = |duration: &String| {
+                    let duration = duration.parse::<GoDuration>().unwrap_or_default();
+                    field != "spec.windows.duration" || duration.as_secs() <= WEEK
+                };
+                duration(text).filter(|duration| duration != text && is_short(duration))
             }
-            field => match self.schedule_hint(path, field, text) {
-                Some(hint) => hint,
-                None if Unit::of(path) == Unit::Duration => match instead::duration(text) {
-                    Some(duration) if duration != text => write(&duration),
-                    _ => "write a duration such as `30s` or `15m`".to_owned(),
-                },
-                None => return None,
-            },
-        })
-    }
-
-    fn version_hint(&self, text: &str) -> Option<String> {
-        let version = text.trim().trim_start_matches('=');
-        if let Some(release) = release_of(version) {
-            return Some(format!("write `{release}`"));
-        }
-        if version.parse::<Range>().is_ok() && version.parse::<Version>().is_err() {
-            return Some(self.range_hint());
-        }
-        let spec = PlanSpec {
-            version: Some(version.to_owned()),
-            ..PlanSpec::default()
+            (field, _) if field.ends_with(".timeZone") => return Some(zone_hint(text)),
+            _ => None,
         };
-        validate("plan", &spec).ok()?;
-        Some(format!("write `{}`", yaml(&version.into())))
+        let value = value.map(|value| format!("write `{value}`"));
+        let example = || unit.example().map(str::to_owned);
+        let about = || of_field(path).and_then(about);
+        value.or_else(example).or_else(about)
     }
 }
 
-fn check_name(text: &str) -> String {
-    let name = text.to_lowercase().replace([' ', '_', '.'], "-");
-    let name = name.trim_matches('-');
-    let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-    if name.is_empty() || !name.chars().all(is_plain) {
-        return "write a name such as `errors`".to_owned();
-    }
-    format!("write `{name}`")
+/// Whether a plain number of the field is probably one of seconds.
+fn has_seconds(field: &str) -> bool {
+    !matches!(
+        field,
+        "spec.versionPolicy.minimumAge" | "spec.windows.duration" | "spec.repeat.every"
+    )
 }
 
-/// A range with its conditions apart: `>1.33 <1.35` of `>1.33<1.35`.
-fn range(text: &str) -> Option<String> {
-    let mut apart = String::new();
-    for c in text.chars() {
-        if matches!(c, '<' | '>') && !apart.ends_with([' ', ',', '|']) && !apart.is_empty() {
-            apart.push(' ');
-        }
-        apart.push(c);
-    }
-    apart.parse::<Range>().is_ok().then_some(apart)
+fn is_range(text: &str) -> bool {
+    text.parse::<Range>().is_ok() && text.parse::<Version>().is_err()
 }
 
-/// An absolute path that says the same plainly.
-fn clean_path(path: &str) -> Option<String> {
-    let mut parts = Vec::new();
-    for part in path.trim().split('/') {
-        match part {
-            "" | "." => {}
-            ".." => {
-                parts.pop()?;
-            }
-            part if part.contains('\0') => return None,
-            part => parts.push(part),
-        }
+fn version(text: &str) -> Option<String> {
+    let version = text.trim().trim_start_matches('=');
+    if let Some(release) = release_of(version) {
+        return Some(release);
     }
-    (!parts.is_empty()).then(|| format!("/{}", parts.join("/")))
+    let spec = PlanSpec {
+        version: Some(version.to_owned()),
+        ..PlanSpec::default()
+    };
+    validate("plan", &spec).ok()?;
+    Some(yaml_text(version))
+}
+
+/// The zone whose name or city is near.
+fn zone_hint(zone: &str) -> String {
+    let database = jiff::tz::TimeZoneDatabase::bundled();
+    let names: Vec<_> = database.available().map(|name| name.to_string()).collect();
+    let plain = zone.trim().replace(' ', "_");
+    // `GMT+2` is not `Etc/GMT+2`, which is west of Greenwich.
+    let is_offset = !zone.contains('/') && zone.contains(|c: char| c.is_ascii_digit());
+    let same = names.iter().find(|name| {
+        let city = name.rsplit('/').next().unwrap_or_default();
+        name.eq_ignore_ascii_case(&plain) || city.eq_ignore_ascii_case(&plain)
+    });
+    // Three letters are near to many zones.
+    let near = || nearest(zone, names.iter().map(String::as_str)).filter(|_| zone.contains('/'));
+    match same.map(String::as_str).or_else(near).filter(|_| !is_offset) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => "write an IANA name such as `Europe/Berlin`; an abbreviation or an offset is not a zone"
+            .to_owned(),
+    }
 }

@@ -5,52 +5,24 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-use super::Subject;
 use super::images::Reference;
-use crate::gitops::Rule;
-use crate::gitops::objects::Object;
+use super::running::Running;
+use super::subject::Subject;
 use crate::gitops::placeholder::is_placeholder;
-use crate::gitops::yaml::{Node, Step};
+use crate::gitops::rule::Rule;
+use crate::gitops::yaml::Node;
 use refit_api::prepare::Prepare;
 use refit_api::selector::Selector;
 use refit_api::{Plan, PlanSpec, redacted};
 use refit_base::version::tag::{check, munge};
-use refit_base::version::{Range, Version, distribution_of, kubelet_version};
+use refit_base::version::{Version, distribution_of, kubelet_version};
 
 use super::jobs::containers;
-
-/// A node in the files, if its status has a kubelet version.
-#[derive(Clone, Debug)]
-pub(super) struct Running {
-    pub(super) name: String,
-    pub(super) labels: std::collections::BTreeMap<String, String>,
-    version: Version,
-}
-
-impl Running {
-    /// Reads an item of `kubectl get nodes -o yaml`; `None` for another object.
-    pub(super) fn read(object: &Object<'_>) -> Option<Self> {
-        if (object.api_version.as_str(), object.kind.as_str()) != ("v1", "Node") {
-            return None;
-        }
-        let path = ["status", "nodeInfo", "kubeletVersion"].map(Step::from);
-        let labels = object.node.get("metadata")?.get("labels").and_then(Node::object);
-        let labels = labels.iter().flat_map(|labels| &labels.entries);
-        Some(Self {
-            name: object.metadata("name")?.to_owned(),
-            labels: labels
-                .filter_map(|entry| Some((entry.key.name.clone(), entry.value.text()?.to_owned())))
-                .collect(),
-            version: object.node.at(&path)?.text()?.parse().ok()?,
-        })
-    }
-}
 
 impl Subject<'_> {
     pub(super) fn check_versions(&mut self, plan: &Plan, nodes: &[Running]) {
         self.check_spelling(&plan.spec);
         self.check_distribution(&plan.spec);
-        self.check_range(&plan.spec);
         self.check_candidate(&plan.spec);
         self.check_step(plan, nodes);
     }
@@ -73,7 +45,7 @@ impl Subject<'_> {
         {
             let message = format!("spec.version is {version:?}, and no release has that name");
             self.report(
-                Rule::MisspeltVersion,
+                Rule::NoRelease,
                 "spec.version",
                 message,
                 Some(format!("write `{release}`")),
@@ -143,29 +115,8 @@ impl Subject<'_> {
                 name_of(program),
                 build_of(program)
             );
-            self.report(Rule::OtherDistribution, field, message, Some(hint));
+            self.report(Rule::NoRelease, field, message, Some(hint));
             return; // one finding for both containers
-        }
-    }
-
-    fn check_range(&mut self, spec: &PlanSpec) {
-        let range = spec
-            .version_policy
-            .as_ref()
-            .and_then(|policy| policy.range.as_deref());
-        let Some(range) = range.and_then(|range| range.parse::<Range>().ok()) else {
-            return;
-        };
-        let version = spec.version.as_deref().unwrap_or_default();
-        if let Ok(parsed) = version.parse::<Version>()
-            && !range.may_have(&parsed)
-        {
-            let message = format!(
-                "spec.version is {version:?}, outside spec.versionPolicy.range {:?}; a pinned version is used all the same",
-                range.text()
-            );
-            let hint = "widen the range, or pin a version within it".to_owned();
-            self.report(Rule::VersionOutsideRange, "spec.version", message, Some(hint));
         }
     }
 
@@ -186,10 +137,10 @@ impl Subject<'_> {
             let hint = if spec.depends_on.iter().flatten().any(|other| other.name == plan) {
                 "remove spec.prepare; spec.dependsOn waits for the Plan".to_owned()
             } else {
-                format!("remove spec.prepare, and add `dependsOn: [{{name: {plan}}}]`")
+                format!("remove spec.prepare, and name {plan} in spec.dependsOn")
             };
             self.report(
-                Rule::ReleaseCandidate,
+                Rule::PreparePlan,
                 "spec.prepare",
                 message("spec.prepare"),
                 Some(hint),
@@ -198,8 +149,8 @@ impl Subject<'_> {
         let settle = spec.settle.as_ref();
         if settle.and_then(|settle| settle.kubelet_version) == Some(true) {
             let field = "spec.settle.kubeletVersion";
-            let hint = "write `kubeletVersion: false`, until the Plan has a release".to_owned();
-            self.report(Rule::ReleaseCandidate, field, message(field), Some(hint));
+            let hint = "write `false`, until the Plan has a release".to_owned();
+            self.report(Rule::PreparePlan, field, message(field), Some(hint));
         }
     }
 
@@ -238,7 +189,7 @@ impl Subject<'_> {
         if let Some((_, what)) = older {
             let message = format!("spec.version is {:?}, a downgrade: {what}", to.text());
             let hint = "Kubernetes does not support downgrades; restore a backup of etcd instead".to_owned();
-            self.report(Rule::Downgrade, "spec.version", message, Some(hint));
+            self.report(Rule::VersionStep, "spec.version", message, Some(hint));
         }
         let skips = |from: &Version| !is_older(from) && to.minors_from(from).is_some_and(|minors| minors > 1);
         // Dates, and versions of programs other than Kubernetes, may skip minor versions.
@@ -251,7 +202,7 @@ impl Subject<'_> {
             );
             let hint = "upgrade one minor version at a time; spec.versionPolicy.maxMinorSkip enforces that"
                 .to_owned();
-            self.report(Rule::MinorSkip, "spec.version", message, Some(hint));
+            self.report(Rule::VersionStep, "spec.version", message, Some(hint));
         }
     }
 }
@@ -259,16 +210,11 @@ impl Subject<'_> {
 /// The release of K3s or RKE2 that is meant: `v1.34.2+k3s1` for `1.34.2+K3S1`, `v1.34.2.k3s1` and the like.
 pub(super) fn release_of(version: &str) -> Option<String> {
     static RELEASE: LazyLock<Option<Regex>> = LazyLock::new(|| {
-        Regex::new(r"(?i)^v*\.?(\d+\.\d+\.\d+)(-(?:alpha|beta|rc)\.?\d+)?[ +._-]*(k3s|rke2)[.-]?r?(\d*)$")
-            .ok()
+        Regex::new(
+            r"(?i)^v*\.?(\d+\.\d+\.\d+)(-(?:alpha|beta|rc)\.?\d+)?(?:[ +._-]|%2B)*(k3s|rke2)[.-]?r?(\d*)$",
+        )
+        .ok()
     });
-    let version = version.replace("%2B", "+").replace("%2b", "+");
-    // Characters without width, which come with text that is copied from a page.
-    let is_invisible = |c: char| matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2060}' | '\u{feff}');
-    let version = version.replace(is_invisible, "");
-    // The end of a URL or of an image reference.
-    let version = version.split("@sha256:").next().unwrap_or_default();
-    let version = version.rsplit(['/', ':']).next().unwrap_or_default();
     let is_around = |c: char| c.is_whitespace() || "\"'`\u{2018}\u{2019}\u{201c}\u{201d},;.".contains(c);
     let found = RELEASE.as_ref()?.captures(version.trim_matches(is_around))?;
     let part = |index| found.get(index).map_or("", |part| part.as_str());
@@ -325,15 +271,6 @@ mod tests {
             "v1.34.2 +k3s1",
             "v.1.34.2+k3s1",
             "vv1.34.2+k3s1",
-            "v1.34.2+k3s1,",
-            "v1.34.2+k3s1;",
-            "v1.34.2+k3s1.",
-            "\u{201c}v1.34.2+k3s1\u{201d}",
-            "'v1.34.2+k3s1'",
-            "v1.34.2+k3s1\u{200b}",
-            "https://github.com/k3s-io/k3s/releases/tag/v1.34.2+k3s1",
-            "rancher/k3s-upgrade:v1.34.2-k3s1",
-            "v1.34.2-k3s1@sha256:0123",
         ] {
             assert_eq!(release_of(version).as_deref(), Some("v1.34.2+k3s1"), "{version}");
         }

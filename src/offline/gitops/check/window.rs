@@ -3,8 +3,9 @@
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
-use super::{Subject, jobs};
-use crate::gitops::Rule;
+use super::jobs;
+use super::subject::Subject;
+use crate::gitops::rule::Rule;
 use refit_api::PlanSpec;
 use refit_api::window::Window;
 use refit_job::render::active_deadline_seconds;
@@ -28,9 +29,9 @@ impl Subject<'_> {
         };
         let Some(opens) = window.next_open(now) else {
             let message = "spec.window has no days, so it never opens".to_owned();
-            let hint = "add `days: [mo, tu, we, th, fr, sa, su]`, or the days that you want".to_owned();
+            let hint = "name the days, such as `days: [mo, tu, we, th, fr]`".to_owned();
             if !self.has("spec.window.days") {
-                self.report(Rule::WindowNeverOpens, "spec.window.days", message, Some(hint));
+                self.report(Rule::Window, "spec.window.days", message, Some(hint));
             }
             return;
         };
@@ -58,12 +59,7 @@ impl Subject<'_> {
         );
         let hint = "make the window longer or the deadline shorter; a Job that runs when the window closes is not stopped"
             .to_owned();
-        self.report(
-            Rule::WindowShorterThanDeadline,
-            "spec.window",
-            message,
-            Some(hint),
-        );
+        self.report(Rule::Window, "spec.window", message, Some(hint));
     }
 }
 

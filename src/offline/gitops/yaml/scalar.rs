@@ -45,11 +45,6 @@ pub(super) fn key(number: &Number) -> String {
     text.strip_suffix(".0").map_or(text.clone(), str::to_owned)
 }
 
-/// Whether both YAML 1.1 and YAML 1.2 parse the text as the same bool.
-pub fn is_plain_bool(text: &str) -> bool {
-    matches!(text, "true" | "True" | "TRUE" | "false" | "False" | "FALSE")
-}
-
 /// Whether every YAML reader takes the unquoted text for a string: not a number, bool, date, time or null.
 pub fn is_text_to_all(text: &str) -> bool {
     let safe = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '+' | '-');

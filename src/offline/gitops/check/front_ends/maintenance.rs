@@ -1,9 +1,9 @@
 //! What is wrong with a `NodeMaintenance`.
 
 use super::Maintained;
-use crate::gitops::Rule;
-use crate::gitops::check::Subject;
+use crate::gitops::check::subject::Subject;
 use crate::gitops::placeholder::is_placeholder;
+use crate::gitops::rule::Rule;
 use crate::gitops::yaml::Node;
 
 const NODE: &str = "spec.nodeName";
@@ -11,9 +11,8 @@ const NODE: &str = "spec.nodeName";
 impl Subject<'_> {
     pub(super) fn check_maintenance(&mut self, maintained: &mut Maintained) {
         if self.node("spec").is_none_or(Node::is_null) {
-            let hint = "add `spec: {nodeName: my-node}`".to_owned();
             let message = format!("spec is missing, and in it {NODE}, the name of a node");
-            self.report(Rule::MissingField, "spec", message, Some(hint));
+            self.report(Rule::MissingField, "spec", message, None);
             return;
         }
         let Some(name) = self.node(NODE).and_then(Node::text) else {
@@ -39,7 +38,7 @@ impl Subject<'_> {
                 "NodeMaintenance {first} is for node {name} already, and a node has one at a time: the other one fails"
             );
             let hint = "remove one of the two".to_owned();
-            self.report(Rule::DuplicateMaintenance, NODE, message, Some(hint));
+            self.report(Rule::DuplicateObject, NODE, message, Some(hint));
         } else {
             maintained.insert(name.to_owned(), here);
         }

@@ -5,11 +5,13 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::gitops::check::versions::Running;
+use crate::gitops::check::running::Running;
 use crate::gitops::check::{Options, Subject};
+use crate::gitops::finding::Finding;
 use crate::gitops::objects::objects;
+use crate::gitops::rule::Rule;
+use crate::gitops::source::Source;
 use crate::gitops::yaml::{Entry, Style};
-use crate::gitops::{Finding, Rule, Source};
 use refit_api::names::GROUP;
 use refit_formats::convert::op_plan::{ANNOTATION_SPEC, annotation, before_annotation, fields, with_fields};
 
@@ -33,19 +35,11 @@ const FIELDS: [(&str, &str); 12] = [
 ];
 /// Rules about fields that the translation writes, and not the user: the version stands for nothing, and the namespace
 /// is that of the controller.
-const ABOUT_TRANSLATION: [Rule; 13] = [
-    Rule::NoNamespace,
+const ABOUT_TRANSLATION: [Rule; 5] = [
     Rule::OtherNamespace,
-    Rule::TagDiffers,
-    Rule::TagBesideChannel,
-    Rule::MovingVersion,
-    Rule::MovingTag,
-    Rule::MisspeltVersion,
-    Rule::OtherDistribution,
-    Rule::UntaggedImage,
-    Rule::Downgrade,
-    Rule::MinorSkip,
-    Rule::ConcurrencyReplaced,
+    Rule::ImageTag,
+    Rule::NoRelease,
+    Rule::VersionStep,
     Rule::ServerField,
 ];
 
@@ -78,13 +72,7 @@ impl Subject<'_> {
                     let hint = "write it like {\"maxUnavailable\": \"10%\"}".to_owned();
                     let offset = self.offset_in_annotation(error.line());
                     let field = annotation_field("");
-                    self.report_at(
-                        Rule::PlanSpecAnnotation,
-                        offset,
-                        Some(&field),
-                        message,
-                        Some(hint),
-                    );
+                    self.report_at(Rule::InvalidNodeOp, offset, Some(&field), message, Some(hint));
                     return;
                 }
             }
@@ -242,10 +230,7 @@ spec:
             "the annotation refit.rs/plan-spec: a Plan has no field spec.windowss"
         );
         let found = findings(&op("      {\"suspend\": false,\n       windows: []}", ""));
-        assert_eq!(
-            (found[0].0, found[0].1, found.len()),
-            (8, Rule::PlanSpecAnnotation, 1)
-        );
+        assert_eq!((found[0].0, found[0].1, found.len()), (8, Rule::InvalidNodeOp, 1));
     }
 
     #[test]

@@ -47,40 +47,26 @@ pub(super) fn seconds(text: &str) -> Option<i64> {
     (duration.as_nanos() % 1_000_000_000 == 0).then(|| duration.as_secs())
 }
 
-/// Converts common spellings of a time of day (`22`, `2200`, `22.30`, `10 PM`, `10 p.m.`, `22h30`, `22 Uhr`) to `22:00`.
+/// Converts common spellings of a time of day (`22`, `2200`, `22.30`, `10 PM`) to `22:00`.
 pub(in crate::gitops::check) fn time_of_day(text: &str) -> Option<String> {
-    let lower: String = text
-        .to_lowercase()
-        .chars()
-        .filter(|c| !c.is_whitespace())
-        .collect();
-    let lower = match lower.as_str() {
-        "midnight" => "0:00".to_owned(),
-        "noon" | "midday" => "12:00".to_owned(),
-        lower => lower
-            .replace("a.m.", "am")
-            .replace("p.m.", "pm")
-            .replace("uhr", ""),
-    };
+    let lower = text.to_lowercase().replace(' ', "");
     let (clock, half) = match (lower.strip_suffix("am"), lower.strip_suffix("pm")) {
         (Some(clock), _) => (clock, Some(0)),
         (_, Some(clock)) => (clock, Some(12)),
         _ => (lower.as_str(), None),
     };
-    let (hour, minute) = match clock.split_once([':', '.', 'h']) {
-        Some((hour, minute)) => (hour, if minute.is_empty() { "0" } else { minute }),
+    let (hour, minute) = match clock.split_once([':', '.']) {
+        Some(parts) => parts,
         None if clock.len() > 2 => clock.split_at_checked(clock.len() - 2)?,
         None => (clock, "0"),
     };
+    let (mut hour, mut minute_number): (u8, u8) = (hour.parse().ok()?, minute.parse().ok()?);
     // YAML reads 22.30 as a number, and drops its last zero.
-    let minute = if clock.contains('.') && minute.len() == 1 {
-        format!("{minute}0")
-    } else {
-        minute.to_owned()
-    };
-    let (mut hour, minute): (u8, u8) = (hour.parse().ok()?, minute.parse().ok()?);
+    if clock.contains('.') && minute.len() == 1 {
+        minute_number = minute_number.checked_mul(10)?;
+    }
     if let Some(half) = half {
         hour = (1..=12).contains(&hour).then(|| hour % 12 + half)?;
     }
-    (hour < 24 && minute < 60).then(|| format!("{hour:02}:{minute:02}"))
+    (hour < 24 && minute_number < 60).then(|| format!("{hour:02}:{minute_number:02}"))
 }
