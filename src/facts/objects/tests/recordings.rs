@@ -113,7 +113,7 @@ const READINGS: [(&str, &[&str]); 11] = [
 #[test]
 fn a_pod_on_a_real_kubelet_is_read_as_what_it_does() {
     for (recording, expected) in READINGS {
-        let mut readings: Vec<String> = statuses(recording).into_iter().map(read).collect();
+        let mut readings: Vec<String> = statuses(recording).iter().map(read).collect();
         readings.dedup();
         assert_eq!(readings, expected, "{recording}");
     }
@@ -130,7 +130,7 @@ fn every_recording_is_read() {
     }
 }
 
-fn read(status: Value) -> String {
+fn read(status: &Value) -> String {
     let owner =
         json!({ "apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "j", "controller": true });
     let pod = json!({
@@ -191,11 +191,11 @@ fn container(text: &str) -> Value {
         other => other,
     };
     let (now, last) = states.split_once(", last ").unwrap_or((states, ""));
-    let mut status = json!({ "name": name, "state": state(now) });
+    let mut container = json!({ "name": name, "state": state(now) });
     if !last.is_empty() {
-        status["lastState"] = state(last);
+        container["lastState"] = state(last);
     }
-    status
+    container
 }
 
 fn state(text: &str) -> Value {
