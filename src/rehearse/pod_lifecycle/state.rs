@@ -87,8 +87,8 @@ impl PodState {
             let inits = status.init_container_statuses.iter().flatten();
             inits.chain(status.container_statuses.iter().flatten())
         };
-        let conditions = status.conditions.iter().flatten();
-        let ready = conditions.filter(|condition| condition.type_ == "Ready").last();
+        let mut conditions = status.conditions.iter().flatten();
+        let ready = conditions.find(|condition| condition.type_ == "Ready");
         let spec = pod.spec.iter();
         let containers = spec.flat_map(|spec| {
             let inits = spec.init_containers.iter().flatten().map(|init| (init, true));
