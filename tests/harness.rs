@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use jiff::SignedDuration;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt as _;
@@ -337,7 +336,6 @@ pub(crate) fn quick() -> Defaults {
         init: Delay::millis(50),
         run: Delay::millis(300),
         stop: Delay::millis(50),
-        teardown: SignedDuration::ZERO,
         ..Defaults::default()
     }
 }

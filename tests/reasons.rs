@@ -12,7 +12,7 @@ use crate::layering::sources;
 /// Words that others also use, each with the files where it is theirs: pod phases, conditions and reasons of Jobs and
 /// pods, a Job's `podReplacementPolicy`, and columns of kubectl are Kubernetes'; a message is
 /// system-upgrade-controller's.
-const OF_OTHERS: [(&str, &[&str]); 11] = [
+const OF_OTHERS: [(&str, &[&str]); 10] = [
     ("BackoffLimitExceeded", &["rehearse/controller_manager/job.rs"]),
     ("Channel", &["api/crd.rs"]),
     (
@@ -27,10 +27,10 @@ const OF_OTHERS: [(&str, &[&str]); 11] = [
         "DeadlineExceeded",
         &[
             "rehearse/controller_manager/job.rs",
-            "rehearse/pod_lifecycle/sync_pass/stop.rs",
+            "rehearse/pod_lifecycle/stop.rs",
         ],
     ),
-    ("Error", &["rehearse/pod_lifecycle/containers.rs"]),
+    ("Error", &["rehearse/pod_lifecycle/state.rs"]),
     (
         "Failed",
         &[
@@ -41,10 +41,7 @@ const OF_OTHERS: [(&str, &[&str]); 11] = [
             "facts/objects/pod.rs",
             "rehearse/controller_manager/job.rs",
             "rehearse/controller_manager/node.rs",
-            "rehearse/pod_lifecycle.rs",
-            "rehearse/pod_lifecycle/report.rs",
-            "rehearse/pod_lifecycle/sync_pass.rs",
-            "rehearse/pod_lifecycle/sync_pass/stop.rs",
+            "rehearse/pod_lifecycle/state.rs",
             "rehearse/snapshot/builder.rs",
             "rehearse/state.rs",
         ],
@@ -54,13 +51,12 @@ const OF_OTHERS: [(&str, &[&str]); 11] = [
         &[
             "rehearse/controller_manager/job.rs",
             "rehearse/controller_manager/job_pods.rs",
-            "rehearse/pod_lifecycle/report.rs",
+            "rehearse/pod_lifecycle/state.rs",
             "rehearse/server/evict.rs",
             "rehearse/snapshot/builder.rs",
             "rehearse/strategy.rs",
         ],
     ),
-    ("PodFailed", &["rehearse/pod_lifecycle/report.rs"]),
     ("PostCompleteDelay", &["rollout/node/finish.rs"]),
     ("Unschedulable", &["rehearse/scheduler.rs"]),
     ("Version", &["api/crd.rs"]),

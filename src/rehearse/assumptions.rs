@@ -8,7 +8,7 @@ use std::str::FromStr;
 use jiff::SignedDuration;
 
 use super::fault::Fault;
-use super::ids::Ids;
+use super::ids::{Ids, fnv1a};
 use super::kubelets::DefaultBehaviour;
 use super::pod_lifecycle::{Delay, STEERING_PREFIX};
 use refit_base::go::GoDuration;
@@ -285,11 +285,7 @@ impl Assumptions {
 
 /// A number derived from a seed and a purpose.
 pub(super) fn seeded_random(seed: u64, what: &[&str]) -> u64 {
-    let bytes = what.iter().flat_map(|part| part.bytes().chain([0]));
-    let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
-    Ids::new(seed ^ hash).number()
+    Ids::new(seed ^ fnv1a(what)).number()
 }
 
 #[cfg(test)]

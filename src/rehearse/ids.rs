@@ -46,6 +46,14 @@ impl Ids {
     }
 }
 
+/// FNV-1a, 64 bits, with a zero byte after each part. Stable across machines, which std's `Hasher` does not guarantee.
+pub(crate) fn fnv1a(parts: &[&str]) -> u64 {
+    let bytes = parts.iter().flat_map(|part| part.bytes().chain([0]));
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

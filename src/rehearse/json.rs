@@ -15,6 +15,7 @@ use std::ops::{Index, IndexMut};
 use std::sync::Arc;
 
 pub use convert::json;
+pub(crate) use convert::seconds;
 pub(crate) use de::within_memory;
 pub use serde_json::Number;
 

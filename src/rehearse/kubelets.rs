@@ -53,10 +53,6 @@ struct Node {
     rebooting: Option<Boot>,
     /// Set while the machine is off.
     silent_since: Timestamp,
-    /// Number of started pods by the UID of their owner.
-    pods_of_owners: BTreeMap<String, i32>,
-    /// Number of starts by container.
-    runs: BTreeMap<String, u32>,
 }
 
 #[derive(Debug)]
@@ -99,9 +95,8 @@ impl Kubelets {
 
     /// Number of starts of containers with this name on a node.
     pub fn runs_of(&self, node: &str, container: &str) -> u32 {
-        let node = self.nodes.get(node);
-        node.and_then(|node| node.runs.get(container).copied())
-            .unwrap_or_default()
+        let runs = self.machine(node).and_then(|machine| machine.runs.get(container));
+        runs.copied().unwrap_or_default()
     }
 
     /// Processes a change of a Node. Returns the UIDs of pods that behave differently from now on.
@@ -119,29 +114,21 @@ impl Kubelets {
             }
             return Vec::new();
         }
-        let address = object.value["status"]["addresses"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .find(|one| one["type"] == "InternalIP")
-            .and_then(|one| one["address"].as_str());
         let node = self.nodes.entry(name.to_owned()).or_insert_with(|| Node {
             machine: Machine {
                 name: name.to_owned(),
                 labels: BTreeMap::new(),
                 taints: Vec::new(),
-                ip: address.unwrap_or("100.64.0.1").to_owned(),
                 power: Power::On,
                 boot_id: object.text("/status/nodeInfo/bootID").to_owned(),
                 booted_at: Timestamp::UNIX_EPOCH,
                 sentinels: BTreeMap::new(),
+                runs: BTreeMap::new(),
             },
             steering: BTreeMap::new(),
             pods: BTreeSet::new(),
             rebooting: None,
             silent_since: Timestamp::UNIX_EPOCH,
-            pods_of_owners: BTreeMap::new(),
-            runs: BTreeMap::new(),
         });
         let texts = |field: &str| -> BTreeMap<String, String> {
             let map = object.value["metadata"][field].as_object();

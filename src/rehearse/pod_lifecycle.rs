@@ -1,35 +1,34 @@
 //! The lifecycle of a pod on a kubelet: given the Pod, its machine, its behaviour and the time, this computes the next
 //! status and when to sync again.
 //!
-//! Phases, conditions and container statuses are those of a kubelet of Kubernetes 1.36 (`tests/recordings` has
-//! recordings of one). Two consecutive status writes of a real kubelet may be one here, and `resources`, `user` and
-//! `volumeMounts` are omitted; nothing else differs. A [`PodLifecycle`] can continue from the Pod's status alone, with
-//! a precision of a second; its own memory makes it exact.
+//! A status says what refit, its drains and the controllers of a cluster read: phase, Ready, and the state of each
+//! container. A sidecar (KEP-753) is an init container like any other. A [`PodLifecycle`] can continue from the Pod's
+//! status alone, with a precision of a second.
 //!
 //! It must not use a clock, randomness or a connection.
 
-mod admission;
 mod behaviour;
 mod command;
-mod containers;
 mod refit_container;
-mod report;
-mod sync_pass;
+mod state;
+mod steering;
+mod step;
+mod stop;
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::{Pod, PodStatus, Taint};
+use k8s_openapi::api::core::v1::{Pod, Taint};
 
-pub(crate) use admission::{selects, tolerates};
-pub use behaviour::{
-    Boot, ComesBack, Defaults, Delay, PodBehaviour, Reboots, STEERING_PREFIX, SteeringError,
-};
+pub use behaviour::{Boot, ComesBack, Defaults, Delay, PodBehaviour, Reboots};
 pub use command::ContainerStart;
-use sync_pass::SyncPass;
+use state::{PodState, State};
+pub use steering::STEERING_PREFIX;
+use step::Step;
 
+use crate::json::Value;
 use refit_api::{SentinelName, SentinelReport};
 
 /// The machine of a pod, as its kubelet knows it.
@@ -38,25 +37,21 @@ pub struct Machine {
     pub name: String,
     pub labels: BTreeMap<String, String>,
     pub taints: Vec<Taint>,
-    /// The address of the node, and of pods in the host network.
-    pub ip: String,
     pub power: Power,
     /// `status.nodeInfo.bootID`. No container survives a change.
     pub boot_id: String,
     /// Start of this boot, which is reported as the end of containers of earlier boots.
     pub booted_at: Timestamp,
-    /// Sentinels in `/run`, as [`SyncResult::keep_sentinels`] stored them. A new boot has none.
+    /// Sentinels in `/run`. A new boot has none.
     pub sentinels: BTreeMap<SentinelName, SentinelReport>,
+    /// Number of starts by name of the container.
+    pub runs: BTreeMap<String, u32>,
 }
 
-/// State of the kubelet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Power {
     #[default]
     On,
-    /// It refuses pods and stops running ones (graceful node shutdown, KEP-2000).
-    ShuttingDown,
-    /// The machine is off.
     Off,
 }
 
@@ -64,7 +59,7 @@ pub enum Power {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Exit {
     pub code: i32,
-    /// Termination message, truncated as by a kubelet.
+    /// Termination message.
     pub message: Option<String>,
 }
 
@@ -76,10 +71,10 @@ pub struct ContainerAttempt {
 }
 
 /// A write to the API server.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Write {
-    /// The kubelet's status of the pod.
-    Status(Box<PodStatus>),
+    /// [`PodLifecycle::status`].
+    Status,
     /// Deletion with grace period 0, after the containers are gone.
     Remove,
 }
@@ -93,33 +88,34 @@ pub struct SyncResult {
     pub started: Vec<ContainerAttempt>,
     /// A container reboots its node now. [`PodBehaviour::boot`] says how the node comes back.
     pub reboots: bool,
-    /// Sentinels of earlier attempts, removed before new ones are written.
-    pub removed: Vec<SentinelName>,
-    /// Newly written sentinels.
-    pub sentinels: Vec<(SentinelName, SentinelReport)>,
+    /// Changes of sentinels; those without a report are removed.
+    pub sentinels: Vec<(SentinelName, Option<SentinelReport>)>,
     /// When to sync again, unless the Pod, the machine or the behaviour changes before.
     pub wake: Option<Timestamp>,
 }
 
 impl SyncResult {
-    /// Applies the changes of sentinels to a machine.
-    pub fn keep_sentinels(&self, machine: &mut Machine) {
-        for name in &self.removed {
-            machine.sentinels.remove(name);
+    /// Applies what the containers did to their machine.
+    pub fn apply(&self, machine: &mut Machine) {
+        for started in &self.started {
+            *machine.runs.entry(started.container.clone()).or_default() += 1;
         }
-        machine.sentinels.extend(self.sentinels.iter().cloned());
+        for (name, report) in &self.sentinels {
+            match report {
+                Some(report) => machine.sentinels.insert(name.clone(), report.clone()),
+                None => machine.sentinels.remove(name),
+            };
+        }
     }
 }
 
 #[derive(Clone, Debug, Default)]
 pub struct PodLifecycle {
-    status: PodStatus,
+    state: PodState,
     /// When the kubelet first saw that the pod must stop.
     stopping_since: Option<Timestamp>,
     /// Reported ends, by container and attempt.
     exits: Vec<(ContainerAttempt, Exit)>,
-    /// Restart counts before the first start of this boot: a restarted kubelet forgets its back-offs.
-    restarts_before_boot: Vec<(String, i32)>,
 }
 
 impl PodLifecycle {
@@ -129,21 +125,20 @@ impl PodLifecycle {
         let meta = &pod.metadata;
         // The deletion timestamp is the end of the grace period; the pod began to stop when that period began.
         let grace = SignedDuration::from_secs(meta.deletion_grace_period_seconds.unwrap_or_default());
-        let stopping_since = meta
-            .deletion_timestamp
-            .as_ref()
-            .map(|until| later(until.0, -grace));
         Self {
-            status: pod.status.clone().unwrap_or_default(),
-            stopping_since,
-            ..Self::default()
+            state: PodState::read(pod),
+            stopping_since: meta
+                .deletion_timestamp
+                .as_ref()
+                .map(|until| later(until.0, -grace)),
+            exits: Vec::new(),
         }
     }
 
     /// The status as the kubelet knows it.
     #[must_use]
-    pub fn status(&self) -> &PodStatus {
-        &self.status
+    pub fn status(&self) -> Value {
+        self.state.status()
     }
 
     /// Computes the next result. A repeated call at the same time without a change writes nothing.
@@ -154,17 +149,32 @@ impl PodLifecycle {
         behaviour: &PodBehaviour,
         now: Timestamp,
     ) -> SyncResult {
-        if machine.power == Power::Off {
-            return SyncResult::default();
+        let mut result = SyncResult::default();
+        let Some(spec) = pod.spec.as_ref().filter(|_| machine.power == Power::On) else {
+            return result;
+        };
+        // A terminal phase is final, also in another boot. Without a grace period the API server removes the pod itself.
+        if self.state.is_terminal() {
+            let is_deleted = pod.metadata.deletion_timestamp.is_some();
+            let removes = is_deleted && pod.metadata.deletion_grace_period_seconds != Some(0);
+            result.write = removes.then_some(Write::Remove);
+            return result;
         }
-        // A terminal phase is final, also in another boot.
-        if is_terminal(self.status.phase.as_deref()) {
-            return SyncResult {
-                write: removal(pod),
-                ..SyncResult::default()
-            };
+        let before = self.state.clone();
+        Step {
+            pod,
+            spec,
+            machine,
+            behaviour,
+            now,
+            exits: &self.exits,
+            stopping_since: &mut self.stopping_since,
+            state: &mut self.state,
+            result: &mut result,
         }
-        SyncPass::new(self, pod, machine, behaviour, now).map_or_else(SyncResult::default, SyncPass::run)
+        .run();
+        result.write = (self.state != before).then_some(Write::Status);
+        result
     }
 
     /// Reports the end of a container with a real effect.
@@ -175,34 +185,10 @@ impl PodLifecycle {
     }
 
     pub fn running(&self) -> impl Iterator<Item = ContainerAttempt> {
-        let inits = self.status.init_container_statuses.iter().flatten();
-        inits
-            .chain(self.status.container_statuses.iter().flatten())
-            .filter(|status| containers::is_running(status))
-            .map(|status| ContainerAttempt {
-                container: status.name.clone(),
-                attempt: status.restart_count,
-            })
+        let containers = self.state.containers.iter();
+        let running = containers.filter(|container| matches!(container.state, State::Running(_)));
+        running.map(state::Container::attempt)
     }
-}
-
-pub(super) fn is_terminal(phase: Option<&str>) -> bool {
-    matches!(phase, Some("Succeeded" | "Failed"))
-}
-
-/// Removes a terminated pod that is being deleted; without a grace period the API server removes it itself.
-fn removal(pod: &Pod) -> Option<Write> {
-    let wanted =
-        pod.metadata.deletion_timestamp.is_some() && pod.metadata.deletion_grace_period_seconds != Some(0);
-    wanted.then_some(Write::Remove)
-}
-
-/// FNV-1a, 64 bits, with a zero byte after each part. Stable across machines, which std's `Hasher` does not guarantee.
-fn fnv1a(parts: &[&str]) -> u64 {
-    let bytes = parts.iter().flat_map(|part| part.bytes().chain([0]));
-    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    })
 }
 
 fn later(time: Timestamp, duration: SignedDuration) -> Timestamp {

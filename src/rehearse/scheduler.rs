@@ -7,7 +7,8 @@ use k8s_openapi::api::core::v1::{Pod, PodAffinityTerm, Taint};
 use serde::Deserialize as _;
 
 use super::journal::JournalEvent;
-use super::pod_lifecycle::{Machine, selects, tolerates};
+use super::node_fit::{selects, tolerates};
+use super::pod_lifecycle::Machine;
 use super::resources::Kind;
 use super::state::{State, has_ended, seconds};
 use super::store::{Key, Object};
@@ -138,7 +139,7 @@ impl State {
 
     /// Why the pod cannot run on this machine.
     fn unfit(&self, pod: &Pod, object: &Object, machine: &Machine) -> Option<&'static str> {
-        if !selects(pod, machine) {
+        if !selects(pod, &machine.name, &machine.labels) {
             return Some(AFFINITY);
         }
         // This covers `spec.unschedulable`: the node lifecycle controller turns it into a taint

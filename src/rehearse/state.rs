@@ -18,6 +18,7 @@ use super::scheduler::Loads;
 use super::store::{Change, Key, Object, Store};
 use super::work_queue::{Work, WorkQueue};
 use crate::json::Value;
+pub(super) use crate::json::seconds;
 use refit_cluster::clock::Clock;
 
 /// Time to live of Events (`--event-ttl`).
@@ -326,11 +327,6 @@ fn whole_second(at: Timestamp) -> Timestamp {
     // Before 1970 the part of a second is negative, and cutting it off rounds up.
     let seconds = at.as_second() + i64::from(at.subsec_nanosecond() > 0);
     Timestamp::from_second(seconds).unwrap_or(Timestamp::MAX)
-}
-
-/// A time in the format of the API: whole seconds.
-pub(super) fn seconds(time: Timestamp) -> String {
-    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
 #[cfg(test)]

@@ -17,19 +17,20 @@
 //! | key | meaning |
 //! |---|---|
 //! | `start-delay` | time from the binding, or a boot, to the first container |
-//! | `init-delay`, `run-delay` | duration of init containers, and of the others; `never` does not end |
-//! | `exit-code`, `exit-code-first`, `init-exit-code` | exit codes; `-first` applies to the first pod of an owner on the node |
+//! | `run-delay` | duration of a container; `never` does not end |
+//! | `exit-code`, `exit-code-first` | exit codes; `-first` applies to the first start of a container of that name on the node |
 //! | `message` | termination message |
 //! | `delete-delay`, `stop-exit-code` | how containers end on SIGTERM |
-//! | `reject` | the kubelet refuses the pod: `Reason` or `Reason: message` |
+//! | `reject` | the kubelet refuses the pod for this reason |
 //! | `reboot` | the container reboots its node instead of ending: `once` or `always` |
 //! | `comes-back` | how a node comes back after that: `ready`, `not-ready`, `never`, `as-if-nothing` (no reboot) |
-//! | `boot-delay`, `ready-delay` | time without power (1s), then `NotReady` in the new boot (0) |
+//! | `boot-delay` | time without power (1s) |
 //! | `reboot-required` | what `refit sentinel` finds with `IfRequired`: `true` or `false` |
-//! | `teardown-delay`, `backoff`, `resync-delay` | delays of the kubelet itself |
+//! | `backoff` | time before the second restart, doubled up to five minutes |
 //!
-//! `run-delay`, `exit-code`, `exit-code-first`, `message`, `delete-delay`, `stop-exit-code` and `reboot` may name a container. With
-//! an unknown key, the kubelet refuses the pod with `InvalidSteering`.
+//! `run-delay`, `exit-code`, `exit-code-first`, `message`, `delete-delay`, `stop-exit-code` and `reboot` may name a container. Without
+//! a name they are for all but init containers, and `delete-delay` for all. With an unknown key, the kubelet refuses the pod with
+//! `InvalidSteering`.
 //!
 //! # Reboots
 //! `refit sentinel` and `refit reboot` are simulated by their arguments. The sentinel ends with its report, and leaves it on
@@ -210,7 +211,9 @@ impl FakeKubelet {
         let container = container.to_owned();
         match &self.0 {
             Kubelets::Remote { remote, .. } => {
-                let runs = move |node: &machine::Node| node.runs.get(&container).copied().unwrap_or_default();
+                let runs = move |node: &machine::Node| {
+                    node.machine.runs.get(&container).copied().unwrap_or_default()
+                };
                 remote.read(node, runs).await
             }
             Kubelets::Simulated(simulated) => simulated.runs(node, &container),

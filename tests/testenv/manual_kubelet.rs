@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, ListParams, Patch, PatchParams};
 use refit_api::names::LABEL_PLAN;
-use refit_rehearse::pod_lifecycle::STEERING_PREFIX;
+use refit_rehearse::pod_lifecycle::{Defaults, Delay, STEERING_PREFIX};
 use serde_json::json;
 
 use super::context::TestContext;
@@ -33,8 +33,11 @@ impl TestContext {
     ) -> ManualKubelet {
         let nodes = NodeSet::named(names.map(|name| self.node_name(name)))
             .steer("start-delay", "20ms")
-            .steer("init-delay", "20ms")
-            .steer("upgrade.run-delay", "never");
+            .steer("upgrade.run-delay", "never")
+            .pods(Defaults {
+                init: Delay::millis(20),
+                ..Defaults::default()
+            });
         ManualKubelet {
             kubelet: self.run(change(nodes)).await,
             pods: self.pods(),

@@ -1,3 +1,5 @@
+mod recordings;
+
 use serde_json::{Value, json};
 
 use super::*;

@@ -9,7 +9,7 @@ use serde::Deserialize as _;
 
 use crate::delete::DeleteOptions;
 use crate::json::{Value, json};
-use crate::pod_lifecycle::tolerates;
+use crate::node_fit::tolerates;
 use crate::work_queue::Work;
 
 use crate::resources::Kind;

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
+
 use super::{Map, Value, de};
 
 /// `serde_json::json!` for shared JSON. Interpolated values are copied, so large shared ones are better assigned
@@ -11,6 +13,11 @@ macro_rules! json {
     ($($json:tt)+) => { $crate::json::Value::from(::serde_json::json!($($json)+)) };
 }
 pub use json;
+
+/// A time in the format of the API: whole seconds.
+pub(crate) fn seconds(time: Timestamp) -> String {
+    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
 
 impl From<serde_json::Value> for Value {
     fn from(plain: serde_json::Value) -> Self {

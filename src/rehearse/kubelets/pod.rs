@@ -35,10 +35,6 @@ pub(super) struct Pod {
     pub(super) object: Core,
     pub(super) lifecycle: PodLifecycle,
     pub(super) behaviour: PodBehaviour,
-    /// Number of pods of the same owner that ran on this node before.
-    earlier: i32,
-    /// Whether it is included in the number of pods of its owner.
-    pub(super) counted: bool,
     pub(super) running_tasks: Vec<RunningTask>,
     /// Metadata that concerns the kubelet.
     seen: [Value; 4],
@@ -61,17 +57,12 @@ impl Pod {
         let mut core = read(object)?;
         let lifecycle = PodLifecycle::adopt(&core);
         core.status = None;
-        let earlier = object
-            .controller()
-            .and_then(|owner| node.pods_of_owners.get(owner));
         Some(Self {
             key: object.key(),
             node: node.machine.name.clone(),
-            behaviour: PodBehaviour::rejecting(&core, "", ""),
+            behaviour: PodBehaviour::rejecting(""),
             lifecycle,
             object: core,
-            earlier: earlier.copied().unwrap_or_default(),
-            counted: false,
             running_tasks: Vec::new(),
             seen: seen(object),
         })
@@ -106,22 +97,16 @@ impl Pod {
         let layers = [&node.steering, &default_behaviour.steering];
         let resolved = PodBehaviour::resolve(&self.object, &layers, &default_behaviour.defaults, &acted);
         self.behaviour = match resolved {
-            Ok(behaviour) => behaviour.after_earlier_pods(self.earlier),
+            Ok(behaviour) => behaviour,
             Err(error) => {
                 tracing::error!(pod = &*self.key.name, %error, "a pod cannot be steered like that");
-                PodBehaviour::rejecting(&self.object, "InvalidSteering", &error.to_string())
+                PodBehaviour::rejecting("InvalidSteering")
             }
         };
     }
 
     pub(super) fn running_task(&mut self, started: &ContainerAttempt) -> Option<&mut RunningTask> {
         self.running_tasks.iter_mut().find(|act| act.started == *started)
-    }
-
-    pub(super) fn owner(&self) -> &str {
-        let owners = self.object.metadata.owner_references.iter().flatten();
-        let in_charge = owners.into_iter().find(|one| one.controller == Some(true));
-        in_charge.map(|one| one.uid.as_str()).unwrap_or_default()
     }
 }
 

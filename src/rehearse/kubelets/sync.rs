@@ -1,7 +1,6 @@
 //! The sync of a kubelet with a pod, and the writes that follow.
 
 use jiff::SignedDuration;
-use k8s_openapi::api::core::v1::PodStatus;
 
 use super::Kubelets;
 use super::container_task::ContainerTask;
@@ -31,19 +30,13 @@ impl State {
         let step = pod
             .lifecycle
             .sync(&pod.object, &node.machine, &pod.behaviour, now);
-        if !step.started.is_empty() && !std::mem::replace(&mut pod.counted, true) {
-            *node.pods_of_owners.entry(pod.owner().to_owned()).or_default() += 1;
-        }
-        for started in &step.started {
-            *node.runs.entry(started.container.clone()).or_default() += 1;
-        }
-        step.keep_sentinels(&mut node.machine);
+        step.apply(&mut node.machine);
         let boot = (step.reboots && node.rebooting.is_none()).then(|| pod.behaviour.boot());
         let (key, node) = (pod.key.clone(), pod.node.clone());
         self.sync_tasks(uid);
         match step.write {
-            Some(Write::Status(status)) => {
-                self.write_pod_status(&key, uid, &status);
+            Some(Write::Status) => {
+                self.write_pod_status(&key, uid);
                 // The next sync, after the write, computes the wake-up time again.
                 self.enqueue(Work::SyncPod(uid.to_owned()));
             }
@@ -79,16 +72,14 @@ impl State {
         let wanted: Vec<ContainerAttempt> = pod
             .lifecycle
             .running()
-            .filter(|running| pod.behaviour.has_task(&pod.object, &running.container))
+            .filter(|running| pod.behaviour.has_task(&running.container))
             .collect();
         pod.running_tasks.retain(|act| wanted.contains(&act.started));
         for started in wanted {
             if pod.running_task(&started).is_some() {
                 continue;
             }
-            let mut object = pod.object.clone();
-            object.status = Some(pod.lifecycle.status().clone());
-            let Some(start) = ContainerStart::render(&object, &started.container, started.attempt) else {
+            let Some(start) = ContainerStart::render(&pod.object, &started.container, started.attempt) else {
                 continue;
             };
             pod.running_tasks.push(RunningTask {
@@ -118,11 +109,11 @@ impl State {
 
     /// Writes the kubelet's status. Conditions of other writers stay: the eviction subresource and the pod garbage collector
     /// write `DisruptionTarget`, and the Job controller reads it for `podFailurePolicy` (KEP-3329).
-    fn write_pod_status(&mut self, key: &Key, uid: &str, status: &PodStatus) {
-        let Ok(status) = serde_json::to_value(status) else {
+    fn write_pod_status(&mut self, key: &Key, uid: &str) {
+        let Some(pod) = self.kubelets.pods.get(uid) else {
             return;
         };
-        let mut status = Value::from(status);
+        let mut status = pod.lifecycle.status();
         let _ = self.update(Kind::Pod, key, WriteTarget::Status, false, |old| {
             let mut new = old.clone();
             // The status is that of an earlier pod with this name.

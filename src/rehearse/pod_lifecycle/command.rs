@@ -15,7 +15,7 @@ pub struct ContainerStart {
     pub command: Vec<String>,
     /// Arguments with `$(NAME)` expanded.
     pub args: Vec<String>,
-    /// Environment without variables from Secrets, `ConfigMaps`, files and resource fields.
+    /// Environment without variables from Secrets, `ConfigMaps`, files, labels, annotations and resources.
     pub env: BTreeMap<String, String>,
 }
 
@@ -62,27 +62,14 @@ fn environment(pod: &Pod, container: &Container) -> BTreeMap<String, String> {
 
 fn from_source(pod: &Pod, source: &EnvVarSource) -> Option<String> {
     let ObjectFieldSelector { field_path, .. } = source.field_ref.as_ref()?;
-    let (meta, spec, status) = (&pod.metadata, pod.spec.as_ref(), pod.status.as_ref());
+    let (meta, spec) = (&pod.metadata, pod.spec.as_ref());
     let value = match field_path.as_str() {
         "metadata.name" => meta.name.clone(),
         "metadata.namespace" => meta.namespace.clone(),
         "metadata.uid" => meta.uid.clone(),
         "spec.nodeName" => spec.and_then(|spec| spec.node_name.clone()),
         "spec.serviceAccountName" => spec.and_then(|spec| spec.service_account_name.clone()),
-        "status.hostIP" => status.and_then(|status| status.host_ip.clone()),
-        "status.podIP" => status.and_then(|status| status.pod_ip.clone()),
-        path => {
-            let key = |map: &str| path.strip_prefix(map).and_then(|rest| rest.strip_suffix("']"));
-            match (key("metadata.labels['"), key("metadata.annotations['")) {
-                (Some(key), _) => meta.labels.as_ref().and_then(|labels| labels.get(key)).cloned(),
-                (_, Some(key)) => meta
-                    .annotations
-                    .as_ref()
-                    .and_then(|annotations| annotations.get(key))
-                    .cloned(),
-                _ => return None,
-            }
-        }
+        _ => return None,
     };
     Some(value.unwrap_or_default())
 }

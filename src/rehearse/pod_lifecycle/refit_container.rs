@@ -11,97 +11,73 @@ use refit_api::{SentinelName, SentinelReport};
 /// Exit code of `refit reboot` if another attempt cannot succeed.
 const FINAL: i32 = 3;
 
-/// What a container runs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum RefitContainer {
-    /// `refit probe`, which removes the sentinel of an earlier attempt.
-    Probe { name: SentinelName },
-    /// `refit sentinel`.
-    Keep { name: SentinelName, always: bool },
-    /// `refit reboot --ask`.
-    Ask { name: SentinelName },
-    /// `refit reboot`.
-    Reboot { name: SentinelName, boot_id: String },
+/// How a container continues whose time is over.
+pub(super) enum Outcome {
+    Ends(Exit),
+    /// It has requested a reboot, and waits for it.
+    Reboots,
 }
 
-/// How the reboot container continues.
-pub(super) enum RebootEnd {
-    Exit(Exit),
-    /// It has requested the reboot, and waits for it.
-    Waits,
-}
-
-impl RefitContainer {
-    /// `None` for any other container.
-    pub(super) fn of(container: &Container) -> Option<Self> {
-        let args = container.args.as_deref().unwrap_or_default();
-        let value = |flag: &str| {
-            args.iter()
-                .find_map(|arg| arg.strip_prefix(flag)?.strip_prefix('='))
-        };
-        let has = |flag: &str| args.iter().any(|arg| arg == flag);
-        let name = |flag: &str| value(flag)?.parse::<SentinelName>().ok();
-        if container.command.is_some() {
-            return None;
+/// How a container continues whose command ends as `steered`. `sentinels` gets the changes of sentinels.
+pub(super) fn outcome(
+    container: &Container,
+    machine: &Machine,
+    reboot_required: bool,
+    steered: Exit,
+    sentinels: &mut Vec<(SentinelName, Option<SentinelReport>)>,
+) -> Outcome {
+    let args = container.args.as_deref().unwrap_or_default();
+    let has = |flag: &str| args.iter().any(|arg| arg == flag);
+    let value = |flag: &str| {
+        args.iter()
+            .find_map(|arg| arg.strip_prefix(flag)?.strip_prefix('='))
+    };
+    let command = args.first().filter(|_| container.command.is_none());
+    let command = command.map(String::as_str).unwrap_or_default();
+    let flag = if command == "sentinel" {
+        "--name"
+    } else {
+        "--sentinel"
+    };
+    let Some(name) = value(flag).and_then(|name| name.parse::<SentinelName>().ok()) else {
+        return Outcome::Ends(steered);
+    };
+    let kept = machine.sentinels.get(&name);
+    match (command, value("--boot-id")) {
+        ("probe", _) if steered.code == 0 => {
+            sentinels.push((name, None));
+            Outcome::Ends(steered)
         }
-        match args.first()?.as_str() {
-            "probe" => Some(Self::Probe {
-                name: name("--sentinel")?,
-            }),
-            "sentinel" => Some(Self::Keep {
-                name: name("--name")?,
-                always: has("--always"),
-            }),
-            "reboot" if has("--ask") => Some(Self::Ask {
-                name: name("--sentinel")?,
-            }),
-            "reboot" => Some(Self::Reboot {
-                name: name("--sentinel")?,
-                boot_id: value("--boot-id")?.to_owned(),
-            }),
-            _ => None,
+        ("sentinel", _) if steered.code == 0 => {
+            let report = SentinelReport {
+                boot_id: machine.boot_id.clone(),
+                required: has("--always") || reboot_required,
+            };
+            let message = steered.message.or_else(|| Some(report.to_text()));
+            sentinels.push((name, Some(report)));
+            Outcome::Ends(Exit { message, ..steered })
         }
-    }
-}
-
-/// How `refit reboot` ends if its command ends as `command`.
-pub(super) fn reboot(machine: &Machine, name: &SentinelName, boot_id: &str, command: Exit) -> RebootEnd {
-    if machine.boot_id != boot_id {
-        return RebootEnd::Exit(Exit::default());
-    }
-    match machine.sentinels.get(name) {
-        Some(report) if report.boot_id == boot_id => {}
-        _ => return RebootEnd::Exit(missing(machine, name)),
-    }
-    if command.code == 0 {
-        return RebootEnd::Waits;
-    }
-    let message = command.message.unwrap_or_else(|| {
-        format!(
-            "{}: it ended with exit status: {}",
-            RebootFault::CommandFailed.reason(),
-            command.code
-        )
-    });
-    RebootEnd::Exit(Exit {
-        message: Some(message),
-        ..command
-    })
-}
-
-/// How `refit reboot --ask` ends.
-pub(super) fn ask(machine: &Machine, name: &SentinelName) -> Exit {
-    machine
-        .sentinels
-        .get(name)
-        .map_or_else(|| missing(machine, name), reported)
-}
-
-/// A report as termination message.
-pub(super) fn reported(report: &SentinelReport) -> Exit {
-    Exit {
-        code: 0,
-        message: Some(report.to_text()),
+        ("reboot", _) if has("--ask") && steered.code == 0 => Outcome::Ends(match kept {
+            Some(report) => Exit {
+                code: 0,
+                message: Some(report.to_text()),
+            },
+            None => missing(machine, &name),
+        }),
+        ("reboot", Some(boot_id)) if machine.boot_id != boot_id => Outcome::Ends(Exit::default()),
+        ("reboot", Some(boot_id)) if kept.is_none_or(|report| report.boot_id != boot_id) => {
+            Outcome::Ends(missing(machine, &name))
+        }
+        ("reboot", Some(_)) if steered.code == 0 => Outcome::Reboots,
+        ("reboot", Some(_)) => {
+            let reason = RebootFault::CommandFailed.reason();
+            let failed = format!("{reason}: it ended with exit status: {}", steered.code);
+            Outcome::Ends(Exit {
+                code: steered.code,
+                message: steered.message.or(Some(failed)),
+            })
+        }
+        _ => Outcome::Ends(steered),
     }
 }
 

@@ -1,17 +1,16 @@
-mod admission;
 mod command;
 mod lifecycle;
-mod recordings;
 mod refit_container;
 mod steering;
 
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::{ContainerState, Pod, PodStatus};
+use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Value, json};
 
+use super::state::{Container, State};
 use super::{
     ContainerAttempt, Defaults, Exit, Machine, PodBehaviour, PodLifecycle, Power, SyncResult, Write,
 };
@@ -20,14 +19,14 @@ use super::{
 struct PodFixture {
     pod: Pod,
     machine: Machine,
-    defaults: Defaults,
     lifecycle: PodLifecycle,
     start: Timestamp,
     now: Timestamp,
     has_task: &'static [&'static str],
-    /// Written statuses, with milliseconds since the start.
-    reported: Vec<(i64, PodStatus)>,
-    started: Vec<ContainerAttempt>,
+    /// Milliseconds since the start, and the phase, of each written status.
+    reported: Vec<(i64, &'static str)>,
+    /// Milliseconds since the start, and the container, of each start.
+    started: Vec<(i64, String)>,
     reboots: usize,
     gone: bool,
 }
@@ -39,7 +38,7 @@ impl PodFixture {
             .map(|(key, value)| (format!("fake-kubelet/{key}"), json!(value)))
             .collect();
         let pod = json!({
-            "metadata": {"name": "p", "namespace": "ns", "uid": "UID", "generation": 1, "annotations": annotations},
+            "metadata": {"name": "p", "namespace": "ns", "uid": "UID", "annotations": annotations},
             "spec": spec,
             "status": {"phase": "Pending"},
         });
@@ -50,15 +49,14 @@ impl PodFixture {
             pod,
             machine: Machine {
                 name: "n".into(),
-                labels: [("kubernetes.io/hostname".to_owned(), "n".to_owned())].into(),
+                labels: [("zone".to_owned(), "z1".to_owned())].into(),
                 taints: Vec::new(),
-                ip: "192.0.2.1".into(),
                 power: Power::On,
                 boot_id: "first-boot".into(),
                 booted_at: start - SignedDuration::from_hours(1),
                 sentinels: BTreeMap::new(),
+                runs: BTreeMap::new(),
             },
-            defaults: Defaults::default(),
             start,
             now: start,
             has_task: &[],
@@ -70,7 +68,7 @@ impl PodFixture {
     }
 
     fn behaviour(&self) -> PodBehaviour {
-        PodBehaviour::resolve(&self.pod, &[], &self.defaults, &|name| {
+        PodBehaviour::resolve(&self.pod, &[], &Defaults::default(), &|name| {
             self.has_task.contains(&name)
         })
         .unwrap()
@@ -81,14 +79,13 @@ impl PodFixture {
         let step = self
             .lifecycle
             .sync(&self.pod, &self.machine, &behaviour, self.now);
-        self.started.extend(step.started.iter().cloned());
+        for started in &step.started {
+            self.started.push((self.millis(), started.container.clone()));
+        }
         self.reboots += usize::from(step.reboots);
-        step.keep_sentinels(&mut self.machine);
-        match &step.write {
-            Some(Write::Status(status)) => {
-                self.reported.push((self.millis(), (**status).clone()));
-                self.pod.status = Some((**status).clone());
-            }
+        step.apply(&mut self.machine);
+        match step.write {
+            Some(Write::Status) => self.reported.push((self.millis(), self.phase())),
             Some(Write::Remove) => self.gone = true,
             None => {}
         }
@@ -103,7 +100,7 @@ impl PodFixture {
             if self.gone || step.reboots {
                 return self;
             }
-            if step.write.is_some() || !step.started.is_empty() {
+            if step.write.is_some() {
                 continue;
             }
             let Some(wake) = step.wake.filter(|wake| *wake <= until) else {
@@ -113,16 +110,12 @@ impl PodFixture {
             assert!(wake > self.now, "a wake-up that is not later than now would spin");
             self.now = wake;
         }
-        panic!(
-            "the pod's lifecycle does not come to rest: {:?}",
-            self.reported.last()
-        );
+        panic!("the pod's lifecycle does not come to rest: {:?}", self.reported);
     }
 
     fn delete(&mut self, grace: i64) {
         self.pod.metadata.deletion_timestamp = Some(Time(self.now + SignedDuration::from_secs(grace)));
         self.pod.metadata.deletion_grace_period_seconds = Some(grace);
-        self.pod.metadata.generation = Some(2);
     }
 
     fn power_off(&mut self) {
@@ -139,35 +132,27 @@ impl PodFixture {
         i64::try_from(self.now.duration_since(self.start).as_millis()).unwrap()
     }
 
-    fn status(&self) -> &PodStatus {
-        self.lifecycle.status()
+    fn phase(&self) -> &'static str {
+        self.lifecycle.state.phase.as_str()
     }
 
-    fn phase(&self) -> &str {
-        self.status().phase.as_deref().unwrap_or_default()
+    fn reason(&self) -> Option<&str> {
+        self.lifecycle.state.reason.as_deref()
     }
 
-    /// State of the first regular container.
-    fn state(&self) -> ContainerState {
-        let containers = self.status().container_statuses.as_ref().unwrap();
-        containers[0].state.clone().unwrap()
+    fn container(&self, name: &str) -> &Container {
+        let mut containers = self.lifecycle.state.containers.iter();
+        containers.find(|container| container.name == name).unwrap()
     }
 
-    fn exit(&self, name: &str) -> Option<(i32, &str)> {
-        let statuses = self.status().init_container_statuses.iter().flatten();
-        let mut statuses = statuses.chain(self.status().container_statuses.iter().flatten());
-        let status = statuses.find(|status| status.name == name).unwrap();
-        let terminated = super::containers::terminated(status)?;
-        Some((
-            terminated.exit_code,
-            terminated.reason.as_deref().unwrap_or_default(),
-        ))
+    fn exit(&self, name: &str) -> Option<i32> {
+        self.container(name).exit_code()
     }
 
     /// Continues with a new kubelet that only knows the stored status, to the second.
     fn forget(&mut self) {
-        let reported = serde_json::to_vec(&self.pod).unwrap();
-        self.pod = serde_json::from_slice(&reported).unwrap();
+        let status = serde_json::to_value(self.lifecycle.status()).unwrap();
+        self.pod.status = serde_json::from_value(status).unwrap();
         self.lifecycle = PodLifecycle::adopt(&self.pod);
     }
 

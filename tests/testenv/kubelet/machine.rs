@@ -1,6 +1,6 @@
 //! A node: its machine, and the reports of its kubelet.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 
 use jiff::Timestamp;
 use refit_rehearse::pod_lifecycle::{Machine, Power, STEERING_PREFIX};
@@ -27,6 +27,7 @@ pub(super) struct Node {
     pub(super) set: u64,
     pub(super) spec: NodeSpec,
     pub(super) machine: Machine,
+    ip: String,
     /// UID of the Node object, if it exists.
     pub(super) uid: Option<String>,
     /// Version of the last observed Node object.
@@ -51,10 +52,6 @@ pub(super) struct Node {
     pub(super) dead: bool,
     /// UIDs of the pods.
     pub(super) pods: HashSet<String>,
-    /// Starts by container.
-    pub(super) runs: HashMap<String, u32>,
-    /// Pods that were started, by the UID of their owner.
-    pub(super) pods_of_owners: HashMap<String, i32>,
 }
 
 impl Node {
@@ -64,14 +61,15 @@ impl Node {
             name: spec.name.clone(),
             labels: BTreeMap::new(),
             taints: Vec::new(),
-            ip: format!("100.{}.{a}.{b}", 64 + set % 64), // RFC 6598: shared address space
             power: Power::On,
             boot_id: boot_id(),
             booted_at: now,
             sentinels: BTreeMap::new(),
+            runs: BTreeMap::new(),
         };
         Self {
             set,
+            ip: format!("100.{}.{a}.{b}", 64 + set % 64), // RFC 6598: shared address space
             machine,
             uid: None,
             version: 0,
@@ -87,8 +85,6 @@ impl Node {
             rebooting: false,
             dead: false,
             pods: HashSet::new(),
-            runs: HashMap::new(),
-            pods_of_owners: HashMap::new(),
             spec,
         }
     }
@@ -169,7 +165,7 @@ impl Node {
             "allocatable": resources,
             "conditions": self.conditions(now),
             "addresses": [
-                {"type": "InternalIP", "address": self.machine.ip},
+                {"type": "InternalIP", "address": self.ip},
                 {"type": "Hostname", "address": self.spec.hostname.as_ref().unwrap_or(&self.spec.name)},
             ],
             "nodeInfo": {

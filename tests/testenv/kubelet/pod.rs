@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use k8s_openapi::api::core::v1::{Pod as Object, PodStatus};
+use k8s_openapi::api::core::v1::Pod as Object;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use refit_rehearse::json::Value;
 use refit_rehearse::pod_lifecycle::{ContainerAttempt, PodBehaviour, PodLifecycle};
 use serde::Serialize;
 use tokio::task::AbortHandle;
@@ -19,14 +20,10 @@ pub(super) struct Pod {
     pub(super) object: Object,
     pub(super) lifecycle: PodLifecycle,
     pub(super) behaviour: PodBehaviour,
-    /// Number of earlier pods of the same owner on the node.
-    earlier: i32,
     /// Whether a write is in flight or queued; the next step follows it.
     pub(super) busy: bool,
     /// Time of the next step.
     pub(super) wake: Option<Instant>,
-    /// Whether it is counted among the pods of its owner.
-    pub(super) counted: bool,
     pub(super) running_tasks: Vec<(ContainerAttempt, AbortHandle)>,
 }
 
@@ -42,16 +39,11 @@ impl Pod {
         let object = slim(object);
         let mut pod = Self {
             node: node.spec.name.clone(),
-            behaviour: PodBehaviour::rejecting(&object, "", ""),
-            earlier: owner(&object)
-                .and_then(|owner| node.pods_of_owners.get(owner))
-                .copied()
-                .unwrap_or_default(),
+            behaviour: PodBehaviour::rejecting(""),
             object,
             lifecycle,
             busy: false,
             wake: None,
-            counted: false,
             running_tasks: Vec::new(),
         };
         pod.steer(node, set);
@@ -93,16 +85,12 @@ impl Pod {
             set.task_runner.has_task(name)
         });
         self.behaviour = match resolved {
-            Ok(behaviour) => behaviour.after_earlier_pods(self.earlier),
+            Ok(behaviour) => behaviour,
             Err(error) => {
                 eprintln!("fake kubelet: pod {}: {error}", self.name());
-                PodBehaviour::rejecting(&self.object, "InvalidSteering", &error.to_string())
+                PodBehaviour::rejecting("InvalidSteering")
             }
         };
-    }
-
-    pub(super) fn owner(&self) -> Option<&str> {
-        owner(&self.object)
     }
 
     pub(super) fn namespace(&self) -> &str {
@@ -126,7 +114,7 @@ impl Pod {
         #[derive(Serialize)]
         struct Patch<'a> {
             metadata: Uid<'a>,
-            status: &'a PodStatus,
+            status: Value,
         }
         let patch = Patch {
             metadata: Uid {
@@ -154,10 +142,6 @@ fn slim(mut object: Object) -> Object {
         spec.volumes = None;
     }
     object
-}
-
-fn owner(object: &Object) -> Option<&str> {
-    Some(&object.metadata.owner_references.as_ref()?.first()?.uid)
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

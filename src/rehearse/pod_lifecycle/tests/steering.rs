@@ -1,9 +1,8 @@
 use std::collections::BTreeMap;
 
 use jiff::SignedDuration;
-use serde_json::json;
 
-use super::super::behaviour::{Defaults, Delay, PodBehaviour, Reboots};
+use super::super::behaviour::{ContainerBehaviour, Defaults, Delay, PodBehaviour, Reboots};
 use super::{PodFixture, job, single};
 
 fn layer(entries: &[(&str, &str)]) -> BTreeMap<String, String> {
@@ -21,14 +20,22 @@ fn resolve(own: &[(&str, &str)], node: &[(&str, &str)]) -> PodBehaviour {
     .unwrap()
 }
 
+fn of<'a>(behaviour: &'a PodBehaviour, name: &str) -> &'a ContainerBehaviour {
+    behaviour.containers.iter().find(|one| one.name == name).unwrap()
+}
+
+const fn secs(secs: i64) -> Delay {
+    Delay::After(SignedDuration::from_secs(secs))
+}
+
 #[test]
 fn the_pods_annotations_come_before_its_nodes() {
     let behaviour = resolve(
         &[("exit-code", "1")],
         &[("exit-code", "2"), ("start-delay", "7s")],
     );
-    assert_eq!(behaviour.regular[0].exit_code, 1);
-    assert_eq!(behaviour.start, Delay::After(SignedDuration::from_secs(7)));
+    assert_eq!(of(&behaviour, "upgrade").exit_code, 1);
+    assert_eq!(behaviour.start, secs(7));
 }
 
 #[test]
@@ -37,46 +44,46 @@ fn steering_that_names_a_container_wins_even_when_it_is_the_nodes() {
         &[("run-delay", "1s")],
         &[("upgrade.run-delay", "2s"), ("upgrade.reboot", "always")],
     );
-    assert_eq!(
-        behaviour.regular[0].run,
-        Delay::After(SignedDuration::from_secs(2))
-    );
-    assert_eq!(behaviour.regular[0].reboots, Reboots::Always);
+    let upgrade = of(&behaviour, "upgrade");
+    assert_eq!((upgrade.run, upgrade.reboots), (secs(2), Reboots::Always));
 }
 
 #[test]
-fn init_containers_are_steered_apart_from_the_others() {
+fn init_containers_are_steered_by_their_names_only() {
     let steering = [
-        ("init-delay", "5s"),
-        ("init-exit-code", "4"),
         ("run-delay", "6s"),
         ("exit-code", "5"),
+        ("drain.exit-code", "4"),
+        ("delete-delay", "8s"),
     ];
     let behaviour = resolve(&steering, &[]);
-    let secs = SignedDuration::from_secs;
-    let of = |container: &super::super::behaviour::ContainerBehaviour| (container.run, container.exit_code);
+    let found = ["prepare", "drain", "upgrade"].map(|name| {
+        let one = of(&behaviour, name);
+        (one.run, one.exit_code, one.stop)
+    });
+    let init = Delay::millis(200);
     assert_eq!(
-        behaviour.init.iter().map(of).collect::<Vec<_>>(),
-        [(Delay::After(secs(5)), 4); 2]
+        found,
+        [(init, 0, secs(8)), (init, 4, secs(8)), (secs(6), 5, secs(8))]
     );
-    assert_eq!(of(&behaviour.regular[0]), (Delay::After(secs(6)), 5));
 }
 
 #[test]
 fn steering_of_a_container_of_another_pod_has_no_effect() {
     let behaviour = resolve(&[], &[("verify.exit-code", "1")]);
-    let mut containers = behaviour.init.iter().chain(&behaviour.regular);
+    let mut containers = behaviour.containers.iter();
     assert!(containers.all(|container| container.exit_code == 0));
 }
 
 #[test]
 fn a_steered_exit_code_replaces_the_task_of_a_container() {
-    assert!(resolve(&[], &[]).init[1].has_task);
-    assert!(
-        resolve(&[("init-exit-code", "1")], &[]).init[1].has_task,
-        "that was not said of this container"
-    );
-    assert!(!resolve(&[("drain.exit-code", "1")], &[]).init[1].has_task);
+    for (key, has_task) in [
+        ("upgrade.exit-code", true),
+        ("exit-code", true),
+        ("drain.exit-code", false),
+    ] {
+        assert_eq!(resolve(&[(key, "1")], &[]).has_task("drain"), has_task, "{key}");
+    }
 }
 
 #[test]
@@ -92,12 +99,12 @@ fn a_mistyped_steering_is_an_error_that_names_it() {
             "yes",
             "must be never, afterwards, once or always",
         ),
-        ("upgrade.start-delay", "1s", "no such key of a container"),
+        ("upgrade.start-delay", "1s", "no such key"),
     ] {
         let fixture = PodFixture::new(&job(), &[(key, value)]);
         let resolved = PodBehaviour::resolve(&fixture.pod, &[], &Defaults::default(), &|_| false);
         let expected = format!("annotation fake-kubelet/{key}={value:?}: {message}");
-        assert_eq!(resolved.unwrap_err().to_string(), expected);
+        assert_eq!(resolved.unwrap_err(), expected);
     }
 }
 
@@ -122,30 +129,9 @@ fn durations_of_steering_are_in_gos_format() {
 #[test]
 fn pods_that_are_restarted_for_ever_run_for_ever() {
     let fixture = PodFixture::new(&single("Always"), &[]);
-    assert_eq!(fixture.behaviour().regular[0].run, Delay::Never);
+    assert_eq!(of(&fixture.behaviour(), "c").run, Delay::Never);
     let steered = PodFixture::new(&single("Always"), &[("run-delay", "3s")]);
-    assert_eq!(steered.behaviour().regular[0].run, Delay::millis(3_000));
-}
-
-#[test]
-fn sidecars_run_until_they_are_stopped_unless_they_are_named() {
-    let spec = json!({
-        "restartPolicy": "Never",
-        "initContainers": [{"name": "s", "image": "i", "restartPolicy": "Always"}, {"name": "a", "image": "i"}],
-        "containers": [{"name": "c", "image": "i"}],
-    });
-    let runs = |steering| {
-        let behaviour = PodFixture::new(&spec, steering).behaviour();
-        (behaviour.init[0].run, behaviour.init[1].run)
-    };
-    assert_eq!(
-        runs(&[("init-delay", "5s")]),
-        (Delay::Never, Delay::millis(5_000))
-    );
-    assert_eq!(
-        runs(&[("s.run-delay", "1s")]),
-        (Delay::millis(1_000), Delay::millis(200))
-    );
+    assert_eq!(of(&steered.behaviour(), "c").run, secs(3));
 }
 
 #[test]
@@ -159,10 +145,8 @@ fn jitter_is_within_its_bounds_and_the_same_for_the_same_pod() {
         let mut fixture = PodFixture::new(&single("Never"), &[]);
         fixture.pod.metadata.uid = Some(format!("uid-{index}"));
         let run = || {
-            PodBehaviour::resolve(&fixture.pod, &[], &defaults, &|_| false)
-                .unwrap()
-                .regular[0]
-                .run
+            let resolved = PodBehaviour::resolve(&fixture.pod, &[], &defaults, &|_| false);
+            of(&resolved.unwrap(), "c").run
         };
         let Delay::After(first) = run() else {
             panic!("it ends")

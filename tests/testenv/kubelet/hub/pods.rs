@@ -108,14 +108,7 @@ impl Hub {
         let step = pod
             .lifecycle
             .sync(&pod.object, &node.machine, &pod.behaviour, now);
-        if !step.started.is_empty() && !std::mem::replace(&mut pod.counted, true) {
-            let owner = pod.owner().unwrap_or_default().to_owned();
-            *node.pods_of_owners.entry(owner).or_default() += 1;
-        }
-        for started in &step.started {
-            *node.runs.entry(started.container.clone()).or_default() += 1;
-        }
-        step.keep_sentinels(&mut node.machine);
+        step.apply(&mut node.machine);
         if step.reboots && !node.rebooting {
             node.rebooting = true;
             let (own, name, boot) = (self.own.clone(), node.spec.name.clone(), pod.behaviour.boot());
@@ -127,7 +120,7 @@ impl Hub {
             });
         }
         match step.write {
-            Some(Write::Status(_)) => {
+            Some(Write::Status) => {
                 pod.busy = true;
                 self.writes.push_back(WriteRequest::Status(uid.to_owned()));
             }
@@ -161,7 +154,7 @@ impl Hub {
         let Some(set) = self.sets.get(&node.set) else {
             return;
         };
-        let acted = |running: &ContainerAttempt| pod.behaviour.has_task(&pod.object, &running.container);
+        let acted = |running: &ContainerAttempt| pod.behaviour.has_task(&running.container);
         let wanted: Vec<ContainerAttempt> = pod
             .lifecycle
             .running()
@@ -178,9 +171,7 @@ impl Hub {
             if pod.running_tasks.iter().any(|(known, _)| *known == started) {
                 continue;
             }
-            let mut object = pod.object.clone();
-            object.status = Some(pod.lifecycle.status().clone());
-            let Some(start) = ContainerStart::render(&object, &started.container, started.attempt) else {
+            let Some(start) = ContainerStart::render(&pod.object, &started.container, started.attempt) else {
                 continue;
             };
             let running = set.set.task_runner.run(ContainerTask {
