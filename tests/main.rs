@@ -69,6 +69,7 @@ mod deploy;
 mod docs;
 mod examples;
 mod gitops;
+mod glossary;
 mod hostile_input;
 mod jobs {
     pub(crate) mod adoption;
