@@ -9,6 +9,7 @@ use kube::{Client, Resource};
 use tokio::sync::{Notify, mpsc};
 
 use refit_api::ForeignReason;
+use refit_api::digest::short_digest;
 use refit_cluster::kube::Answer;
 use refit_cluster::kube::watch::{Selection, Watch, WatchEvent};
 use refit_facts::Watched;
@@ -98,9 +99,11 @@ pub(super) fn event(
 ) -> Event {
     let name = regarding.name.iter().flat_map(|name| name.chars());
     let about: String = name.take(230).collect();
+    // Two events about one object may be of one time.
+    let unique = short_digest(&[reason.name(), message, &now.as_nanosecond().to_string()], 16);
     Event {
         metadata: ObjectMeta {
-            name: Some(format!("{about}.{:016x}", now.as_nanosecond())),
+            name: Some(format!("{about}.{unique}")),
             namespace: regarding.namespace.clone().or_else(|| Some("default".to_owned())),
             ..ObjectMeta::default()
         },
