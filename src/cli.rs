@@ -13,10 +13,12 @@ mod crd;
 mod dashboard;
 mod defaults;
 mod drain;
+mod example;
 mod explain;
 mod groups;
 mod host;
 mod html;
+mod logs;
 mod migrate;
 pub mod output;
 mod output_format;
@@ -142,22 +144,23 @@ enum Command {
     /// Ends with 0 when the report is printed, with 1 when the cluster cannot be read or there is no such Plan, and
     /// with 2 when the arguments are wrong.
     Report(report::Flags),
-    /// Start no further node of a Plan; nodes in progress finish
+    /// Start no further node of a Plan, or of several; nodes in progress finish
     ///
     /// Sets `spec.suspend`, and notes in the annotation `refit.rs/suspended` who did so, when and why. With --wait,
     /// waits until no node is in progress.
     ///
     /// Ends with 0 when the Plan is suspended, also if it was already, with 1 when the cluster refuses or --timeout
     /// passes, and with 2 when the arguments are wrong.
-    Suspend(steer::ReasonFlags),
-    /// Resume a suspended or aborted Plan
+    #[command(after_help = steer::SUSPEND_EXAMPLES)]
+    Suspend(steer::SuspendFlags),
+    /// Resume suspended or aborted Plans
     ///
     /// Removes `spec.suspend` and the annotations `refit.rs/suspended` and `refit.rs/abort`. With --wait, waits until
     /// the Plan is complete.
     ///
     /// Ends with 0 when the Plan continues, also if it was neither suspended nor aborted, with 1 when the cluster refuses,
     /// a node fails or --timeout passes, and with 2 when the arguments are wrong.
-    Resume(steer::PlanFlags),
+    Resume(steer::PlansFlags),
     /// Approve what waits in a Plan: a wave, or a version with `versionPolicy.propose`
     ///
     /// Adds the wave and the hash of the roll-out, or the version, to the annotation `refit.rs/approve`, with who and
@@ -202,6 +205,30 @@ enum Command {
     /// Ends with 0 when the nodes are to run again, with 1 when a node is not done, the cluster refuses, a node fails or
     /// --timeout passes, and with 2 when the arguments are wrong.
     Rerun(steer::NodeFlags),
+    /// Start no further node of any Plan; nodes in progress finish
+    ///
+    /// Sets the key `freeze` of the `ConfigMap` `refit` in the controller's namespace, with why, who and when, and creates it if
+    /// it is absent. Needs permission to read, patch and create that `ConfigMap`.
+    ///
+    /// Ends with 0 when all Plans are frozen, also if they were already, with 1 when the cluster refuses, and with 2 when the
+    /// arguments are wrong.
+    Freeze(steer::FreezeFlags),
+    /// Let nodes start again after `refit freeze`
+    ///
+    /// Removes the key `freeze` of the `ConfigMap` `refit` in the controller's namespace.
+    ///
+    /// Ends with 0 when no Plan is frozen, also if none was, with 1 when the cluster refuses, and with 2 when the arguments are
+    /// wrong.
+    Unfreeze(steer::Place),
+    /// Print what the containers of a Plan's pod on a node have printed
+    ///
+    /// Prints the containers of the newest pod in the order in which they run: prepare, drain, upgrade. Needs permission to
+    /// read pods and their logs.
+    ///
+    /// Ends with 0 when the logs are printed, with 1 when there is no pod or the cluster cannot be read, and with 2 when the
+    /// arguments are wrong.
+    #[command(after_help = logs::EXAMPLES)]
+    Logs(logs::Flags),
     /// Find every mistake in files with Plans, `NodeOp`s and `NodeMaintenance`s, offline
     ///
     /// Reports what the API server and the controller would refuse, and what is suspicious: each with file, line,
@@ -288,6 +315,13 @@ enum Command {
     /// cannot be read or the arguments are wrong.
     #[command(after_help = migrate::EXAMPLES)]
     Migrate(migrate::Flags),
+    /// Print a Plan to start from, or the names of all of them
+    ///
+    /// Ends with 0 when the example is printed, with 1 when there is none of that name, and with 2 when the arguments are wrong.
+    #[command(after_help = example::EXAMPLES)]
+    Example(example::Flags),
+    /// Print the version of this program
+    Version,
     /// Print the CRD of the Plan as YAML
     Crd,
     /// Print the completion script of a shell
@@ -399,6 +433,11 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Some(Command::Skip(flags)) => steer::skip(&flags),
         Some(Command::Abort(flags)) => steer::abort(&flags),
         Some(Command::Rerun(flags)) => steer::rerun(&flags),
+        Some(Command::Freeze(flags)) => steer::freeze(&flags),
+        Some(Command::Unfreeze(place)) => steer::unfreeze(&place),
+        Some(Command::Logs(flags)) => logs::run(&flags),
+        Some(Command::Example(flags)) => example::run(&flags),
+        Some(Command::Version) => version(),
         Some(Command::Validate(flags)) => validate::run(&flags),
         Some(Command::Pin(flags)) => pin::run(&flags),
         Some(Command::Render(flags)) => render::run(&flags),
@@ -414,6 +453,11 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         output::error(output::error_chain(&error));
         ExitCode::FAILURE
     })
+}
+
+fn version() -> anyhow::Result<ExitCode> {
+    output::text(concat!("refit ", env!("CARGO_PKG_VERSION"), "\n"))?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Whether this is a flag that the controller once had.

@@ -3,9 +3,10 @@
 
 use std::path::{Path, PathBuf};
 
-use k8s_openapi::api::core::v1::ServiceAccount;
+use k8s_openapi::api::core::v1::{ConfigMap, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
-use kube::api::Api;
+use kube::ResourceExt as _;
+use kube::api::{Api, ListParams};
 use refit_api::Plan;
 use serde_json::{Value, json};
 use tokio::process::Command;
@@ -272,4 +273,57 @@ async fn kubectl_runs_refit_as_its_plugin() {
         found.out.lines().any(|line| line == harness.node("one")),
         "{found:#?}"
     );
+}
+
+#[tokio::test]
+async fn several_plans_are_suspended_together_and_one_command_freezes_all() {
+    let harness = Harness::held(["one"]).await;
+    for plan in ["p", "q"] {
+        harness.plan(plan, json!({})).await;
+    }
+    let admin = UserCli::admin(&harness);
+    let plans = Api::<Plan>::namespaced(harness.ctx.client.clone(), harness.ctx.namespace());
+    let suspended = async || {
+        let plans = plans.list(&ListParams::default()).await.unwrap();
+        let is_suspended = |plan: &&Plan| plan.spec.suspend == Some(true);
+        let names = plans.iter().filter(is_suspended).map(|plan| plan.name_any());
+        names.collect::<Vec<_>>()
+    };
+    let done = admin.refit("suspend p q --reason maintenance").await.ends(0);
+    done.says("plan.upgrade.cattle.io/p suspended")
+        .says("plan.upgrade.cattle.io/q suspended");
+    assert_eq!(suspended().await, ["p", "q"]);
+    admin.refit("resume --all").await.ends(0);
+    assert_eq!(suspended().await, [""; 0]);
+    // A Plan that does not exist does not keep the others from being suspended.
+    let done = admin.refit("suspend nosuch q").await.ends(1);
+    done.says("there is no Plan nosuch");
+    assert_eq!(suspended().await, ["q"]);
+    admin.refit("suspend").await.ends(2).says("PLAN");
+
+    let maps = Api::<ConfigMap>::namespaced(harness.ctx.client.clone(), harness.ctx.namespace());
+    let freeze = async || {
+        let map = maps.get_opt("refit").await.unwrap();
+        map.and_then(|map| map.data?.remove("freeze"))
+    };
+    admin.refit("freeze --dry-run").await.ends(0).says("frozen");
+    assert_eq!(freeze().await, None);
+    let done = admin.refit("freeze --reason storage").await.ends(0);
+    done.says("configmap/refit frozen: storage (by ");
+    assert!(freeze().await.unwrap().starts_with("storage (by "));
+    admin
+        .refit("freeze")
+        .await
+        .ends(0)
+        .says("frozen already: storage");
+    admin.refit("unfreeze").await.ends(0).says("no longer frozen");
+    assert_eq!(freeze().await, None);
+    admin.refit("unfreeze").await.ends(0).says("not frozen");
+    admin.refit("logs p").await.ends(2).says("NODE");
+    let node = harness.node("one");
+    admin
+        .refit(&format!("logs p {node}"))
+        .await
+        .ends(1)
+        .says("has no pod on Node");
 }

@@ -12,6 +12,7 @@ const GROUPS: [(&str, &[&str]); 4] = [
             "explain",
             "dashboard",
             "report",
+            "logs",
             "suspend",
             "resume",
             "approve",
@@ -19,14 +20,21 @@ const GROUPS: [(&str, &[&str]); 4] = [
             "skip",
             "abort",
             "rerun",
+            "freeze",
+            "unfreeze",
         ],
     ),
     (
         "Plan files",
-        &["validate", "pin", "render", "rehearse", "resolve", "convert"],
+        &[
+            "validate", "pin", "render", "rehearse", "resolve", "convert", "example",
+        ],
     ),
     ("Nodes", &["cordon", "uncordon", "drain", "node"]),
-    ("Set-up", &["controller", "migrate", "crd", "completion"]),
+    (
+        "Set-up",
+        &["controller", "migrate", "crd", "completion", "version"],
+    ),
 ];
 
 /// Bytes of a description that are shown.

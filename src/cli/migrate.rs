@@ -31,8 +31,8 @@ pub(super) const EXAMPLES: &str = "Examples:
 
 #[derive(Args, Clone, Debug)]
 pub(super) struct Flags {
-    /// Report only. Required, because refit has nothing else to do for a migration
-    #[arg(long, required = true)]
+    /// Report only, as without this flag
+    #[arg(long)]
     check: bool,
 
     /// Namespace of system-upgrade-controller and of its Plans

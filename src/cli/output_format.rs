@@ -13,11 +13,13 @@ pub(super) enum OutputFormat {
     Yaml,
     Name,
     Github,
+    Sarif,
+    Junit,
     Markdown,
     Html,
 }
 
-use OutputFormat::{Github, Html, Json, Markdown, Name, Text, Wide, Yaml};
+use OutputFormat::{Github, Html, Json, Junit, Markdown, Name, Sarif, Text, Wide, Yaml};
 
 impl OutputFormat {
     fn value(self) -> PossibleValue {
@@ -29,6 +31,8 @@ impl OutputFormat {
             Yaml => PossibleValue::new("yaml").help("YAML"),
             Name => PossibleValue::new("name").help("Names alone, a line each"),
             Github => PossibleValue::new("github").help("Annotations of GitHub Actions"),
+            Sarif => PossibleValue::new("sarif").help("SARIF 2.1.0, for code scanning"),
+            Junit => PossibleValue::new("junit").help("JUnit's XML, for Jenkins and GitLab"),
             Markdown => PossibleValue::new("markdown").help("A document with tables"),
             Html => PossibleValue::new("html").help("A page without scripts or references"),
         }
@@ -82,7 +86,10 @@ mod tests {
             ("suspend p -o cvs", "[possible values: text, json, yaml, name]"),
             ("report p -o text", "[possible values: markdown, json, html]"),
             ("drain a -o yaml", "[possible values: text, json]"),
-            ("validate . -o yaml", "[possible values: text, json, github]"),
+            (
+                "validate . -o yaml",
+                "[possible values: text, json, github, sarif, junit]",
+            ),
             ("render . --node a -o text", "[possible values: yaml, json]"),
             ("migrate --check -o name", "[possible values: text, json, yaml]"),
         ] {

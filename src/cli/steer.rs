@@ -2,6 +2,7 @@
 //! hand, with who and when.
 
 mod change;
+mod freeze;
 #[cfg(test)]
 mod tests;
 mod wait;
@@ -12,6 +13,7 @@ use std::process::ExitCode;
 use anyhow::{Context as _, bail};
 use change::{Action, Changes, Request, changes};
 use clap::Args;
+pub(super) use freeze::{FreezeFlags, Place, freeze, unfreeze};
 use kube::Client;
 use serde_json::json;
 
@@ -23,6 +25,10 @@ use refit_api::annotation::signature;
 use refit_cluster::clock::Clock;
 use refit_cluster::drain::DryRun;
 use refit_cluster::drain::flags::TimeoutArg;
+
+pub(super) const SUSPEND_EXAMPLES: &str = "Examples:
+  refit suspend k3s-agent --reason 'storage is rebalanced'   one Plan; refit resume k3s-agent continues
+  refit suspend --all -A --wait                              all Plans, until no node is in progress";
 
 #[derive(Args, Clone, Debug)]
 struct Common {
@@ -52,6 +58,31 @@ pub(super) struct PlanFlags {
 
     #[command(flatten)]
     common: Common,
+}
+
+/// One Plan or several.
+#[derive(Args, Clone, Debug)]
+pub(super) struct PlansFlags {
+    /// Plans by name; NAMESPACE/ is needed only if Plans of several namespaces have this name
+    #[arg(value_name = "[NAMESPACE/]PLAN", required_unless_present = "all")]
+    plan: Vec<String>,
+
+    /// All Plans of the namespace, or with -A of all namespaces
+    #[arg(long, conflicts_with = "plan")]
+    all: bool,
+
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Args, Clone, Debug)]
+pub(super) struct SuspendFlags {
+    /// Reason, shown in status and events
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+
+    #[command(flatten)]
+    plans: PlansFlags,
 }
 
 #[derive(Args, Clone, Debug)]
@@ -114,15 +145,15 @@ pub(super) struct SkipFlags {
     common: Common,
 }
 
-pub(super) fn suspend(flags: &ReasonFlags) -> anyhow::Result<ExitCode> {
+pub(super) fn suspend(flags: &SuspendFlags) -> anyhow::Result<ExitCode> {
     let action = Action::Suspend {
         reason: flags.reason.clone(),
     };
-    run(&flags.plan.plan, &[], action, &flags.plan.common)
+    run_each(&flags.plans, &action)
 }
 
-pub(super) fn resume(flags: &PlanFlags) -> anyhow::Result<ExitCode> {
-    run(&flags.plan, &[], Action::Resume, &flags.common)
+pub(super) fn resume(flags: &PlansFlags) -> anyhow::Result<ExitCode> {
+    run_each(flags, &Action::Resume)
 }
 
 pub(super) fn abort(flags: &ReasonFlags) -> anyhow::Result<ExitCode> {
@@ -155,6 +186,37 @@ pub(super) fn skip(flags: &SkipFlags) -> anyhow::Result<ExitCode> {
 
 pub(super) fn rerun(flags: &NodeFlags) -> anyhow::Result<ExitCode> {
     run(&flags.plan, &flags.nodes, Action::Rerun, &flags.common)
+}
+
+/// One Plan after the other. What goes wrong with one keeps the others from nothing.
+fn run_each(flags: &PlansFlags, action: &Action) -> anyhow::Result<ExitCode> {
+    let common = &flags.common;
+    with_client(&common.place.connection, async |client: Client| {
+        let plans = if flags.all {
+            let scope = common.place.scope(&client, None).await;
+            let snapshot = target::read_plans(&client, &scope).await?;
+            let title =
+                |plan: &refit_view::read::PlanObject| format!("{}/{}", plan.namespace, plan.facts.name);
+            snapshot.plans.iter().map(title).collect()
+        } else {
+            flags.plan.clone()
+        };
+        if let [plan] = plans.as_slice() {
+            return steer(&client, plan, &[], action.clone(), common).await;
+        }
+        let mut code = ExitCode::SUCCESS;
+        for plan in &plans {
+            match steer(&client, plan, &[], action.clone(), common).await {
+                Ok(ended) if ended == ExitCode::SUCCESS => {}
+                Ok(ended) => code = ended,
+                Err(error) => {
+                    output::error(format_args!("Plan {plan}: {}", output::error_chain(&error)));
+                    code = ExitCode::FAILURE;
+                }
+            }
+        }
+        Ok(code)
+    })
 }
 
 fn run(plan: &str, nodes: &[String], action: Action, common: &Common) -> anyhow::Result<ExitCode> {

@@ -1,5 +1,6 @@
 //! `refit validate`: prints what is wrong with Plan files, for people, programs and GitHub.
 
+mod ci;
 mod text;
 
 use std::collections::BTreeMap;
@@ -55,7 +56,7 @@ pub(super) struct Flags {
     online: bool,
 
     /// Format of findings
-    #[arg(short = 'o', long, value_name = "FORMAT", default_value = "text", value_parser = any_of(&[OutputFormat::Text, OutputFormat::Json, OutputFormat::Github]))]
+    #[arg(short = 'o', long, value_name = "FORMAT", default_value = "text", value_parser = any_of(&[OutputFormat::Text, OutputFormat::Json, OutputFormat::Github, OutputFormat::Sarif, OutputFormat::Junit]))]
     output: OutputFormat,
 
     /// Print all rules and exit
@@ -130,6 +131,11 @@ pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
     }
     match flags.output {
         OutputFormat::Json => output::json(&as_json(&report, sources.len())),
+        OutputFormat::Sarif => output::json(&ci::sarif(&report)),
+        OutputFormat::Junit => output::text(&ci::junit(
+            &report,
+            sources.iter().map(|source| source.name.as_str()),
+        )),
         OutputFormat::Github => output::text(&report.findings.iter().map(as_annotation).collect::<String>()),
         _ => {
             let styled = output::is_colored();

@@ -7,7 +7,6 @@ use super::decision::Decision;
 use super::memory::turns::{Due, MaintenanceTask};
 use super::state::ClusterState;
 use super::step::Step;
-use super::world::maintenances::MaintenanceId;
 
 /// Requests the turns that are due. [`Decision::grants`] says which nodes may be taken.
 pub(super) fn add_turns(cluster: &ClusterState, now: Timestamp, decision: &mut Decision) {
@@ -35,14 +34,5 @@ pub(super) fn add_turns(cluster: &ClusterState, now: Timestamp, decision: &mut D
             Due::At(at) => decision.requeue(at),
             Due::WhenSomethingChanges => {}
         }
-    }
-}
-
-impl ClusterState {
-    /// Whether an object does not want its node any more, so that no pod may be evicted for it.
-    pub fn is_maintenance_over(&self, id: &MaintenanceId, uid: &str) -> bool {
-        let all = &self.world.maintenances;
-        let wants = all.owners().values().any(|owner| *owner == id);
-        !wants || all.get(id).is_none_or(|object| object.uid() != uid)
     }
 }

@@ -16,6 +16,7 @@ use super::settings::Defaults;
 use super::world::World;
 use super::world::definition::Unwritable;
 use super::world::limits::KnownLimits;
+use super::world::maintenances::MaintenanceId;
 use super::world::reservations::ReservationDecisions;
 use super::world::table::DeletedUids;
 use refit_api::Reason;
@@ -245,6 +246,13 @@ impl ClusterState {
         let granted = grants.iter().filter(|(_, grant)| grant.answer.is_ok());
         let granted = granted.map(|(node, grant)| (node.clone(), grant.uid.clone()));
         self.memory.granted.extend(granted);
+    }
+
+    /// Whether an object does not want its node any more, so that no pod may be evicted for it.
+    pub fn is_maintenance_over(&self, id: &MaintenanceId, uid: &str) -> bool {
+        let all = &self.world.maintenances;
+        let wants = all.owners().values().any(|owner| *owner == id);
+        !wants || all.get(id).is_none_or(|object| object.uid() != uid)
     }
 
     /// Whether a Plan waits for workloads.

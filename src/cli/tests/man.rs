@@ -6,8 +6,8 @@ use std::path::Path;
 use super::super::*;
 
 /// Commands that refer to each other under SEE ALSO.
-const RELATED: [&[&str]; 10] = [
-    &["status", "explain", "report", "dashboard"],
+const RELATED: [&[&str]; 12] = [
+    &["status", "explain", "report", "logs", "dashboard"],
     &["dashboard", "rehearse"],
     &[
         "status", "suspend", "resume", "approve", "retry", "skip", "abort", "rerun",
@@ -23,9 +23,11 @@ const RELATED: [&[&str]; 10] = [
         "node-prepull",
     ],
     &["node-agent", "rehearse"],
-    &["controller", "crd", "rehearse"],
+    &["controller", "crd", "rehearse", "version"],
     &["migrate", "controller", "validate", "rehearse"],
     &["convert", "validate", "rehearse"],
+    &["freeze", "unfreeze", "suspend", "resume"],
+    &["example", "validate", "rehearse"],
 ];
 
 fn pages() -> BTreeMap<String, Vec<u8>> {

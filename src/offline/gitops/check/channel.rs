@@ -144,7 +144,9 @@ fn meant(url: &str) -> Option<String> {
     let host = host.to_ascii_lowercase();
     let schemes = url.matches("://").count();
     let is_page = schemes != 1 || url.starts_with("http");
-    if !is_page || !host.contains('.') || url.contains(char::is_whitespace) {
+    // A path such as `./channel.txt` is no host.
+    let is_host = host.contains('.') && host.starts_with(|c: char| c.is_ascii_alphanumeric());
+    if !is_page || !is_host || url.contains(char::is_whitespace) {
         return None;
     }
     let segments: Vec<&str> = path.split('/').filter(|segment| !segment.is_empty()).collect();
@@ -237,6 +239,8 @@ mod tests {
             "http://update.k3s.io/v1-release/channels/stable/",
             "https://github.com/k3s-io/k3s/releases/latest",
             "http://127.0.0.1:8080/stable",
+            "./channel.txt",
+            "../channels/stable",
             "oci://ghcr.io/a/b",
             "ftp://a/b",
             "stable",

@@ -7,12 +7,16 @@ use super::subject::Subject;
 use crate::gitops::rule::Rule;
 use crate::gitops::yaml::{Entry, Node};
 use refit_api::{NodeLimit, Plan, PlanSpec};
+use refit_base::nearest::nearest;
 use refit_base::version::distribution_of;
 
 const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
 /// The control-plane label before Kubernetes 1.20, removed in 1.24 (KEP-2067), by K3s and RKE2 in 1.34.
 const MASTER: &str = "node-role.kubernetes.io/master";
 const ETCD: &str = "node-role.kubernetes.io/etcd";
+const ROLES: &str = "node-role.kubernetes.io/";
+/// Roles that distributions set, and that look alike: RKE1 has `controlplane`.
+const KNOWN_ROLES: [&str; 2] = ["control-plane", "controlplane"];
 /// The taint that the K3s and RKE2 documentation recommends for servers.
 const CRITICAL: &str = "CriticalAddonsOnly";
 
@@ -68,6 +72,7 @@ impl Subject<'_> {
     pub(super) fn check_control_plane(&mut self, plan: &Plan) {
         let spec = &plan.spec;
         self.check_master_label(spec);
+        self.check_misspelt_role();
         if Role::of(spec.node_selector.as_ref()) == Role::ControlPlane {
             self.check_control_plane_limit(spec);
             self.check_control_plane_tolerations(spec);
@@ -119,6 +124,35 @@ impl Subject<'_> {
             message,
             Some(hint),
         );
+    }
+
+    /// Reports a role that is nearly that of the control plane. No node has its label, so to select it selects nothing, and to
+    /// exclude it excludes nothing.
+    fn check_misspelt_role(&mut self) {
+        let labels = self.node("spec.nodeSelector.matchLabels").and_then(Node::object);
+        let labels = labels.iter().flat_map(|labels| &labels.entries);
+        let labels = labels.map(|entry| (entry.key.span.start, entry.key.name.clone()));
+        let expressions = self
+            .node("spec.nodeSelector.matchExpressions")
+            .map_or(&[][..], Node::items);
+        let keys = expressions.iter().filter_map(|expression| expression.get("key"));
+        let keys = keys.filter_map(|key| Some((key.span.start, key.text()?.to_owned())));
+        let is_misspelt = |key: &str| {
+            let role = key.strip_prefix(ROLES).unwrap_or_default();
+            !KNOWN_ROLES.contains(&role) && nearest(role, [KNOWN_ROLES[0]]).is_some()
+        };
+        let misspelt: Vec<_> = labels.chain(keys).filter(|(_, key)| is_misspelt(key)).collect();
+        for (offset, key) in misspelt {
+            let message = format!("no Kubernetes distribution sets the label {key:?}");
+            let hint = format!("write `{CONTROL_PLANE}`");
+            self.report_at(
+                Rule::SelectsNoNode,
+                offset,
+                Some("spec.nodeSelector"),
+                message,
+                Some(hint),
+            );
+        }
     }
 
     /// Reports the old label when it stands alone; beside the new one it supports old clusters.

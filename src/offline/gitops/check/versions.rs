@@ -39,17 +39,14 @@ impl Subject<'_> {
         let becomes_tag = |image: &str| {
             distribution_of(image).is_some() && Reference::read(image).is_some_and(|image| image.is_name_only)
         };
-        if let Some(release) = release_of(version)
-            && munge(&release) != munge(version)
-            && containers(spec).any(|(_, of)| becomes_tag(&of.image))
-        {
+        let hint = match release_of(version) {
+            Some(release) if munge(&release) != munge(version) => format!("write `{release}`"),
+            None if lacks_patch(version) => "add the patch version, as in `v1.34.2+k3s1`".to_owned(),
+            _ => return,
+        };
+        if containers(spec).any(|(_, of)| becomes_tag(&of.image)) {
             let message = format!("spec.version is {version:?}, and no release has that name");
-            self.report(
-                Rule::NoRelease,
-                "spec.version",
-                message,
-                Some(format!("write `{release}`")),
-            );
+            self.report(Rule::NoRelease, "spec.version", message, Some(hint));
         }
     }
 
@@ -225,6 +222,13 @@ pub(super) fn release_of(version: &str) -> Option<String> {
     };
     let build = if build.is_empty() { "1" } else { build };
     Some(format!("v{numbers}{before}+{builder}{build}"))
+}
+
+/// Whether this is `v1.34+k3s1` or the like, which is a minor version with a build.
+fn lacks_patch(version: &str) -> bool {
+    static MINOR: LazyLock<Option<Regex>> =
+        LazyLock::new(|| Regex::new(r"(?i)^v?\d+\.\d+[+-](k3s|rke2r)\d+$").ok());
+    MINOR.as_ref().is_some_and(|minor| minor.is_match(version))
 }
 
 /// The distribution whose channel this is, judged by its URL.
