@@ -4,7 +4,6 @@
 //! scrape causes a decision. Labels are names of Plans, or words of closed lists: a word that refit does not know counts as
 //! `Other`.
 
-mod histogram;
 pub mod list;
 mod plans;
 mod process;
@@ -22,13 +21,14 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
+use prometheus_client::metrics::histogram::Histogram;
+
 use super::lease::Progress;
-use histogram::{DECISION_BOUNDS, Histogram};
 use refit_cluster::kube::Leadership;
 use refit_cluster::kube::client::{Outcome, RequestCounts};
 pub use reporter::{LoopFigures, Reporter, Scrape};
 pub(super) use sample::CONTENT_TYPE;
-use sample::{OTHER, Sample, Samples};
+use sample::{DECISION_BOUNDS, OTHER, Sample, Samples};
 
 /// How long a scrape waits for the loop, which may be computing.
 const LOOP_PATIENCE: Duration = Duration::from_secs(2);
@@ -151,7 +151,7 @@ impl Metrics {
     }
 
     fn record_decision(&self, took: Duration) {
-        self.counters().decisions.observe(took);
+        self.counters().decisions.observe(took.as_secs_f64());
     }
 
     fn is_leader(&self) -> bool {

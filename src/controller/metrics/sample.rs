@@ -4,11 +4,11 @@ use std::fmt;
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
-use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric as _, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
-use super::histogram::Histogram;
 use super::list::{GROUPS, Kind, Metric};
 
 /// `Content-Type` of the text.
@@ -16,6 +16,11 @@ pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0
 
 /// A word that is not in the list of a label.
 pub(super) const OTHER: &str = "Other";
+
+/// From seconds to hours: steps on a node.
+pub(super) const STEP_BOUNDS: [f64; 9] = [5.0, 15.0, 60.0, 120.0, 300.0, 600.0, 1_800.0, 3_600.0, 21_600.0];
+/// From a tenth of a millisecond to seconds: decisions.
+pub(super) const DECISION_BOUNDS: [f64; 7] = [0.000_1, 0.001, 0.005, 0.01, 0.05, 0.1, 1.0];
 
 pub(super) type Samples = Vec<Sample>;
 
@@ -76,7 +81,8 @@ impl Sample {
     pub(super) fn series(&self) -> usize {
         match &self.value {
             Value::Number(_) => 1,
-            Value::Histogram(histogram) => histogram.buckets().len() + 2,
+            // The most that one has: its bounds, infinity, count and sum.
+            Value::Histogram(_) => STEP_BOUNDS.len().max(DECISION_BOUNDS.len()) + 3,
         }
     }
 
@@ -93,12 +99,7 @@ impl Sample {
         }
         let mut series = encoder.encode_family(&labels)?;
         match (&self.value, self.metric.kind) {
-            (Value::Histogram(histogram), _) => series.encode_histogram::<NoLabelSet>(
-                histogram.sum(),
-                histogram.count(),
-                &histogram.buckets(),
-                None,
-            ),
+            (Value::Histogram(histogram), _) => histogram.encode(series),
             (Value::Number(value), Kind::Counter) => series.encode_counter::<NoLabelSet, _, f64>(value, None),
             (Value::Number(value), _) => series.encode_gauge(value),
         }

@@ -9,8 +9,10 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-use super::histogram::{Histogram, STEP_BOUNDS};
+use prometheus_client::metrics::histogram::Histogram;
+
 use super::list;
+use super::sample::STEP_BOUNDS;
 use super::sample::{OTHER, Sample, Samples};
 use refit_api::reason::ReportedIn;
 use refit_api::{ChannelRef, ConditionType, NodePhase, OpenEnum, PlanCondition, Reason};
@@ -276,7 +278,7 @@ impl Tracker {
             if cluster.is_done(plan, &node) {
                 self.ended[0] += 1;
                 if let Some(began) = slot.began {
-                    self.node_duration.observe(instant - began);
+                    self.node_duration.observe((instant - began).as_secs_f64());
                     track.finished = (track.finished.0 + 1, track.finished.1 + (instant - began));
                 }
             }
@@ -318,7 +320,7 @@ impl Tracker {
 
     fn end_step(&mut self, slot: &SlotTrack, now: Instant) {
         if let (Some(step), Some(began)) = (Step::of(slot.phase), slot.step_began) {
-            self.steps[step as usize].observe(now - began);
+            self.steps[step as usize].observe((now - began).as_secs_f64());
         }
     }
 
