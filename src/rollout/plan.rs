@@ -5,7 +5,7 @@ pub(super) mod secrets;
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
@@ -48,6 +48,8 @@ pub(super) struct DerivedPlan {
     pub(super) invalid: Option<String>,
     pub(super) window: Option<Window>,
     pub(super) windows: Option<Windows>,
+    /// The length of the longest of `windows`. Computed once, because a cron expression may take thousands of steps.
+    longest_window: OnceLock<Option<SignedDuration>>,
     pub(super) blackouts: Vec<Blackout>,
     /// The parsed `repeat`; `None` if it is invalid.
     pub(super) repeat: Option<Repeat>,
@@ -133,6 +135,7 @@ impl DerivedPlan {
             invalid: None,
             window: None,
             windows: None,
+            longest_window: OnceLock::new(),
             blackouts: Vec::new(),
             repeat: None,
             time_limit: None,
@@ -243,6 +246,7 @@ impl DerivedPlan {
         self.invalid = self.facts.malformed.clone().or_else(invalid);
         self.window = parsed.window;
         self.windows = parsed.windows;
+        self.longest_window = OnceLock::new();
         self.blackouts = parsed.blackouts;
         self.repeat = parsed.repeat;
         self.delay = parsed.post_complete_delay;
@@ -460,6 +464,12 @@ impl DerivedPlan {
 
     pub(super) fn remove_node(&mut self, name: &NodeName) {
         self.targets.remove(name);
+    }
+
+    /// The length of the longest of `spec.windows`; `None` if there are none, or one never closes.
+    pub(super) fn longest_window(&self, now: Timestamp) -> Option<SignedDuration> {
+        let longest = || self.windows.as_ref().and_then(|windows| windows.longest(now));
+        *self.longest_window.get_or_init(longest)
     }
 
     /// What blocks the Job of a node, before it is requested.

@@ -114,19 +114,23 @@ pub(super) fn blocker(
     }
     // Without both figures nothing is known of the duration, and the first node may start at any time in the window.
     let needs = plan.longest_run().into_iter().chain(plan.time_limit).min();
-    let length = plan.windows.as_ref().and_then(|windows| windows.longest(now));
+    let never_fits = || {
+        plan.longest_window(now)
+            .filter(|length| needs.is_some_and(|needs| *length < needs))
+    };
     let too_short = |end, opens| Blocker::WindowTooShort {
         end,
         limit: plan.time_limit,
         longest_run: plan.longest_run(),
-        longest_window: length.filter(|length| needs.is_some_and(|needs| *length < needs)),
+        longest_window: never_fits(),
         opens,
     };
     if !start_times.is_in_window(now) {
         // Also when it opens into a blackout, whose end is the next change then.
         requeue(start_times.window_opens(now));
-        let is_ever_long_enough = length.is_none_or(|length| needs.is_none_or(|needs| needs <= length));
-        if !is_ever_long_enough && let Some(opens) = start_times.window_opens(now) {
+        if never_fits().is_some()
+            && let Some(opens) = start_times.window_opens(now)
+        {
             return Some(too_short(opens, Some(opens)));
         }
         return Some(Blocker::WindowClosed {
