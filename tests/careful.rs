@@ -153,10 +153,10 @@ fn example(now: Timestamp) -> Value {
     spec
 }
 
-/// A minute at the other end of the day.
+/// Some hours at the other end of the day: long enough for a node.
 fn closed_window(now: Timestamp) -> Value {
     let later = (now + SignedDuration::from_hours(12)).to_zoned(jiff::tz::TimeZone::UTC);
-    json!({ "cron": format!("{} {} * * *", later.minute(), later.hour()), "duration": "1m", "timeZone": "UTC" })
+    json!({ "cron": format!("{} {} * * *", later.minute(), later.hour()), "duration": "6h", "timeZone": "UTC" })
 }
 
 /// Whether the Plan is not Complete, or a node of it does not start, for this reason.

@@ -66,7 +66,10 @@ fn unreadable_objects_end_with_2() {
     dir.run("migrate --check --kubeconfig none")
         .ends(2)
         .err_has("error: ");
-    dir.run("migrate").ends(2).err_has("--check");
+    // It has nothing else to do than to check.
+    dir.run("migrate --snapshot none.yaml")
+        .ends(2)
+        .err_has("none.yaml cannot be read");
 }
 
 #[test]

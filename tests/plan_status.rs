@@ -78,12 +78,20 @@ async fn kubectl_shows_the_columns() {
     assert_eq!(
         lines[0],
         [
-            "NAME", "IMAGE", "CHANNEL", "VERSION", "COMPLETE", "MESSAGE", "APPLYING", "PROGRESS"
+            "NAME", "IMAGE", "CHANNEL", "VERSION", "COMPLETE", "PROGRESS", "MESSAGE", "APPLYING", "AGE"
         ]
     );
     assert!(
-        table.contains("plan is not valid and resolved"),
-        "the first message is printed: {table}"
+        table.contains("spec.postCompleteDelay"),
+        "what holds the Plan is printed: {table}"
     );
     assert_eq!(lines[1][..4], ["columns", "example.com/i", "v1", "False"]);
+    let table = ctx.kubectl(&["get", "plans"]).await;
+    let head: Vec<&str> = table.lines().next().unwrap().split_whitespace().collect();
+    assert_eq!(
+        head,
+        ["NAME", "VERSION", "COMPLETE", "PROGRESS", "MESSAGE", "AGE"]
+    );
+    let longest = table.lines().map(str::len).max().unwrap();
+    assert!(longest <= 160, "{table}");
 }

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1::{ConfigMap, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
-use kube::ResourceExt as _;
 use kube::api::{Api, ListParams};
 use refit_api::Plan;
 use serde_json::{Value, json};
@@ -286,7 +285,7 @@ async fn several_plans_are_suspended_together_and_one_command_freezes_all() {
     let suspended = async || {
         let plans = plans.list(&ListParams::default()).await.unwrap();
         let is_suspended = |plan: &&Plan| plan.spec.suspend == Some(true);
-        let names = plans.iter().filter(is_suspended).map(|plan| plan.name_any());
+        let names = plans.iter().filter(is_suspended).map(kube::ResourceExt::name_any);
         names.collect::<Vec<_>>()
     };
     let done = admin.refit("suspend p q --reason maintenance").await.ends(0);

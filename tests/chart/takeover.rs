@@ -96,7 +96,9 @@ async fn a_takeover_by_the_manifests_keeps_system_upgrade_controller_until_refit
     cluster.is_taken_over().await;
     let map = tools.json(&format!("get {settings}"));
     assert_eq!(map["data"]["SYSTEM_UPGRADE_PLAN_POLLING_INTERVAL"], "3h");
-    let pod = tools.json(&format!("get pods -n {NAMESPACE}"))["items"][0]["spec"].clone();
+    // The pod of system-upgrade-controller may still be there, and end.
+    let line = format!("get pods -n {NAMESPACE} -l app.kubernetes.io/name=refit");
+    let pod = tools.json(&line)["items"][0]["spec"].clone();
     assert_eq!(pod["serviceAccountName"], NAME);
 }
 

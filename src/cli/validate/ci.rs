@@ -1,4 +1,4 @@
-//! Findings in the formats of CI systems: SARIF 2.1.0 (OASIS) and JUnit's XML, as Jenkins and GitLab read it.
+//! Findings in the formats of CI systems: SARIF 2.1.0 (OASIS) and `JUnit`'s XML, as Jenkins and GitLab read it.
 
 use std::fmt::Write as _;
 
@@ -76,17 +76,11 @@ pub(super) fn junit<'f>(report: &Report, files: impl Iterator<Item = &'f str>) -
                 file = escaped(file),
             );
         }
-        let notes: String = of_file()
-            .filter(|found| !fails(found))
-            .map(|found| {
-                format!(
-                    "{}:{}: {}\n",
-                    found.position.line,
-                    found.position.column,
-                    with_hint(found)
-                )
-            })
-            .collect();
+        let mut notes = String::new();
+        for found in of_file().filter(|found| !fails(found)) {
+            let (line, column) = (found.position.line, found.position.column);
+            let _ = writeln!(notes, "{line}:{column}: {}", with_hint(found));
+        }
         if !notes.is_empty() {
             let _ = writeln!(xml, "<system-out>{}</system-out>", escaped(&notes));
         }

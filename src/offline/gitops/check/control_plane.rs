@@ -129,29 +129,34 @@ impl Subject<'_> {
     /// Reports a role that is nearly that of the control plane. No node has its label, so to select it selects nothing, and to
     /// exclude it excludes nothing.
     fn check_misspelt_role(&mut self) {
+        const FIELD: &str = "spec.nodeSelector";
         let labels = self.node("spec.nodeSelector.matchLabels").and_then(Node::object);
         let labels = labels.iter().flat_map(|labels| &labels.entries);
-        let labels = labels.map(|entry| (entry.key.span.start, entry.key.name.clone()));
+        let labels = labels.map(|entry| (entry.key.span.start, entry.key.name.clone(), None));
         let expressions = self
             .node("spec.nodeSelector.matchExpressions")
             .map_or(&[][..], Node::items);
-        let keys = expressions.iter().filter_map(|expression| expression.get("key"));
-        let keys = keys.filter_map(|key| Some((key.span.start, key.text()?.to_owned())));
+        let keys = expressions.iter().enumerate().filter_map(|(index, expression)| {
+            let key = expression.get("key")?;
+            let field = format!("{FIELD}.matchExpressions[{index}].key");
+            Some((key.span.start, key.text()?.to_owned(), Some(field)))
+        });
         let is_misspelt = |key: &str| {
             let role = key.strip_prefix(ROLES).unwrap_or_default();
             !KNOWN_ROLES.contains(&role) && nearest(role, [KNOWN_ROLES[0]]).is_some()
         };
-        let misspelt: Vec<_> = labels.chain(keys).filter(|(_, key)| is_misspelt(key)).collect();
-        for (offset, key) in misspelt {
+        let all = labels.chain(keys);
+        let misspelt: Vec<_> = all.filter(|(_, key, _)| is_misspelt(key)).collect();
+        for (offset, key, field) in misspelt {
             let message = format!("no Kubernetes distribution sets the label {key:?}");
-            let hint = format!("write `{CONTROL_PLANE}`");
-            self.report_at(
-                Rule::SelectsNoNode,
-                offset,
-                Some("spec.nodeSelector"),
-                message,
-                Some(hint),
-            );
+            let what = if field.is_some() {
+                "write"
+            } else {
+                "rename the label to"
+            };
+            let hint = format!("{what} `{CONTROL_PLANE}`");
+            let field = field.as_deref().unwrap_or(FIELD);
+            self.report_at(Rule::SelectsNoNode, offset, Some(field), message, Some(hint));
         }
     }
 

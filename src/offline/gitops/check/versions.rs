@@ -41,7 +41,7 @@ impl Subject<'_> {
         };
         let hint = match release_of(version) {
             Some(release) if munge(&release) != munge(version) => format!("write `{release}`"),
-            None if lacks_patch(version) => "add the patch version, as in `v1.34.2+k3s1`".to_owned(),
+            None if lacks_patch(version) => "it lacks the patch version, as v1.34.2+k3s1 has it".to_owned(),
             _ => return,
         };
         if containers(spec).any(|(_, of)| becomes_tag(&of.image)) {
