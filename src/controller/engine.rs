@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
 
 use super::act::{Actor, FinishedStep, Request, StepError, StepErrorKind, prepare};
+use super::clock_watch::ClockWatch;
 use super::lanes::{self, Lanes};
 use super::lease::{PlansNote, Progress};
 use super::metrics::{LoopFigures, Reporter, Scrape};
@@ -19,8 +19,8 @@ use super::wanted::Wanted;
 use refit_api::Reason;
 use refit_facts::Schema;
 use refit_rollout::{
-    ClusterState, Decision, Key, Kind, Lane, ListCounts, MaintenanceId, Observation, Step, StepEffect,
-    decide, decide_degraded,
+    ClusterState, Decision, Key, Kind, Lane, ListCounts, Observation, Step, StepEffect, decide,
+    decide_degraded,
 };
 
 /// How long observations are collected before a decision: a change of one object often causes that of another.
@@ -75,24 +75,6 @@ struct KeptNote {
     is_read: bool,
 }
 
-/// Finds out when the time of day was set.
-#[derive(Default)]
-struct ClockWatch(Option<(Instant, Timestamp)>);
-
-/// A smaller step is left alone: it shortens or lengthens a wait by so much.
-const SMALLEST_STEP: SignedDuration = SignedDuration::from_secs(10);
-
-impl ClockWatch {
-    /// How far the time of day was set since the last call, if it was.
-    fn step(&mut self, now: Timestamp) -> Option<SignedDuration> {
-        let instant = Instant::now();
-        let (then, was) = self.0.replace((instant, now))?;
-        let elapsed = SignedDuration::try_from(instant - then).ok()?;
-        let step = now.duration_since(was) - elapsed;
-        (step.abs() >= SMALLEST_STEP).then_some(step)
-    }
-}
-
 /// Completes when the note on the Lease has changed.
 async fn note_changed(kept: Option<&mut KeptNote>) {
     if let Some(kept) = kept
@@ -123,15 +105,8 @@ struct InFlight {
     /// The lists that had ended when the step began.
     lists: ListCounts,
     lane: Lane,
-    /// Of a maintenance: its object, and how to end its drain.
-    drain: Option<Drain>,
-}
-
-struct Drain {
-    id: MaintenanceId,
-    uid: String,
-    /// Dropped to end it.
-    _end: oneshot::Sender<()>,
+    /// Of a maintenance: the UID of its object, and what is dropped to end its drain.
+    drain: Option<(String, oneshot::Sender<()>)>,
 }
 
 struct Backoff {
@@ -394,8 +369,7 @@ impl Engine {
         // Their nodes are restored next, and no pod of them may be evicted any more.
         let cluster = &self.cluster;
         for step in self.in_flight.values_mut() {
-            step.drain
-                .take_if(|drain| cluster.is_maintenance_over(&drain.id, &drain.uid));
+            step.drain.take_if(|(uid, _)| !cluster.is_reserved_for(uid));
         }
         let now = Instant::now();
         let clock = self.actor.clock.now();
@@ -472,12 +446,8 @@ impl Engine {
                 tracing::debug!(?key, "a step begins");
                 self.lanes.begin(lane, now);
                 let (end, ended) = oneshot::channel();
-                let drain = match (&key, &request) {
-                    (Key::Maintenance(id), Request::Maintain { task, .. }) => Some(Drain {
-                        id: id.clone(),
-                        uid: task.object.uid().to_owned(),
-                        _end: end,
-                    }),
+                let drain = match &request {
+                    Request::Maintain { task, .. } => Some((task.object.uid().to_owned(), end)),
                     _ => None,
                 };
                 let lists = self.cluster.lists();

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod act;
+mod clock_watch;
 pub mod crd;
 pub mod engine;
 pub mod events;

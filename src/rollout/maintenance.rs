@@ -1,5 +1,5 @@
 //! The turns of objects of the kind `NodeMaintenance`. A turn does what can be done now: the finalizer, the Lease, a drain of
-//! half a minute, the status. The Lease is of the same operator as the object, so that each of the two can continue the other's.
+//! half a minute, the status.
 
 use jiff::Timestamp;
 
@@ -14,13 +14,12 @@ pub(super) fn add_turns(cluster: &ClusterState, now: Timestamp, decision: &mut D
     if !all.are_known() {
         return;
     }
-    let owners = all.owners();
     for (id, object) in all.iter() {
         let node = object.spec.node_name.as_str();
         let grant = decision.grants.get(node);
         let task = MaintenanceTask {
             object: object.clone(),
-            is_owner: owners.get(node) == Some(&id),
+            is_owner: cluster.is_reserved_for(object.uid()),
             grant: grant
                 .filter(|grant| *grant.uid == *object.uid())
                 .map(|grant| grant.answer.clone()),

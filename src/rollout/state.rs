@@ -16,7 +16,6 @@ use super::settings::Defaults;
 use super::world::World;
 use super::world::definition::Unwritable;
 use super::world::limits::KnownLimits;
-use super::world::maintenances::MaintenanceId;
 use super::world::reservations::ReservationDecisions;
 use super::world::table::DeletedUids;
 use refit_api::Reason;
@@ -248,11 +247,10 @@ impl ClusterState {
         self.memory.granted.extend(granted);
     }
 
-    /// Whether an object does not want its node any more, so that no pod may be evicted for it.
-    pub fn is_maintenance_over(&self, id: &MaintenanceId, uid: &str) -> bool {
-        let all = &self.world.maintenances;
-        let wants = all.owners().values().any(|owner| *owner == id);
-        !wants || all.get(id).is_none_or(|object| object.uid() != uid)
+    /// Whether the object with this UID has the node that it wants, and not an older one.
+    pub fn is_reserved_for(&self, uid: &str) -> bool {
+        let mut all = self.world.reservations.iter().flatten();
+        all.any(|(_, reservation)| *reservation.uid == *uid)
     }
 
     /// Whether a Plan waits for workloads.

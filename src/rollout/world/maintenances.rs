@@ -69,7 +69,7 @@ impl Maintenances {
     }
 
     /// The object that has each node: the oldest that is neither being deleted nor has given up.
-    pub(crate) fn owners(&self) -> BTreeMap<&str, &MaintenanceId> {
+    fn owners(&self) -> BTreeMap<&str, &MaintenanceId> {
         let wants = |object: &Maintenance| !object.is_being_deleted() && !object.status.has_given_up();
         let mut wanting: Vec<_> = self.iter().filter(|(_, object)| wants(object)).collect();
         let made = |object: &Maintenance| object.metadata.creation_timestamp.as_ref().map(|at| at.0);
