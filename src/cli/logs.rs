@@ -10,7 +10,7 @@ use kube::api::{Api, ListParams, LogParams};
 use kube::{Client, ResourceExt as _};
 
 use super::output;
-use super::target::{self, ClusterFlags, check_nodes, find, unknown, with_client};
+use super::target::{self, ClusterFlags, find, unknown, with_client};
 use refit_api::names::LABEL_PLAN;
 use refit_cluster::kube::{Answer, brief};
 
@@ -43,9 +43,8 @@ pub(super) struct Flags {
 pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
     with_client(&flags.place.connection, async |client: Client| {
         let scope = flags.place.scope(&client, Some(&flags.plan)).await;
-        let snapshot = target::read(&client, &scope).await?;
+        let snapshot = target::read_plans(&client, &scope).await?;
         let view = find(&snapshot, &flags.plan)?;
-        check_nodes(&view, std::slice::from_ref(&flags.node))?;
         let pods = Api::<Pod>::namespaced(client, &view.plan.namespace);
         let of_plan = ListParams::default()
             .labels(&format!("{LABEL_PLAN}={}", view.plan.facts.name))
