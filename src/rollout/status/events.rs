@@ -197,8 +197,16 @@ impl EventBuilder<'_> {
                 None if !message.is_empty() => self.wait(message),
                 None => {}
             },
+            // Said while nodes were in progress.
+            Reason::Aborted if self.has_said(&message) => {}
             _ => self.emit(reason, message),
         }
+    }
+
+    /// Whether the stored condition `Complete` has this message.
+    fn has_said(&self, message: &str) -> bool {
+        let stored = PlanCondition::find(&self.stored.conditions, ConditionType::Complete);
+        stored.is_some_and(|it| it.message.as_deref() == Some(message))
     }
 
     /// Something holds the nodes in progress for some time. Its message may change while it lasts, and is reported once.

@@ -90,18 +90,20 @@ fn a_secret_that_is_missing_is_reported() {
 #[test]
 fn an_abort_is_shown_with_its_author_while_the_last_nodes_are_in_progress() {
     let mut scenario = Scenario::new(&Setup::default());
-    scenario.add_nodes(&["a"]);
-    scenario.apply(plan_with("p", |_| ()));
-    scenario.comes_to("a", PodStage::Upgrade);
+    scenario.add_nodes(&["a", "b"]);
+    scenario.apply_and_settle(plan_with("p", |spec| spec.concurrency = Some(1)));
+    let first = scenario.slots("p").remove(0);
+    scenario.comes_to(&first, PodStage::Upgrade);
     scenario.annotate(Kind::Plan, "p", names::ANNOTATION_ABORT, Some(BY));
     scenario.pass_secs(5);
-    assert_eq!(scenario.slots("p"), ["a"]);
-    shows(
-        &mut scenario,
-        "the annotation refit.rs/abort, set by alice",
-        "Aborted",
-        BY,
-    );
+    assert_eq!(scenario.slots("p"), [first.as_str()]);
+    let message = "the annotation refit.rs/abort, set by alice";
+    shows(&mut scenario, message, "Aborted", BY);
+    // It is said once, although the condition has it as its reason when no node is in progress any more.
+    scenario.succeed(&first);
+    scenario.pass_secs(60);
+    assert_eq!(scenario.complete("p")[1], "Aborted");
+    shows(&mut scenario, message, "Aborted", BY);
 }
 
 #[test]
