@@ -53,7 +53,7 @@ enum Side {
 
 /// A possibly incomplete version in a range.
 struct Partial {
-    /// The given numbers.
+    /// Those that are written: one to four.
     numbers: Vec<u64>,
     /// Whether the version is complete.
     is_complete: bool,
