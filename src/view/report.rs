@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::differs::differs;
 use super::plan::{NodeState, PlanOverview};
 use super::read::Snapshot;
+use super::selected::not_selected;
 use refit_api::{NodePhase, OpenEnum, Reason, names};
 use refit_facts::JobOutcome;
 use refit_formats::page::escaped;
@@ -59,6 +60,10 @@ impl<'a> Report<'a> {
                 Some(_) if value == hash => NodeState::Done,
                 _ => continue,
             };
+            // A Plan of this name in another namespace has the same label, and with the same spec the same hash.
+            if not_selected(view, node).is_some() && snapshot.jobs_on(view.plan, name).is_empty() {
+                continue;
+            }
             let report = nodes
                 .entry(name.clone())
                 .or_insert_with(|| node_report(snapshot, view, name));

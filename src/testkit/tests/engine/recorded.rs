@@ -88,7 +88,14 @@ fn a_report_says_what_was_done_where_and_when_and_what_is_not_known_any_more() {
         if gone {
             scenario.pass_secs(1_200); // longer than the TTL of Jobs, and shorter than that of Events
         }
-        let snapshot = scenario.snapshot();
+        let mut snapshot = scenario.snapshot();
+        if gone {
+            let nodes = snapshot.nodes.as_mut().unwrap();
+            // As a node is that a Plan of the same name and spec in another namespace upgraded.
+            let mut elsewhere = scenario.snapshot().nodes.unwrap().remove("b").unwrap();
+            elsewhere.labels.remove(names::LABEL_HOSTNAME);
+            nodes.insert("elsewhere".to_owned(), elsewhere);
+        }
         let view = PlanOverview::new(&snapshot, &snapshot.plans[0]);
         let report = Report::new(&view);
         let json = report.to_json();
