@@ -114,3 +114,54 @@ fn a_changed_node_alone_is_decided_on_again() {
     let bound = Duration::from_millis(if cfg!(debug_assertions) { 100 } else { 1 });
     assert!(median < bound, "{median:?}");
 }
+
+/// As many Plans as a fleet with a Plan for each group of nodes has.
+const PLANS: usize = 200;
+
+#[test]
+#[ignore = "it selects 5,000 nodes 200 times first: just bench"]
+fn a_decision_over_many_plans_at_work_takes_milliseconds() {
+    let group = |number: usize| format!("g{}", number % PLANS);
+    let nodes = (0..NODES).map(|number| {
+        let mut facts = large(number, None);
+        let own: Vec<_> = facts.labels.iter().map(|(k, v)| (k.into(), v.into())).collect();
+        let group = (Text::from("group"), Text::from(group(number)));
+        facts.labels = Labels::new(own.into_iter().chain([group]));
+        facts
+    });
+    let plan = |number: usize| {
+        plan_with(&format!("p{number}"), |spec| {
+            spec.concurrency = Some(1);
+            let selector = serde_json::json!({ "matchLabels": { "group": group(number) } });
+            spec.node_selector = Some(serde_json::from_value(selector).unwrap());
+        })
+    };
+    let mut cluster = cluster(nodes, (0..PLANS).map(plan));
+    for (at, version) in [(1, 2), (2, 3)] {
+        let now = morning() + SignedDuration::from_mins(at);
+        cluster.refresh(now);
+        for step in decide(&cluster, now).steps {
+            if let Step::WriteStatus {
+                plan: name, status, ..
+            } = step
+            {
+                let mut stored = cluster.plan(&name).unwrap().clone();
+                stored.object.status = Some(*status);
+                observe_plan(&mut cluster, version, stored);
+            }
+        }
+    }
+    let mut times = Vec::new();
+    for _ in 0..51 {
+        let now = morning() + SignedDuration::from_mins(3);
+        let start = processor_time();
+        cluster.refresh(now);
+        let decision = decide(&cluster, now);
+        times.push(processor_time().saturating_sub(start));
+        assert_eq!(decision.pictures.len(), PLANS);
+    }
+    let median = median(times);
+    println!("decide, {NODES} nodes, {PLANS} Plans: {median:?}");
+    let bound = Duration::from_millis(if cfg!(debug_assertions) { 1_000 } else { 15 });
+    assert!(median <= bound, "{median:?}");
+}
