@@ -9,6 +9,7 @@ pub(crate) mod plans;
 mod pulled;
 mod rights;
 mod side_by_side;
+mod virtual_machines;
 mod waits;
 mod workloads;
 

@@ -20,6 +20,7 @@ mod publish;
 mod run;
 mod session;
 pub mod tracker;
+mod virtual_machine;
 
 pub use changes::{Changes, NodeVersions};
 pub use cordon::CordonError;

@@ -1,7 +1,7 @@
 //! Interprets responses to evictions and deletions. Pure.
 //!
-//! 429 has two meanings: a PodDisruptionBudget refuses the eviction, or the server is overloaded. For a pod with two
-//! budgets the response is 201 with a Status of code 500.
+//! 429 has three meanings: a PodDisruptionBudget refuses the eviction, a webhook does, or the server is overloaded. For a
+//! pod with two budgets the response is 201 with a Status of code 500.
 
 use std::time::Duration;
 
@@ -18,6 +18,11 @@ const NAMESPACE_TERMINATING: &str = "NamespaceTerminating";
 const TWO_BUDGETS: &str = "more than one PodDisruptionBudget";
 /// Text before the budget's name in the cause of a refusal.
 const BUDGET: &str = "The disruption budget ";
+/// How the API server begins and joins the refusal of a webhook (`ToStatusErr` in
+/// staging/src/k8s.io/apiserver/pkg/admission/plugin/webhook/errors).
+const WEBHOOK: (&str, &str) = ("admission webhook \"", "\" denied the request: ");
+/// How `KubeVirt` names the virtual machine that it moves instead of evicting its pod (pod-eviction-admitter.go).
+const VIRTUAL_MACHINE: &str = "VMI \"";
 /// Delay for an overloaded server that sends no Retry-After.
 const DEFAULT_RETRY_AFTER: Duration = Duration::from_secs(1);
 /// Maximum delay for an overloaded server.
@@ -28,8 +33,23 @@ const MAX_RETRY_AFTER: Duration = Duration::from_secs(5);
 pub struct Refusal {
     /// Name of the PodDisruptionBudget.
     pub pdb: Option<String>,
+    /// Name of the virtual machine in the pod, which moves instead.
+    pub virtual_machine: Option<String>,
     /// Message of the API server.
     pub why: String,
+}
+
+impl Refusal {
+    fn of_webhook(message: &str) -> Option<Self> {
+        let (name, why) = message.strip_prefix(WEBHOOK.0)?.split_once(WEBHOOK.1)?;
+        let machine = why.split_once(VIRTUAL_MACHINE);
+        let machine = machine.and_then(|(_, path)| path.split('"').next()?.split_once('/'));
+        Some(Self {
+            pdb: None,
+            virtual_machine: machine.map(|(_, name)| name.to_owned()),
+            why: format!("the webhook {name} says: {why}"),
+        })
+    }
 }
 
 /// The meaning of a response.
@@ -39,7 +59,7 @@ pub enum EvictionOutcome {
     Accepted,
     /// The pod is gone.
     Gone,
-    /// A budget refuses the eviction for now.
+    /// A budget or a webhook refuses the eviction for now.
     Refused(Refusal),
     /// The namespace is being deleted: its pods are deleted with it, and cannot be evicted.
     Terminating(String),
@@ -76,20 +96,22 @@ fn of_status(status: &Status) -> EvictionOutcome {
         // Someone else deleted the pod, or it ended by itself. kubectl ignores 404 as well.
         404 => EvictionOutcome::Gone,
         409 => EvictionOutcome::Conflict,
-        // The code alone does not tell a refusal of a budget from the priority and fairness queues of the API server,
-        // which also answer 429. kubectl treats both as a refusal, and would report an overloaded server as a budget.
-        429 => cause(DISRUPTION_BUDGET).map_or_else(
-            || EvictionOutcome::Overloaded(retry_after(status)),
-            |cause| {
-                EvictionOutcome::Refused(Refusal {
-                    pdb: budget_name(&cause.message).map(str::to_owned),
-                    why: match cause.message.as_str() {
-                        "" => message(),
-                        cause => cause.to_owned(),
-                    },
-                })
-            },
-        ),
+        // The code alone does not tell a refusal of a budget or a webhook from the priority and fairness queues of the API
+        // server, which also answer 429. kubectl treats all as a refusal, and would report an overloaded server as a budget.
+        429 => match cause(DISRUPTION_BUDGET) {
+            Some(cause) => EvictionOutcome::Refused(Refusal {
+                pdb: budget_name(&cause.message).map(str::to_owned),
+                virtual_machine: None,
+                why: match cause.message.as_str() {
+                    "" => message(),
+                    cause => cause.to_owned(),
+                },
+            }),
+            None => Refusal::of_webhook(&status.message).map_or_else(
+                || EvictionOutcome::Overloaded(retry_after(status)),
+                EvictionOutcome::Refused,
+            ),
+        },
         403 if cause(NAMESPACE_TERMINATING).is_some() => EvictionOutcome::Terminating(message()),
         _ if status.message.contains(TWO_BUDGETS) => EvictionOutcome::TwoBudgets(message()),
         // The request may have taken effect, so neither success nor failure is known. The next attempt finds out.
@@ -144,6 +166,7 @@ mod tests {
         ] {
             let expected = Refusal {
                 pdb: Some("web".to_owned()),
+                virtual_machine: None,
                 why: why.to_owned(),
             };
             assert_eq!(refused(budget(why)), EvictionOutcome::Refused(expected));
@@ -169,6 +192,31 @@ mod tests {
         };
         assert_eq!(asked(3), EvictionOutcome::Overloaded(Duration::from_secs(3)));
         assert_eq!(asked(600), EvictionOutcome::Overloaded(Duration::from_secs(5)));
+    }
+
+    /// As the API server passes on the answer of `KubeVirt` (pod-eviction-admitter.go), and that of another webhook.
+    #[test]
+    fn a_webhook_that_refuses_for_now_is_named_with_its_words_and_its_virtual_machine() {
+        let of = |name: &str, says: &str| {
+            let message = format!("admission webhook \"{name}\" denied the request: {says}");
+            let EvictionOutcome::Refused(refusal) = refused(json!({ "code": 429, "message": message }))
+            else {
+                panic!("not refused: {message}")
+            };
+            assert_eq!(
+                (refusal.pdb, refusal.why),
+                (None, format!("the webhook {name} says: {says}"))
+            );
+            refusal.virtual_machine
+        };
+        let kubevirt = "virt-launcher-eviction-interceptor.kubevirt.io";
+        let says = r#"Eviction triggered evacuation of VMI "shop/web-0""#;
+        assert_eq!(of(kubevirt, says).as_deref(), Some("web-0"));
+        assert_eq!(of("storage.example.com", "a volume is rebuilt"), None);
+        // Whatever its code, any other refusal of a webhook stays one.
+        let message = format!("admission webhook \"{kubevirt}\" denied the request: {says}");
+        let fatal = refused(json!({ "code": 403, "message": message }));
+        assert_eq!(fatal, EvictionOutcome::Fatal(message));
     }
 
     #[test]

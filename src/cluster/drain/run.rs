@@ -15,6 +15,7 @@ use super::outcome::EvictionOutcome;
 use super::pods::{PodId, Rules};
 use super::publish::Publisher;
 use super::tracker::{EvictionEvent, EvictionTracker, MAX_OUTAGE};
+use super::virtual_machine;
 use crate::clock::Clock;
 use crate::kube::{Answer, brief};
 use refit_api::DrainNote;
@@ -146,9 +147,9 @@ impl Loop<'_> {
                 () = &mut cancelled => break End::Cancelled,
                 Ok(()) = self.stop.changed() => {}
                 Some((pod, answer)) = asked.next(), if !asked.is_empty() => {
-                    // This blocks the loop for one list, which is rare and harmless: the drain of such a pod fails
-                    // anyway.
-                    let answer = with_budgets(self.lister, &pod, answer).await;
+                    // This blocks the loop for one list, which is rare and harmless: such a pod makes the drain fail, or
+                    // takes minutes.
+                    let answer = with_details(self.lister, &pod, answer).await;
                     // The pod may be gone soon, so the node is listed at the shortest interval again.
                     if answer == EvictionOutcome::Accepted {
                         last_change = Instant::now();
@@ -229,16 +230,27 @@ impl Loop<'_> {
     }
 }
 
-/// Adds the names of the two budgets, which the API server does not send.
-async fn with_budgets(lister: &PodLister, pod: &PodId, answer: EvictionOutcome) -> EvictionOutcome {
-    let EvictionOutcome::TwoBudgets(why) = answer else {
-        return answer;
-    };
-    let names = lister.budgets(pod).await.filter(|names| names.len() > 1);
-    EvictionOutcome::TwoBudgets(match names {
-        Some(names) => format!("{why} They are {}.", names.join(", ")),
-        None => why,
-    })
+/// Adds what the API server does not send: the names of the two budgets, and what a virtual machine does instead.
+async fn with_details(lister: &PodLister, pod: &PodId, answer: EvictionOutcome) -> EvictionOutcome {
+    match answer {
+        EvictionOutcome::TwoBudgets(why) => {
+            let names = lister.budgets(pod).await.filter(|names| names.len() > 1);
+            EvictionOutcome::TwoBudgets(match names {
+                Some(names) => format!("{why} They are {}.", names.join(", ")),
+                None => why,
+            })
+        }
+        EvictionOutcome::Refused(mut refusal) => {
+            if let Some(machine) = &refusal.virtual_machine
+                && let Some(migration) =
+                    virtual_machine::migration(&lister.client, &pod.namespace, machine).await
+            {
+                refusal.why = migration;
+            }
+            EvictionOutcome::Refused(refusal)
+        }
+        answer => answer,
+    }
 }
 
 #[cfg(test)]

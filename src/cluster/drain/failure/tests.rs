@@ -27,6 +27,7 @@ fn tracker(answers: &[(&str, EvictionOutcome)]) -> EvictionTracker {
 fn refused(pdb: &str) -> EvictionOutcome {
     EvictionOutcome::Refused(Refusal {
         pdb: Some(pdb.to_owned()),
+        virtual_machine: None,
         why: format!("The disruption budget {pdb} needs 2 healthy pods and has 2 currently"),
     })
 }

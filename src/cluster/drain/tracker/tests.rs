@@ -27,6 +27,7 @@ const fn at(seconds: u64) -> Duration {
 fn refusal(why: &str) -> Refusal {
     Refusal {
         pdb: Some("web".to_owned()),
+        virtual_machine: None,
         why: why.to_owned(),
     }
 }
