@@ -204,7 +204,10 @@ fn only_components_allow_to_write_crds_and_to_delete_pods_of_others() {
         of_component("manage-crd"),
         [pair("create", crd), pair("update", crd)]
     );
-    assert_eq!(of_component("delete-pods"), [pair("delete", "pods")]);
+    assert_eq!(
+        of_component("delete-pods"),
+        [pair("create", "events"), pair("delete", "pods")]
+    );
     assert_eq!(
         of(&component("agent")[1]),
         [pair("get", "nodes"), pair("patch", "nodes")]

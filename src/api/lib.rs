@@ -66,7 +66,8 @@ pub use open_enum::OpenEnum;
 pub use order::{ControlPlaneOrder, Criterion, OrderSpec};
 pub use phase::{CheckPhase, ConditionType, NodePhase, PlanState, WavePhase};
 pub use plan::{
-    ContainerSpec, DependencySpec, DrainSpec, DrainTimeout, Plan, PlanSpec, SecretSpec, VolumeSpec,
+    AfterTimeout, ContainerSpec, DependencySpec, DrainSpec, DrainTimeout, Plan, PlanSpec, SecretSpec,
+    VolumeSpec,
 };
 pub use pod_blocker::{PodBlocker, PodBlockerSpec};
 pub use reason::{ForeignReason, Reason, Severity};

@@ -23,6 +23,7 @@ use serde::{Deserialize, Serialize};
 use super::access::ApiAccess;
 use super::check::CheckSpec;
 use super::failure::FailureSpec;
+use super::field_enum::field_enum;
 use super::installs::{Installs, OnDrift};
 use super::node_info::{NodeInfoSpec, SkipWhenSpec};
 use super::node_limit::NodeLimit;
@@ -451,6 +452,45 @@ pub struct DrainSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-in-job" = false))]
     pub avoid_pending_nodes: Option<bool>,
+    /// Time between the label of `excludeFromLoadBalancers` and the first eviction, in which load balancers notice it, as a
+    /// Go duration such as `1m`. Defaults to `0s`.
+    ///
+    /// Comes before `timeout`. Has no effect on Windows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load_balancer_delay: Option<String>,
+    /// Time between the end of the drain and the upgrade, as a Go duration. Defaults to `0s`.
+    ///
+    /// Has no effect on Windows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub settle_delay: Option<String>,
+    /// What happens to pods that could not be evicted within `timeout`. `Fail` fails the node; `Delete` deletes them,
+    /// whatever their `PodDisruptionBudgets` allow, and waits for as long again; `Continue` leaves them, and the upgrade
+    /// begins. Defaults to `Fail`.
+    ///
+    /// Has no effect on Windows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after_timeout: Option<AfterTimeout>,
+    /// Pods that are evicted last, as groups by labels: first all other pods, then those of the first entry, and so on.
+    /// Each group begins when the one before is gone. Defaults to none.
+    ///
+    /// Has no effect on Windows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 16))]
+    pub order: Option<Vec<LabelSelector>>,
+}
+
+field_enum! {
+    /// What happens to pods that could not be evicted in time.
+    #[derive(Default)]
+    AfterTimeout {
+        /// The drain fails.
+        #[default]
+        Fail,
+        /// They are deleted.
+        Delete,
+        /// They stay.
+        Continue,
+    }
 }
 
 /// `drain.timeout`: nanoseconds, or a Go duration.

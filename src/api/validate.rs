@@ -23,7 +23,7 @@ use super::check::Check;
 use super::invalid::{ErrorList, Invalid, at};
 use super::node_info::NodeInfoSelector;
 use super::order::Criterion;
-use super::plan::{DrainTimeout, PlanSpec};
+use super::plan::{AfterTimeout, DrainTimeout, PlanSpec};
 use super::pod_blocker::PodBlocker;
 use super::repeat::Repeat;
 use super::schedule::{Blackout, Windows};
@@ -86,7 +86,7 @@ impl ParsedSpec {
         errors.take(schedule::not_before(spec));
         let repeat = errors.take(spec.repeat(local)).flatten();
         trigger::check_repeat(spec, &mut errors);
-        errors.take(drain_timeout(spec));
+        check_drain(spec, &mut errors);
         let pod_blockers = errors.take(spec.pod_blockers()).unwrap_or_default();
         errors.take(validate_secrets(spec));
         names::check_complete_labels(spec, &mut errors);
@@ -123,12 +123,44 @@ fn check_drain_as_upstream(spec: &PlanSpec, errors: &mut ErrorList) {
     errors.take(selector.map_err(|error| at("drain.podSelector").says(error.to_string())));
 }
 
-/// With another timeout every drain would fail.
-fn drain_timeout(spec: &PlanSpec) -> Result<(), Invalid> {
-    match spec.drain.as_ref().and_then(|drain| drain.timeout.as_ref()) {
-        Some(DrainTimeout::Text(timeout)) => at("drain.timeout").parse::<GoDuration>(timeout).map(drop),
-        _ => Ok(()),
+fn check_drain(spec: &PlanSpec, errors: &mut ErrorList) {
+    let Some(drain) = &spec.drain else { return };
+    // With another timeout every drain would fail.
+    if let Some(DrainTimeout::Text(timeout)) = &drain.timeout {
+        errors.take(at("drain.timeout").parse::<GoDuration>(timeout));
     }
+    for (field, delay) in [
+        ("drain.loadBalancerDelay", &drain.load_balancer_delay),
+        ("drain.settleDelay", &drain.settle_delay),
+    ] {
+        let delay = delay
+            .as_ref()
+            .and_then(|delay| errors.take(at(field).parse::<GoDuration>(delay)));
+        if delay.is_some_and(GoDuration::is_negative) {
+            errors.push(at(field).invalid("is negative: it must be 0s or longer"));
+        }
+    }
+    if drain.load_balancer_delay.is_some() && !drain.exclude_from_load_balancers.unwrap_or_default() {
+        let problem =
+            "waits for load balancers, which see no change without spec.drain.excludeFromLoadBalancers: true";
+        errors.push(at("drain.loadBalancerDelay").invalid(problem));
+    }
+    let is_endless = match &drain.timeout {
+        None | Some(DrainTimeout::Nanoseconds(0)) => true,
+        Some(DrainTimeout::Nanoseconds(_)) => false,
+        Some(DrainTimeout::Text(text)) => text.parse() == Ok(GoDuration::ZERO),
+    };
+    if let Some(after) = drain
+        .after_timeout
+        .filter(|after| *after != AfterTimeout::Fail && is_endless)
+    {
+        let problem = format!(
+            "is {}, and the drain has no spec.drain.timeout after which that could happen",
+            after.as_str()
+        );
+        errors.push(at("drain.afterTimeout").invalid(problem));
+    }
+    errors.take(spec.drain_order());
 }
 
 fn node_limit(field: &str, limit: Option<&IntOrString>) -> Result<(), Invalid> {

@@ -30,7 +30,8 @@ pub use session::Session;
 
 use pods::Rules;
 use refit_api::ids::NodeUid;
-use refit_api::{Holder, NodeMark, names};
+use refit_api::selector::Selector;
+use refit_api::{AfterTimeout, Holder, NodeMark, names};
 use refit_base::go::GoDuration;
 
 /// Options of a drain, from kubectl's flags.
@@ -46,6 +47,14 @@ pub struct Options {
     pub timeout: Option<GoDuration>,
     pub disable_eviction: bool,
     pub wait_for_detach: bool,
+    /// `--evict-last`: groups of pods that are evicted after all others, one after the other.
+    pub evict_last: Vec<Selector>,
+    /// `--load-balancer-delay`.
+    pub load_balancer_delay: GoDuration,
+    /// `--settle-delay`.
+    pub settle_delay: GoDuration,
+    /// `--after-timeout`.
+    pub after_timeout: AfterTimeout,
     /// `--chunk-size`; 0 means one page.
     pub chunk_size: u32,
 }

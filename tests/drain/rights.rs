@@ -3,10 +3,10 @@
 
 use std::collections::BTreeSet;
 
-use k8s_openapi::api::core::v1::ServiceAccount;
+use k8s_openapi::api::core::v1::{Event, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, Role};
 use kube::ResourceExt as _;
-use kube::api::Api;
+use kube::api::{Api, ListParams};
 use serde_json::{Value, json};
 
 use super::side_by_side::daemon_set;
@@ -85,12 +85,36 @@ async fn by_selector(harness: &DrainHarness) {
     assert_eq!(out.code, Some(0), "{out:?}");
 }
 
+/// A pod that its budget protects is deleted at the timeout, and an event tells whoever looks after it.
+async fn deleted_at_the_timeout(harness: &DrainHarness) {
+    harness.pods("one", ["db-1"], json!({ "app": "db" })).await;
+    harness.budget("db", "db", json!({ "minAvailable": 1 }), 1).await;
+    let flags = ["--timeout=10s", "--after-timeout=delete", "--ignore-daemonsets"];
+    let out = harness.drain("one", &flags).await;
+    let message = format!(
+        "pod {}/db-1 is deleted: it could not be evicted within 10s",
+        harness.ctx.namespace()
+    );
+    assert_eq!(out.code, Some(0), "{out:?}");
+    assert!(out.stderr.contains(&format!("Warning: {message}\n")), "{out:?}");
+    let events = Api::<Event>::namespaced(harness.ctx.client.clone(), harness.ctx.namespace());
+    let events = events.list(&ListParams::default()).await.unwrap().items;
+    let of_drain = events
+        .iter()
+        .filter(|it| it.reason.as_deref() == Some("DrainTimeout"));
+    let told: Vec<_> = of_drain
+        .map(|it| (it.involved_object.name.as_deref(), it.message.as_deref()))
+        .collect();
+    assert_eq!(told, [(Some("db-1"), Some(message.as_str()))]);
+}
+
 #[tokio::test]
 async fn a_drain_does_what_the_shipped_roles_allow_and_nothing_else() {
     let harness = DrainHarness::new(&["one"]).await;
     everything(&harness).await;
     daemon(&harness).await;
     by_selector(&harness).await;
+    deleted_at_the_timeout(&harness).await;
     let requests = harness.drainer_requests().await;
     assert!(requests.forbidden().is_empty(), "{:#?}", requests.forbidden());
 

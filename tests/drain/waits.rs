@@ -172,3 +172,54 @@ async fn a_drain_survives_an_outage_of_the_api_server() {
     assert_eq!(out.code, Some(0), "{out:?}");
     assert!(harness.on_node("one").await.is_empty());
 }
+
+#[tokio::test]
+async fn groups_go_one_after_the_other_between_two_delays_and_what_stays_at_the_timeout_stops_nothing() {
+    let harness = DrainHarness::new(&["one"]).await;
+    harness.pods("one", ["osd-1"], json!({ "app": "osd" })).await;
+    harness
+        .pods("one", ["web-1", "web-2"], json!({ "app": "web" }))
+        .await;
+    let delays = ["--load-balancer-delay=1s", "--settle-delay=1s"];
+    let out = harness
+        .drain(
+            "one",
+            &[&delays[..], &["--evict-last=app=osd", "-o", "json"]].concat(),
+        )
+        .await;
+    assert_eq!(out.code, Some(0), "{out:?}");
+    let seen: Vec<_> = events(&out.stdout)
+        .iter()
+        .map(|event| match event["event"].as_str().unwrap() {
+            "waits" => event["why"].as_str().unwrap().to_owned(),
+            what => format!(
+                "{what} {}",
+                event["name"]
+                    .as_str()
+                    .unwrap_or_default()
+                    .split('-')
+                    .next()
+                    .unwrap()
+            ),
+        })
+        .collect();
+    let web = ["evicting web", "evicting web", "gone web", "gone web"];
+    let expected = [
+        &["node ", "for load balancers"],
+        &web[..],
+        &["evicting osd", "gone osd", "before the upgrade", "node "],
+    ];
+    assert_eq!(seen, expected.concat());
+
+    harness.guard().await;
+    let out = harness
+        .drain("one", &["--timeout=1s", "--after-timeout=continue"])
+        .await;
+    assert_eq!(out.code, Some(0), "{out:?}");
+    let stays = format!(
+        "pod {}/web-1 stays: it could not be evicted within 1s",
+        harness.ctx.namespace()
+    );
+    assert!(out.stderr.contains(&stays), "{out:?}");
+    assert_eq!(harness.on_node("one").await, [("web-1".to_owned(), false)].into());
+}

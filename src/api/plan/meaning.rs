@@ -6,7 +6,7 @@ use super::{ContainerSpec, PlanSpec};
 use crate::check::{self, Check};
 use crate::failure::{FailurePolicy, FailureSpec};
 use crate::installs::Installs;
-use crate::invalid::ErrorList;
+use crate::invalid::{ErrorList, at};
 use crate::names;
 use crate::node_info::{self, NodeInfoSelector, VersionEvidence};
 use crate::order::{self, Criterion};
@@ -20,6 +20,9 @@ use crate::wave::{self, Wave};
 use crate::window::Window;
 use refit_base::version::policy::Policy;
 use refit_base::version::{Claim, distribution_of, installs_kubernetes};
+
+/// Maximum number of groups in `drain.order`.
+const MAX_DRAIN_GROUPS: usize = 16;
 
 impl PlanSpec {
     /// `spec.repeat`. `local` is the zone of the process, which `Local` means.
@@ -240,6 +243,23 @@ impl PlanSpec {
     pub fn pod_blockers(&self) -> Result<Vec<PodBlocker>, ErrorList> {
         let specs = self.drain.as_ref().and_then(|drain| drain.blocked_by.as_deref());
         pod_blocker::parse(specs.unwrap_or_default())
+    }
+
+    /// The parsed `spec.drain.order`.
+    ///
+    /// # Errors
+    /// Fails with all invalid selectors; `validate` has reported them.
+    pub fn drain_order(&self) -> Result<Vec<Selector>, ErrorList> {
+        let groups = self.drain.as_ref().and_then(|drain| drain.order.as_deref());
+        let groups = groups.unwrap_or_default();
+        let list = at("drain.order");
+        list.at_most(groups, MAX_DRAIN_GROUPS, "groups")?;
+        let mut errors = ErrorList::default();
+        let each = groups.iter().enumerate();
+        let parsed: Vec<_> = each
+            .filter_map(|(index, group)| errors.take(list.index(index).selector(group)))
+            .collect();
+        errors.finish(Some(parsed))
     }
 
     /// The parsed `spec.waves`. Unless there are none, the last one takes the nodes that are left.

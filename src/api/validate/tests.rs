@@ -96,7 +96,16 @@ fn a_drain_timeout_that_no_drain_accepts_is_reported_before_every_job_fails_of_i
     check(
         "drain: {timeout: 5 minutes} => spec.drain.timeout is invalid, time: unknown unit \" minutes\" in duration \"5 minutes\"
         drain: {timeout: 60000000000} => valid
-        drain: {timeout: '0'} => valid",
+        drain: {timeout: '0'} => valid
+        drain: {settleDelay: 5 minutes} => spec.drain.settleDelay is invalid, time: unknown unit \" minutes\" in duration \"5 minutes\"
+        drain: {settleDelay: -1s} => spec.drain.settleDelay is negative: it must be 0s or longer
+        drain: {loadBalancerDelay: 1m} => spec.drain.loadBalancerDelay waits for load balancers, which see no change without spec.drain.excludeFromLoadBalancers: true
+        drain: {loadBalancerDelay: 1m, excludeFromLoadBalancers: true} => valid
+        drain: {afterTimeout: Delete} => spec.drain.afterTimeout is Delete, and the drain has no spec.drain.timeout after which that could happen
+        drain: {afterTimeout: Continue, timeout: '0'} => spec.drain.afterTimeout is Continue, and the drain has no spec.drain.timeout after which that could happen
+        drain: {afterTimeout: Continue, timeout: 5m} => valid
+        drain: {order: [{matchLabels: {app: osd}}]} => valid
+        drain: {order: [{}, {matchExpressions: [{key: a, operator: Like}]}]} => spec.drain.order[1] is invalid, \"Like\" is not a valid label selector operator",
     );
 }
 

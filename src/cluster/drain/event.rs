@@ -54,6 +54,12 @@ pub enum Event {
         pdb: Option<String>,
         message: String,
     },
+    /// The drain waits for a set time.
+    Waits {
+        node: String,
+        duration: String,
+        why: &'static str,
+    },
     /// A pod is gone; `is` is `evicted` or `deleted`.
     Gone {
         #[serde(flatten)]
@@ -130,6 +136,7 @@ impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Node { node, is } => write!(f, "node/{node} {is}"),
+            Self::Waits { node, duration, why } => write!(f, "node/{node} waits {duration} {why}"),
             Self::Warning { message } => write!(f, "Warning: {message}"),
             Self::Evicting { pod } => write!(f, "evicting pod {}", pod.path()),
             Self::Refused { pod, message, .. } => write!(

@@ -2,13 +2,17 @@
 //! name is not affected.
 
 use http::Request;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Event as CoreEvent;
 use kube::Client;
+use kube::api::{Api, PostParams};
 use kube::core::Status;
 use serde_json::{Value, json};
 
 use super::lister::eviction;
 use super::outcome::{EvictionOutcome, judge};
 use super::pods::PodId;
+use crate::kube::brief;
 
 /// How pods are removed.
 #[derive(Clone)]
@@ -23,6 +27,39 @@ pub(super) struct Evictor {
 }
 
 impl Evictor {
+    /// The same, but by deletion.
+    pub(super) fn deleting(&self) -> Self {
+        Self {
+            by_delete: true,
+            ..self.clone()
+        }
+    }
+
+    /// Writes an event about a pod that is deleted although it could not be evicted, for whoever looks after it. It may be
+    /// forbidden.
+    pub(super) async fn announce(&self, pod: &PodId, message: &str, now: Timestamp) {
+        let event = json!({
+            "metadata": { "generateName": format!("{}.", pod.name), "namespace": pod.namespace },
+            "involvedObject": {
+                "apiVersion": "v1", "kind": "Pod", "namespace": pod.namespace, "name": pod.name, "uid": pod.uid,
+            },
+            "type": "Warning", "reason": "DrainTimeout", "message": message, "count": 1,
+            "firstTimestamp": format!("{now:.0}"), "lastTimestamp": format!("{now:.0}"),
+            "source": { "component": "refit" },
+        });
+        let Ok(event) = serde_json::from_value::<CoreEvent>(event) else {
+            return;
+        };
+        let events = Api::<CoreEvent>::namespaced(self.client.clone(), &pod.namespace);
+        if let Err(error) = events.create(&PostParams::default(), &event).await {
+            tracing::debug!(
+                pod = pod.path(),
+                error = brief(&error),
+                "cannot write an event about the pod"
+            );
+        }
+    }
+
     /// Requests the eviction or deletion.
     pub(super) async fn ask(self, pod: PodId) -> (PodId, EvictionOutcome) {
         let answer = self.request(&pod).await;

@@ -3,10 +3,11 @@
 
 #![expect(clippy::doc_markdown, reason = "the comments are what --help prints")]
 
-use clap::{Args, Parser};
+use clap::{Args, Parser, ValueEnum};
 
 use super::pods::Rules;
 use super::{NodeSelection, Options};
+use refit_api::AfterTimeout;
 use refit_api::selector::Selector;
 use refit_base::go::{GoDuration, parse_bool};
 
@@ -109,6 +110,33 @@ pub struct DrainArgs {
           default_missing_value = "true", hide_default_value = true, value_parser = parse_bool)]
     wait_for_detach: bool,
 
+    /// Pods with these labels are evicted after all others; repeated, group after group (kubectl has no such flag)
+    #[arg(long, value_name = "SELECTOR", allow_hyphen_values = true, value_parser = parsed_selector)]
+    evict_last: Vec<Selector>,
+
+    /// Time between the cordon and the first eviction, before --timeout begins (kubectl has no such flag)
+    #[arg(
+        long,
+        value_name = "DURATION",
+        default_value = "0s",
+        hide_default_value = true
+    )]
+    load_balancer_delay: GoDuration,
+
+    /// Time to wait once the node is drained (kubectl has no such flag)
+    #[arg(
+        long,
+        value_name = "DURATION",
+        default_value = "0s",
+        hide_default_value = true
+    )]
+    settle_delay: GoDuration,
+
+    /// What to do with pods that could not be evicted within --timeout: fail; delete them, whatever
+    /// PodDisruptionBudgets allow, and wait for as long again; or continue without them (kubectl has no such flag)
+    #[arg(long, value_name = "ACTION", value_enum, default_value = "fail")]
+    after_timeout: After,
+
     /// How many objects to list at a time; 0 means all
     #[arg(
         long,
@@ -136,17 +164,34 @@ impl DrainArgs {
             timeout: self.timeout.limit(),
             disable_eviction: self.disable_eviction,
             wait_for_detach: self.wait_for_detach,
+            evict_last: self.evict_last.clone(),
+            load_balancer_delay: self.load_balancer_delay,
+            settle_delay: self.settle_delay,
+            after_timeout: match self.after_timeout {
+                After::Fail => AfterTimeout::Fail,
+                After::Delete => AfterTimeout::Delete,
+                After::Continue => AfterTimeout::Continue,
+            },
             chunk_size: u32::try_from(self.chunk_size.max(0)).unwrap_or(u32::MAX),
         }
     }
 }
 
+/// Values of `--after-timeout`.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum After {
+    Fail,
+    Delete,
+    Continue,
+}
+
 fn selector(value: &str) -> Result<String, String> {
+    parsed_selector(value).map(|_| value.to_owned())
+}
+
+fn parsed_selector(value: &str) -> Result<Selector, String> {
     let parsed: Result<Selector, _> = value.parse();
-    match parsed {
-        Ok(_) => Ok(value.to_owned()),
-        Err(error) => Err(format!("must be a valid label selector: {error}")),
-    }
+    parsed.map_err(|error| format!("must be a valid label selector: {error}"))
 }
 
 #[derive(Debug)]
@@ -220,7 +265,20 @@ mod tests {
             "--disable-eviction=true",
             "--skip-wait-for-delete-timeout",
             "30",
+            "--load-balancer-delay=1m",
+            "--settle-delay=5s",
+            "--after-timeout=continue",
+            "--evict-last=app=rook-ceph-mon",
+            "--evict-last=app in (rook-ceph-osd)",
         ]);
+        let seconds = |seconds: i64| GoDuration::from_nanos(seconds * 1_000_000_000);
+        assert_eq!(
+            (options.load_balancer_delay, options.settle_delay),
+            (seconds(60), seconds(5))
+        );
+        assert_eq!(options.after_timeout, AfterTimeout::Continue);
+        let last: Vec<_> = options.evict_last.iter().map(ToString::to_string).collect();
+        assert_eq!(last, ["app=rook-ceph-mon", "app in (rook-ceph-osd)"]);
         assert_eq!(
             options.pod_selector,
             "!upgrade.cattle.io/controller,component notin (sonobuoy)"

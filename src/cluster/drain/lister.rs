@@ -56,6 +56,8 @@ pub(super) struct PodLister {
     pub(super) selector: String,
     /// `--chunk-size`: pods per page; 0 means one page.
     pub(super) chunk: u32,
+    /// `--evict-last`.
+    pub(super) evict_last: Vec<Selector>,
     pub(super) changes: Option<Changes>,
     /// Of [`PodLister::present`].
     pub(super) last: LastAnswer<Present>,
@@ -87,6 +89,11 @@ impl PodLister {
             let verdict = triage(&pod, daemon_set, rules, now);
             if matches!(verdict, Verdict::Goes | Verdict::GoesWithWarning(_)) {
                 found.add_workload(pod.workload());
+                let group = self
+                    .evict_last
+                    .iter()
+                    .position(|group| group.matches(pod.labels()));
+                found.later.extend(group.map(|group| (id.clone(), group + 1)));
             }
             found.add(id, verdict);
         }
@@ -255,6 +262,7 @@ mod tests {
             node: "a".to_owned(),
             selector: String::new(),
             chunk: 0,
+            evict_last: Vec::new(),
             changes: None,
             last: LastAnswer::default(),
         }

@@ -233,6 +233,8 @@ pub fn triage(pod: &Pod, daemon_set: Option<&DaemonSet>, rules: Rules, now: Time
 pub struct Found {
     /// Pods to evict, including those that are already terminating.
     pub pods: Vec<PodId>,
+    /// Those that are evicted after others, with the number of their group, which begins with 1.
+    pub later: BTreeMap<PodId, usize>,
     /// Their controllers, without duplicates, as in [`Pod::workload`].
     pub workloads: Vec<String>,
     /// Pods with a warning, by message.

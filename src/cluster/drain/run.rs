@@ -1,6 +1,7 @@
 //! The loop of a drain: requests evictions, lists the node to find out which pods are gone, and ends when nothing is
 //! left, at the timeout, or when it is stopped. The tracker decides what to do next.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures::future::{BoxFuture, FutureExt as _, OptionFuture};
@@ -80,11 +81,12 @@ impl Loop<'_> {
     pub(super) async fn run(
         mut self,
         pods: Vec<PodId>,
+        later: &BTreeMap<PodId, usize>,
         mut cancelled: BoxFuture<'static, ()>,
     ) -> (End, EvictionTracker) {
         let began = Instant::now();
         let deadline = self.timeout.map(|timeout| began + timeout);
-        let mut tracker = EvictionTracker::new(pods, self.rules, self.clock.now());
+        let mut tracker = EvictionTracker::new(pods, later, self.rules, self.clock.now());
         let mut asked = FuturesUnordered::new();
         let mut look: OptionFuture<Look> = None.into();
         let mut looking = false;

@@ -1,12 +1,13 @@
 //! One run of `refit cordon`, `uncordon` or `drain`: the order of the steps.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::{BoxFuture, FutureExt as _};
 use kube::Client;
 use tokio::sync::watch;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use super::changes::{Changes, LastAnswer};
 use super::cordon::{self, Changed, CordonError, CordonMode};
@@ -14,13 +15,15 @@ use super::event::{DryRun, Event};
 use super::evict::Evictor;
 use super::failure::{Failure, all_or, last_line};
 use super::lister::{self, PodLister};
-use super::pods::Found;
+use super::pods::{Found, PodId};
 use super::publish::Publisher;
 use super::run::{End, Loop};
+use super::tracker::EvictionTracker;
 use super::{NodeSelection, Options, PlanRun, detach, permissions};
 use crate::clock::Clock;
 use crate::kube::brief;
-use refit_api::{Cancelled, DrainNote};
+use refit_api::{AfterTimeout, Cancelled, DrainNote};
+use refit_base::go::GoDuration;
 
 pub struct Session {
     /// Client that sends each write only once.
@@ -123,6 +126,7 @@ impl Session {
                 node: name.to_owned(),
                 selector: options.pod_selector.clone(),
                 chunk: options.chunk_size,
+                evict_last: options.evict_last.clone(),
                 changes: self.changes.clone(),
                 last: LastAnswer::default(),
             },
@@ -149,7 +153,18 @@ impl Session {
         if self.dry_run == DryRun::Client {
             return Ok(());
         }
-        match permissions::missing(&self.client, &node.name, true, &found.pods, evictor).await {
+        let missing = async {
+            let mut missing =
+                permissions::missing(&self.client, &node.name, true, &found.pods, evictor).await?;
+            if options.after_timeout == AfterTimeout::Delete && !evictor.by_delete {
+                let deletes = evictor.deleting();
+                let more =
+                    permissions::missing(&self.client, &node.name, false, &found.pods, &deletes).await?;
+                missing.extend(more);
+            }
+            Ok(missing)
+        };
+        match missing.await {
             Ok(missing) if missing.is_empty() => {
                 if options.wait_for_detach {
                     // Fails here, before the cordon, if the account may not read claims and volumes.
@@ -216,10 +231,14 @@ impl Session {
     }
 
     async fn drain_one(&self, node: &Node, options: &Options, evictor: &Evictor) -> Result<(), Failure> {
+        self.delay(node, options.load_balancer_delay, "for load balancers")
+            .await?;
         // Pods may have come and gone between the check and the cordon. Since the cordon, no new ones are scheduled.
         let deadline = options.timeout.map(|timeout| {
             let limit = timeout.to_std().unwrap_or(Duration::ZERO);
-            Instant::now() + limit
+            // Pods that are deleted get as long again.
+            let twice = options.after_timeout == AfterTimeout::Delete;
+            Instant::now() + if twice { limit * 2 } else { limit }
         });
         let found = self.or_stop(self.find(node, options)).await?;
         let evicted = found.pods.len();
@@ -238,6 +257,8 @@ impl Session {
             let waits = self.await_detached(node, options, evicted, deadline);
             self.or_stop(waits).await?;
         }
+        self.delay(node, options.settle_delay, "before the upgrade")
+            .await?;
         if self.dry_run == DryRun::None && self.plan.is_some() {
             // The last patch is the point of no return: it conflicts with a cancellation, which is written to the
             // same annotation, so exactly one of the two takes effect.
@@ -267,6 +288,27 @@ impl Session {
         self.or_stop(async { Ok(written.await.map(|_| ())?) }).await
     }
 
+    /// Waits, unless a signal or the controller ends the drain.
+    async fn delay(&self, node: &Node, delay: GoDuration, why: &'static str) -> Result<(), Failure> {
+        let time = delay.to_std().filter(|time| !time.is_zero());
+        let Some(time) = time.filter(|_| self.dry_run == DryRun::None) else {
+            return Ok(());
+        };
+        (self.report)(Event::Waits {
+            node: node.name.clone(),
+            duration: delay.to_string(),
+            why,
+        });
+        let cancelled = self.cancellation(node);
+        let wait = async {
+            tokio::select! {
+                () = sleep(time) => Ok(()),
+                () = cancelled => Err(Failure::Failed(Cancelled.to_string())),
+            }
+        };
+        self.or_stop(wait).await
+    }
+
     async fn evict(
         &self,
         node: &Node,
@@ -274,27 +316,37 @@ impl Session {
         evictor: &Evictor,
         found: Found,
     ) -> Result<(), Failure> {
-        let plan = self.plan.as_ref();
-        let publisher = plan.and_then(|plan| Publisher::start(self.client.clone(), &node.name, plan));
-        let work = Loop {
-            lister: &node.lister,
-            evictor,
-            rules: options.rules,
-            timeout: options
-                .timeout
-                .map(|timeout| timeout.to_std().unwrap_or(Duration::ZERO)),
-            clock: &self.clock,
-            report: &*self.report,
-            publisher: publisher.as_ref(),
-            stop: self.stop.clone(),
-        };
-        let (end, tracker) = work.run(found.pods, self.cancellation(node)).await;
-        if let Some(publisher) = publisher {
-            publisher.stop().await;
-        }
         let reached = options
             .timeout
             .map_or_else(String::new, |timeout| timeout.to_string());
+        let (mut end, mut tracker) = self.run(node, options, evictor, found.pods, &found.later).await;
+        if end == End::TimeUp && self.dry_run == DryRun::None && options.after_timeout != AfterTimeout::Fail {
+            let left: Vec<_> = tracker
+                .pending()
+                .map(|(pod, leaving)| (pod.clone(), leaving))
+                .collect();
+            let does = match options.after_timeout {
+                AfterTimeout::Delete => "is deleted",
+                AfterTimeout::Fail | AfterTimeout::Continue => "stays",
+            };
+            for (pod, _) in left.iter().filter(|(_, leaving)| !leaving) {
+                let message = format!(
+                    "pod {} {does}: it could not be evicted within {reached}",
+                    pod.path()
+                );
+                if options.after_timeout == AfterTimeout::Delete {
+                    evictor.announce(pod, &message, self.clock.now()).await;
+                }
+                (self.report)(Event::Warning { message });
+            }
+            if options.after_timeout == AfterTimeout::Continue {
+                return Ok(());
+            }
+            let left = left.into_iter().map(|(pod, _)| pod).collect();
+            (end, tracker) = self
+                .run(node, options, &evictor.deleting(), left, &BTreeMap::new())
+                .await;
+        }
         let why = match &end {
             End::Over if tracker.failures().next().is_none() => return Ok(()),
             End::Over => "not all pods can be evicted".to_owned(),
@@ -316,6 +368,36 @@ impl Session {
             End::Signal(signal) => Failure::Stopped { signal, message },
             _ => Failure::Failed(message),
         })
+    }
+
+    /// Removes these pods within the timeout. `later` has those that come after others.
+    async fn run(
+        &self,
+        node: &Node,
+        options: &Options,
+        evictor: &Evictor,
+        pods: Vec<PodId>,
+        later: &BTreeMap<PodId, usize>,
+    ) -> (End, EvictionTracker) {
+        let plan = self.plan.as_ref();
+        let publisher = plan.and_then(|plan| Publisher::start(self.client.clone(), &node.name, plan));
+        let work = Loop {
+            lister: &node.lister,
+            evictor,
+            rules: options.rules,
+            timeout: options
+                .timeout
+                .map(|timeout| timeout.to_std().unwrap_or(Duration::ZERO)),
+            clock: &self.clock,
+            report: &*self.report,
+            publisher: publisher.as_ref(),
+            stop: self.stop.clone(),
+        };
+        let ended = work.run(pods, later, self.cancellation(node)).await;
+        if let Some(publisher) = publisher {
+            publisher.stop().await;
+        }
+        ended
     }
 
     /// Waits until the volumes of the evicted pods are detached.
@@ -353,6 +435,7 @@ impl Session {
         }
         Err(Failure::Failed(match end {
             detach::End::Detached => return Ok(()),
+            detach::End::TimeUp(_) if options.after_timeout == AfterTimeout::Continue => return Ok(()),
             detach::End::TimeUp(left) => {
                 let reached = options
                     .timeout

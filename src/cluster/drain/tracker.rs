@@ -46,6 +46,8 @@ pub struct EvictionTracker {
 #[derive(Debug)]
 struct PodEviction {
     state: EvictionState,
+    /// Pods of a group are evicted once those of lower groups are gone.
+    group: usize,
     refusal: Option<(Duration, Refusal)>,
     /// Since when responses have been unclear.
     unclear: Option<Duration>,
@@ -68,10 +70,17 @@ enum EvictionState {
 }
 
 impl EvictionTracker {
-    pub fn new(pods: impl IntoIterator<Item = PodId>, rules: Rules, began: Timestamp) -> Self {
+    /// `later` has the groups of the pods that are not in the first one, 0.
+    pub fn new(
+        pods: impl IntoIterator<Item = PodId>,
+        later: &BTreeMap<PodId, usize>,
+        rules: Rules,
+        began: Timestamp,
+    ) -> Self {
         let eviction = |id| {
             let eviction = PodEviction {
                 state: EvictionState::Due(Duration::ZERO),
+                group: later.get(&id).copied().unwrap_or_default(),
                 refusal: None,
                 unclear: None,
                 maybe_replaced: false,
@@ -95,11 +104,12 @@ impl EvictionTracker {
         if self.pause > now {
             return None;
         }
-        let failed = self.has_failed();
+        let (failed, group) = (self.has_failed(), self.group());
         // Once one eviction has failed for good, the drain fails. Pods that were never tried still get one attempt,
         // because the retry of the Job then finds them gone; a retry of a refused one would only delay the message.
         let due = |eviction: &PodEviction| {
-            matches!(eviction.state, EvictionState::Due(at) if at <= now) && !(failed && eviction.tried)
+            let is_due = matches!(eviction.state, EvictionState::Due(at) if at <= now);
+            is_due && eviction.group == group && !(failed && eviction.tried)
         };
         let (id, eviction) = self
             .pods
@@ -115,9 +125,9 @@ impl EvictionTracker {
 
     /// When [`Self::next`] may return a pod again, unless something happens before.
     pub fn wake(&self) -> Option<Duration> {
-        let failed = self.has_failed();
+        let (failed, group) = (self.has_failed(), self.group());
         let due = self.pods.values().filter_map(|eviction| match eviction.state {
-            EvictionState::Due(at) if !(failed && eviction.tried) => Some(at),
+            EvictionState::Due(at) if eviction.group == group && !(failed && eviction.tried) => Some(at),
             _ => None,
         });
         due.min().map(|at| at.max(self.pause))
@@ -240,12 +250,21 @@ impl EvictionTracker {
         events
     }
 
-    /// Whether nothing is left to do: all pods are gone, or one cannot be evicted and all others were tried.
+    /// The group whose pods are evicted now: the first that has any left. A group with a failure is the last one.
+    fn group(&self) -> usize {
+        let left = self
+            .pods
+            .values()
+            .filter(|eviction| eviction.is_open() || matches!(eviction.state, EvictionState::Failed(_)));
+        left.map(|eviction| eviction.group).min().unwrap_or_default()
+    }
+
+    /// Whether nothing is left to do: all pods are gone, or one cannot be evicted and all others of its group were tried.
     pub fn is_over(&self) -> bool {
-        let failed = self.has_failed();
+        let (failed, group) = (self.has_failed(), self.group());
         !self.pods.values().any(|eviction| match eviction.state {
             EvictionState::Asked => true,
-            EvictionState::Due(_) => !(failed && eviction.tried),
+            EvictionState::Due(_) => !failed || eviction.group == group && !eviction.tried,
             EvictionState::Leaving => !failed,
             _ => false,
         })

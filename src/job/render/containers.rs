@@ -84,9 +84,9 @@ pub(super) fn init(
     let disruption = match &spec.drain {
         Some(drain) => {
             let mut args = drain::drain_args(drain, node.name, spec.prepulls())?;
-            // On Windows it is kubectl that drains, which has no such flag.
-            if drain.wait_for_detach.unwrap_or_default() && !node.is_windows() {
-                args.push("--wait-for-detach".to_owned());
+            // On Windows it is kubectl that drains, which has no such flags.
+            if !node.is_windows() {
+                args.extend(drain::own_args(drain)?);
             }
             Some((DRAIN, args))
         }

@@ -54,6 +54,31 @@ pub(super) fn drain_args(drain: &DrainSpec, node: &str, prepulls: bool) -> Resul
     Ok(args)
 }
 
+/// The flags that kubectl does not have.
+pub(super) fn own_args(drain: &DrainSpec) -> Result<Vec<String>, JobError> {
+    let mut args = Vec::new();
+    if drain.wait_for_detach.unwrap_or_default() {
+        args.push("--wait-for-detach".to_owned());
+    }
+    let flags = [
+        ("load-balancer-delay", drain.load_balancer_delay.clone()),
+        ("settle-delay", drain.settle_delay.clone()),
+        (
+            "after-timeout",
+            drain.after_timeout.map(|after| after.as_str().to_lowercase()),
+        ),
+    ];
+    let flags = flags
+        .into_iter()
+        .filter_map(|(flag, value)| Some(format!("--{flag}={}", value?)));
+    args.extend(flags);
+    for group in drain.order.iter().flatten() {
+        let group = Selector::new(Some(group)).map_err(JobError::PodSelector)?;
+        args.push(format!("--evict-last={group}"));
+    }
+    Ok(args)
+}
+
 /// Selects the pods to evict: those of the Plan's selector, but never those of upgrades, one of which runs this drain.
 pub(super) fn pod_selector(drain: &DrainSpec) -> Result<Selector, JobError> {
     let others = Selector::does_not_exist(names::LABEL_CONTROLLER).map_err(JobError::PodSelector)?;

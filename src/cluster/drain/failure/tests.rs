@@ -1,3 +1,5 @@
+use std::collections::BTreeMap;
+
 use std::time::Duration;
 
 use super::*;
@@ -15,7 +17,12 @@ fn id(name: &str) -> PodId {
 /// A tracker in which each pod has its response.
 fn tracker(answers: &[(&str, EvictionOutcome)]) -> EvictionTracker {
     let pods: Vec<_> = answers.iter().map(|(name, _)| id(name)).collect();
-    let mut tracker = EvictionTracker::new(pods, Rules::default(), "2026-01-01T09:00:00Z".parse().unwrap());
+    let mut tracker = EvictionTracker::new(
+        pods,
+        &BTreeMap::new(),
+        Rules::default(),
+        "2026-01-01T09:00:00Z".parse().unwrap(),
+    );
     for _ in 0..answers.len() {
         let (pod, _) = tracker.next(Duration::ZERO).unwrap();
         let (_, answer) = answers.iter().find(|(name, _)| *name == pod.name).unwrap();

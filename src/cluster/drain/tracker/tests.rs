@@ -17,7 +17,7 @@ fn id(name: &str) -> PodId {
 }
 
 fn tracker<const N: usize>(names: [&str; N]) -> EvictionTracker {
-    EvictionTracker::new(names.map(id), Rules::default(), start())
+    EvictionTracker::new(names.map(id), &BTreeMap::new(), Rules::default(), start())
 }
 
 const fn at(seconds: u64) -> Duration {
@@ -106,6 +106,38 @@ fn an_eviction_that_a_budget_refuses_is_retried_every_five_seconds() {
     );
     assert_eq!(evict(&mut tracker, "a", Accepted, at(15)), None);
     assert_eq!(tracker.note().waiting, []);
+}
+
+#[test]
+fn a_group_begins_when_the_one_before_is_gone_and_never_after_a_failure() {
+    let later = BTreeMap::from([(id("db"), 1), (id("osd"), 2)]);
+    let new = || EvictionTracker::new(["a", "db", "osd"].map(id), &later, Rules::default(), start());
+    let mut tracker = new();
+    assert_eq!(tracker.next(at(0)), Some((id("a"), true)));
+    assert_eq!(tracker.next(at(0)), None, "the first group is not gone");
+    tracker.apply_outcome(&id("a"), Accepted, at(0), false);
+    assert_eq!(
+        (tracker.next(at(9)), tracker.is_over()),
+        (None, false),
+        "a is terminating"
+    );
+    tracker.apply_list(&on_node(["db", "osd"]), start());
+    assert_eq!(tracker.next(at(9)), Some((id("db"), true)));
+    tracker.apply_outcome(&id("db"), refused("no"), at(9), false);
+    assert_eq!(
+        (tracker.next(at(10)), tracker.wake()),
+        (None, Some(at(14))),
+        "only db is tried again"
+    );
+    tracker.apply_outcome(&id("db"), Gone, at(14), false);
+    let mut failed = new();
+    failed.next(at(0));
+    failed.apply_outcome(&id("a"), TwoBudgets("two".to_owned()), at(0), false);
+    assert_eq!(
+        (failed.next(at(9)), failed.is_over()),
+        (None, true),
+        "storage stays"
+    );
 }
 
 #[test]
@@ -225,7 +257,7 @@ fn a_pod_that_does_not_end_is_skipped_after_the_timeout_of_the_flag() {
         skip_wait_for_delete: 10,
         ..Rules::default()
     };
-    let mut tracker = EvictionTracker::new([id("a")], rules, start());
+    let mut tracker = EvictionTracker::new([id("a")], &BTreeMap::new(), rules, start());
     evict(&mut tracker, "a", Accepted, at(0));
     let stuck = BTreeMap::from([(id("a").uid, Some(start()))]);
     let after = |seconds| start() + SignedDuration::from_secs(seconds);

@@ -474,6 +474,24 @@ fn node_marks_and_waits_are_flags_of_the_drain_container_but_not_of_kubectl() {
         (marks(&pod), last_arg(&pod).as_deref()),
         (None, Some("--delete-emptydir-data"))
     );
+    let paced = "{upgrade: {image: x}, drain: {timeout: 5m, excludeFromLoadBalancers: true, loadBalancerDelay: 1m, settleDelay: 5s,
+                  afterTimeout: Delete, order: [{matchLabels: {app: rook-ceph-osd}}]}}";
+    let args = container(&linux_pod(paced), "drain").args.clone().unwrap();
+    let own: Vec<_> = args.iter().filter(|arg| arg.contains('=')).collect();
+    assert_eq!(
+        own,
+        [
+            "--load-balancer-delay=1m",
+            "--settle-delay=5s",
+            "--after-timeout=delete",
+            "--evict-last=app=rook-ceph-osd"
+        ]
+    );
+    let args = container(&pod_for(paced, WINDOWS, &settings()), "drain")
+        .args
+        .clone()
+        .unwrap();
+    assert!(!args.iter().any(|arg| arg.contains('=')), "{args:?}");
     let pod = linux_pod("{upgrade: {image: x}, cordon: true}");
     assert!(
         container(&pod, "cordon")

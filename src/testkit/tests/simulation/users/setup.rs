@@ -171,6 +171,10 @@ impl Users {
         if self.node_marks.chance(20) {
             spec["prepull"] = true.into();
         }
+        if self.node_marks.chance(20) && spec["drain"].is_object() {
+            spec["drain"]["settleDelay"] = "3s".into();
+            spec["drain"]["order"] = json!([{ "matchLabels": { "app": "shop" } }]);
+        }
         let careful = &mut self.careful;
         if careful.chance(40) {
             let policy = *careful.pick(&["Hold", "Stop", "Continue"]).unwrap();
