@@ -149,6 +149,8 @@ fn the_service_account_of_jobs_has_none_of_the_controller_s_permissions() {
         "system-upgrade: Role system-upgrade",
         "system-upgrade-controller: ClusterRole system-upgrade-controller",
         "system-upgrade-controller: Role system-upgrade-controller",
+        "system-upgrade-controller: Role system-upgrade-controller-etcd",
+        "system-upgrade-controller: Role system-upgrade-controller-events",
     ];
     assert_eq!(bound, expected.map(str::to_owned).into());
     assert_eq!(

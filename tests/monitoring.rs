@@ -246,6 +246,19 @@ async fn prometheus_answers_every_query_of_dashboard_and_alerts_with_a_series() 
     )
     .await;
 
+    // The first query is the state of each Plan.
+    let state = dashboard_queries().swap_remove(0);
+    for (plan, expected) in [("drains", 0), ("fails", 3)] {
+        let query = format!("({state}) == {expected} and on (plan) refit_plan_slots{{plan=\"{plan}\"}}");
+        wait::eventually(&format!("the state of {plan}"), LONG, async || {
+            match prometheus.series(&query).await {
+                1 => Ok(()),
+                found => Err(format!("{found} of {query}")),
+            }
+        })
+        .await;
+    }
+
     let (status, text) = get(address, "/metrics").await.unwrap();
     assert!(status == 200 && text.ends_with("# EOF\n"), "{text}");
     // What Prometheus took in is what there was, in the form of OpenMetrics.

@@ -351,16 +351,16 @@ async fn under_the_shipped_roles_nothing_is_refused_and_each_of_their_rules_is_u
         .get(&ctx.local_name("system-upgrade-controller-crd"))
         .await
         .expect("the ClusterRole of the component");
-    let role_in = async |namespace: &str| {
+    let role_in = async |namespace: &str, name: &str| {
         let roles = Api::<Role>::namespaced(ctx.client.clone(), namespace);
-        let role = roles.get(&ctx.local_name("system-upgrade-controller")).await;
+        let role = roles.get(&ctx.local_name(name)).await;
         granted(&role.expect("the Role").rules.unwrap_or_default(), namespace)
     };
     let mut rights = granted(&cluster, "");
     rights.extend(granted(&writes_crd.rules.unwrap_or_default(), ""));
     rights.extend(granted(&role, namespace));
-    rights.extend(role_in("default").await);
-    rights.extend(role_in("kube-system").await);
+    rights.extend(role_in("default", "system-upgrade-controller-events").await);
+    rights.extend(role_in("kube-system", "system-upgrade-controller-etcd").await);
     let (unused, missing): (Vec<_>, Vec<_>) = (
         rights.difference(&used).collect(),
         used.difference(&rights).collect(),

@@ -55,7 +55,7 @@ fn every_example_completes() {
     let files: Vec<_> = files
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
-    assert_eq!(files.len(), 11);
+    assert_eq!(files.len(), 15);
     for mut file in files {
         if file == "limits.yaml" {
             // Limits for all Plans, and no Plan.
@@ -94,7 +94,7 @@ fn plans_of_several_files_are_rehearsed_together() {
         "rehearse k3s-upgrade.yaml opensuse-sle.yaml script.yaml ubuntu-reboot.yaml --nodes 14 -o json";
     let report = run_in(&examples(), line).ends(0).json();
     let plans = report["plans"].as_array().unwrap();
-    assert_eq!(plans.len(), 6);
+    assert_eq!(plans.len(), 5);
     for plan in plans {
         assert!(
             plan["done"].as_i64().unwrap() > 0 && plan["done"] == plan["selected"],

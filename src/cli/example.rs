@@ -20,9 +20,13 @@ macro_rules! examples {
     };
 }
 
-const ALL: [(&str, &str); 10] = examples!(
+const ALL: [(&str, &str); 14] = examples!(
     "careful",
+    "flatcar",
+    "gpu-pool",
     "k3s-upgrade",
+    "kubeadm-upgrade",
+    "microos",
     "opensuse-sle",
     "reboots",
     "rke2-upgrade",

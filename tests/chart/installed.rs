@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::cluster::{Cluster, is_available};
-use super::{NAME, NAMESPACE, Tools, documented, root};
+use super::{DEFINITION, NAME, NAMESPACE, Tools, documented, root};
 use crate::testenv::wait;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -11,10 +11,18 @@ async fn the_chart_is_installed_upgraded_rolled_back_and_uninstalled_around_roll
     let cluster = Cluster::new(3, 3).await;
     let tools = &cluster.tools;
     let deployment = format!("deployment {NAME}");
-    let chart = format!("deploy/chart -n {NAMESPACE} --reuse-values");
+    let chart = format!("deploy/chart -n {NAMESPACE} --reset-then-reuse-values");
     let test = "the_chart_is_installed_upgraded_rolled_back_and_uninstalled_around_roll_outs";
     let steps = documented("deploy/chart/README.md", test);
 
+    // Nothing of a release remains.
+    let plans = "--create-namespace --set plans.workers.spec.version=v1";
+    let error = tools.try_run(
+        &tools.helm,
+        &format!("install refit deploy/chart -n {NAMESPACE} {plans}"),
+    );
+    let error = error.expect_err("the cluster knows no Plans");
+    assert!(error.contains("ensure CRDs are installed first"), "{error}");
     tools.script(root(), &steps["install"]);
     cluster
         .until("two replicas run", &deployment, is_available(2))
@@ -72,6 +80,16 @@ async fn the_chart_is_installed_upgraded_rolled_back_and_uninstalled_around_roll
         .until("nodes have no annotation of refit", "nodes", is_clean)
         .await;
     other.terminate().await;
+    // As if an earlier chart had created the definition, which was no part of its releases.
+    let definition = format!("crd {DEFINITION}");
+    tools.helm(&format!("upgrade refit {chart} --set crds.create=false"));
+    tools.kubectl(&format!("label {definition} app.kubernetes.io/managed-by-"));
+    tools.kubectl(&format!("annotate {definition} meta.helm.sh/release-name-"));
+    let again = format!("upgrade refit {chart} --set crds.create=true");
+    let error = tools.try_run(&tools.helm, &again).expect_err("not Helm's");
+    assert!(error.contains("cannot be imported"), "{error}");
+    let own = steps["own the definition"].trim_end();
+    tools.script(root(), &format!("{own} --set crds.create=true"));
     tools.script(root(), &steps["upgrade"]);
     tools.script(root(), &steps["uninstall"]);
     cluster
@@ -84,7 +102,7 @@ async fn the_chart_is_installed_upgraded_rolled_back_and_uninstalled_around_roll
     assert_eq!(left.lines().collect::<Vec<_>>(), of_kubernetes);
     let wide = tools.kubectl("get clusterroles,clusterrolebindings -o name");
     assert!(!wide.contains("system-upgrade"), "{wide}");
-    tools.kubectl("get crd plans.upgrade.cattle.io");
+    tools.kubectl(&format!("get {definition}"));
     for node in tools.json("get nodes")["items"].as_array().unwrap() {
         assert!(node["spec"]["unschedulable"].is_null(), "{node}");
         let annotations = node["metadata"]["annotations"].to_string();

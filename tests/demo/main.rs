@@ -27,12 +27,13 @@ use tests::testenv;
 
 use testenv::channel::ChannelServer;
 use testenv::context::TestContext;
-use testenv::controller::Controller;
+use testenv::controller::{Controller, binary};
 use testenv::controlplane::Options;
 use testenv::environment::TestEnv;
 use testenv::kubelet::{ContainerTask, CordonTasks, FakeKubelet, NodeSet, TaskRunner};
 use testenv::manifest;
-use testenv::process::Run;
+use testenv::process::{Process, Program, Run};
+use testenv::wait::{self, SOON};
 use view::{Nodes, say};
 
 /// The version of the release channel, that of the control plane: agents wait until it has theirs.
@@ -95,7 +96,8 @@ async fn demo(args: &Args) -> Result<()> {
     let controller = ctx.controller().start();
     let channel = ChannelServer::start().await;
     let plans = apply_example(&ctx, &channel).await?;
-    introduce(&ctx, &controller).await;
+    let (_page, address) = page(&ctx).await?;
+    introduce(&ctx, &controller, &address).await;
 
     let started = Instant::now();
     let mut nodes = Nodes::new();
@@ -220,14 +222,36 @@ async fn apply_example(ctx: &TestContext, channel: &ChannelServer) -> Result<Vec
     Ok(plans)
 }
 
+/// `refit dashboard`, and the address that it prints.
+async fn page(ctx: &TestContext) -> Result<(Process, String)> {
+    let process = Program::new("dashboard", binary(), ctx.dir())
+        .args(["dashboard", "-A", "--port", "0", "--kubeconfig"])
+        .arg(ctx.test_env.kubeconfig())
+        .start()?;
+    let address = wait::eventually("the page is served", SOON, async || {
+        let log = process.log();
+        let address = log.lines().find(|line| line.starts_with("http://"));
+        address.map(str::to_owned).ok_or(log)
+    })
+    .await;
+    Ok((process, address))
+}
+
 /// Prints commands for use during the roll-out.
-async fn introduce(ctx: &TestContext, controller: &Controller) {
+async fn introduce(ctx: &TestContext, controller: &Controller, page: &str) {
     let kubectl = ctx.test_env.kubectl().await;
     let (kubeconfig, log) = (ctx.test_env.kubeconfig(), controller.log_path());
-    let path = kubectl.parent().unwrap_or(&kubectl);
-    say("the controller runs, and examples/k3s-upgrade.yaml is applied. To look around:");
+    let (path, refit) = (kubectl.parent().unwrap_or(&kubectl), binary());
+    say("the controller runs, and examples/k3s-upgrade.yaml is applied. To watch it in a browser:");
+    say(&format!("  {page}"));
+    say("To look around:");
     say(&format!("  export KUBECONFIG={}", kubeconfig.display()));
-    say(&format!("  export PATH={}:$PATH", path.display()));
+    say(&format!(
+        "  export PATH={}:{}:$PATH",
+        path.display(),
+        refit.parent().unwrap_or(&refit).display()
+    ));
+    say("  refit status -A -w");
     say("  kubectl get plans -A");
     say(&format!(
         "  kubectl describe plan k3s-agent -n {}",

@@ -51,7 +51,7 @@ impl RoleKind {
             Self::Namespace => self.roles(ctx).get(NAME).await.map(|it| it.rules),
             Self::Default | Self::KubeSystem => self
                 .roles(ctx)
-                .get(&ctx.local_name(NAME))
+                .get(&ctx.local_name(self.name()))
                 .await
                 .map(|it| it.rules),
         };
@@ -67,11 +67,19 @@ impl RoleKind {
             }
             Self::Namespace => self.roles(ctx).patch(NAME, &params, &patch).await.map(drop),
             Self::Default | Self::KubeSystem => {
-                let name = ctx.local_name(NAME);
+                let name = ctx.local_name(self.name());
                 self.roles(ctx).patch(&name, &params, &patch).await.map(drop)
             }
         };
         written.expect("the role is written");
+    }
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Default => "system-upgrade-controller-events",
+            Self::KubeSystem => "system-upgrade-controller-etcd",
+            Self::Namespace | Self::Cluster => NAME,
+        }
     }
 
     fn namespace(self, ctx: &TestContext) -> &str {

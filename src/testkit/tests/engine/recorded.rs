@@ -1,5 +1,7 @@
 //! What `refit status`, `refit explain` and `refit report` print of whole roll-outs.
 
+use std::collections::BTreeMap;
+
 use super::scenario::Scenario;
 use refit_api::{DrainSpec, names};
 use refit_facts::PodStage;
@@ -49,27 +51,40 @@ fn the_committed_recordings_are_what_the_commands_print() {
     let [_, server] = views.as_slice() else {
         panic!("two Plans")
     };
+    let explained = explain_node(server, "node-2").to_text();
     let sessions = [
         (
+            "docs/steering.md",
             "refit status",
             table::status(&views, Some(&snapshot), &snapshot.gaps, false),
         ),
-        (
-            "refit explain server node-2",
-            explain_node(server, "node-2").to_text(),
-        ),
+        ("README.md", "refit explain server node-2", shortened(&explained)),
+        ("docs/steering.md", "refit explain server node-2", explained),
     ];
-    let file = "docs/steering.md";
-    let mut written = committed(file);
-    for (command, text) in sessions {
+    let mut files: BTreeMap<&str, String> = BTreeMap::new();
+    for (file, command, text) in sessions {
+        let written = files.entry(file).or_insert_with(|| committed(file));
         let head = format!("<!-- recorded: {command} -->\n```\n");
         let (before, rest) = written
             .split_once(&head)
             .unwrap_or_else(|| panic!("no recording of {command}"));
         let (_, after) = rest.split_once("```\n").unwrap();
-        written = format!("{before}{head}{text}```\n{after}");
+        *written = format!("{before}{head}{text}```\n{after}");
     }
-    assert_committed(file, &written);
+    for (file, written) in files {
+        assert_committed(file, &written);
+    }
+}
+
+/// The first and the last lines of a chain, without those of the node's Job.
+fn shortened(explained: &str) -> String {
+    let (chain, remedy) = explained.split_once("\n\n").unwrap();
+    let lines: Vec<&str> = chain.lines().collect();
+    let [first @ .., _, _, _, pod, budget] = lines.as_slice() else {
+        panic!("a chain of eight: {explained}")
+    };
+    let first = first.join("\n");
+    format!("{first}\n…\n{pod}\n{budget}\n\n{remedy}")
 }
 
 #[test]
