@@ -177,6 +177,41 @@ fn time_is_read_in_one_place() {
 }
 
 #[test]
+fn watches_pages_answers_and_pauses_have_one_place_each() {
+    // What is found, and the files where it may be. The dashboard follows the cluster of its user, not the controller's.
+    let places: [(&[&str], &[&str]); 4] = [
+        (
+            &["WatchEvent::", "Watch::<"],
+            &[
+                "cluster/kube/watch.rs",
+                "controller/watches.rs",
+                "cli/dashboard/follow.rs",
+            ],
+        ),
+        (&["continue_token"], &["cluster/kube/pages.rs"]),
+        (&["status.code ", "status.code,"], &["cluster/kube/error.rs"]),
+        (&["* 2).min(", "saturating_pow"], &["base/backoff.rs"]),
+    ];
+    for (words, files) in places {
+        let parts = [
+            "base",
+            "channel",
+            "cluster",
+            "controller",
+            "rollout",
+            "view",
+            "cli",
+        ];
+        let mut found: Vec<_> = parts
+            .into_iter()
+            .flat_map(|part| lines_with(part, words))
+            .collect();
+        found.retain(|line| files.iter().all(|file| !line.contains(&format!("/src/{file}:"))));
+        assert!(found.is_empty(), "{}", found.join("\n"));
+    }
+}
+
+#[test]
 fn printing_is_done_in_one_place() {
     let found: Vec<_> = lines_with(
         "",

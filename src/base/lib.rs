@@ -1,8 +1,9 @@
-//! What every part of refit uses: versions and their order, values in Go's syntax, "did you mean", proxies, tables. Pure: no client, no
-//! runtime.
+//! What every part of refit uses: versions and their order, values in Go's syntax, "did you mean", proxies, tables, the
+//! back-off. Pure: no client, no runtime.
 
 #![forbid(unsafe_code)]
 
+pub mod backoff;
 pub mod go;
 pub mod nearest;
 pub mod proxy;

@@ -6,6 +6,7 @@
 pub mod client;
 mod error;
 mod leadership;
+pub mod pages;
 pub mod permissions;
 pub mod read;
 pub mod served;

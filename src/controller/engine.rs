@@ -17,6 +17,7 @@ use super::metrics::{LoopFigures, Reporter, Scrape};
 use super::notify::{OutlookRequest, OutlookServer};
 use super::wanted::Wanted;
 use refit_api::Reason;
+use refit_base::backoff::Backoff;
 use refit_facts::Schema;
 use refit_rollout::{
     ClusterState, Decision, Key, Kind, Lane, ListCounts, Observation, Step, StepEffect, decide,
@@ -56,7 +57,7 @@ pub struct Engine {
     relist_plans: watch::Sender<()>,
     /// Objects of the steps in flight.
     in_flight: BTreeMap<Key, InFlight>,
-    backoffs: BTreeMap<Key, Backoff>,
+    waiting: BTreeMap<Key, Waiting>,
     lanes: Lanes,
     steps: JoinSet<FinishedStep>,
     /// Shows the election whether this loop is stuck.
@@ -109,9 +110,10 @@ struct InFlight {
     drain: Option<(String, oneshot::Sender<()>)>,
 }
 
-struct Backoff {
+/// A step that has failed waits.
+struct Waiting {
     until: Instant,
-    tries: u32,
+    backoff: Backoff,
 }
 
 impl Engine {
@@ -133,7 +135,7 @@ impl Engine {
             listed,
             relist_plans,
             in_flight: BTreeMap::new(),
-            backoffs: BTreeMap::new(),
+            waiting: BTreeMap::new(),
             lanes: Lanes::default(),
             steps: JoinSet::new(),
             progress,
@@ -179,7 +181,7 @@ impl Engine {
             let decision = if REQUIRED_LISTS.iter().all(|kind| self.is_listed(*kind)) {
                 if std::mem::take(&mut degraded) {
                     self.cluster.apply(Observation::PermissionsGranted);
-                    self.backoffs.remove(&Key::Permissions);
+                    self.waiting.remove(&Key::Permissions);
                 }
                 self.decide_and_report()
             // Without a list that is forbidden nothing may be decided, but events on the Plans can say which
@@ -310,7 +312,7 @@ impl Engine {
         let figures = LoopFigures {
             in_flight: self.lanes.in_flight(),
             background_waiting: self.lanes.waiting(),
-            backing_off: self.backoffs.len(),
+            backing_off: self.waiting.len(),
             observations_waiting: self.observations.len(),
             events_waiting: self.actor.outbox.waiting(),
             events_dropped: self.actor.outbox.dropped(),
@@ -381,14 +383,14 @@ impl Engine {
         });
         let mut ready = Vec::new();
         let (mut background, mut checks, mut secrets) = (Vec::new(), Vec::new(), Vec::new());
-        let tries = |key: &Key| self.backoffs.get(key).map(|pause| pause.tries);
+        let tries = |key: &Key| self.waiting.get(key).map(|waiting| waiting.backoff.failures());
         for (key, step) in lanes::take_turns(decision.steps, Step::key, tries) {
             if self.in_flight.contains_key(&key) {
                 continue; // its end causes another decision
             }
             // The back-off belongs to the object and not to the step: another step for an object that the API server
             // refuses would be refused too.
-            if let Some(pause) = self.backoffs.get(&key).filter(|pause| pause.until > now) {
+            if let Some(pause) = self.waiting.get(&key).filter(|pause| pause.until > now) {
                 sooner(&mut requeue_at, pause.until);
                 continue;
             }
@@ -421,7 +423,7 @@ impl Engine {
         }
         // An error of a step that is no longer requested is dropped.
         let cluster = &mut self.cluster;
-        self.backoffs.retain(|key, pause| {
+        self.waiting.retain(|key, pause| {
             let counts = pause.until + MAX_BACKOFF * 2 > now;
             if !counts {
                 cluster.clear_failure(key);
@@ -484,7 +486,7 @@ impl Engine {
         if let Some(step_error) = done.error {
             self.back_off(&done.key, step_error);
         } else {
-            self.backoffs.remove(&done.key);
+            self.waiting.remove(&done.key);
             self.cluster.clear_failure(&done.key);
         }
     }
@@ -504,17 +506,21 @@ impl Engine {
     }
 
     fn back_off(&mut self, key: &Key, step_error: StepError) -> Instant {
-        let known = self.backoffs.get(key).map_or(0, |pause| pause.tries);
-        let tries = known + 1;
-        let doubled = |first: Duration| (first * 2_u32.saturating_pow(known.min(16))).min(MAX_BACKOFF);
+        let mut backoff = self
+            .waiting
+            .get(key)
+            .map_or_else(Backoff::default, |it| it.backoff);
+        let first = match step_error.kind {
+            StepErrorKind::Refused | StepErrorKind::Forbidden => REFUSED_BACKOFF,
+            StepErrorKind::Stale | StepErrorKind::Unanswered | StepErrorKind::Transient => INITIAL_BACKOFF,
+        };
+        let doubled = backoff.pause(first, MAX_BACKOFF);
+        let tries = backoff.failures();
         let pause = match step_error.kind {
             // The object that was read after the conflict is in the state already, so the next decision is right at
             // once. A second conflict means that someone else keeps writing.
-            StepErrorKind::Stale if known == 0 => Duration::ZERO,
-            StepErrorKind::Stale | StepErrorKind::Unanswered | StepErrorKind::Transient => {
-                doubled(INITIAL_BACKOFF)
-            }
-            StepErrorKind::Refused | StepErrorKind::Forbidden => doubled(REFUSED_BACKOFF),
+            StepErrorKind::Stale if tries == 1 => Duration::ZERO,
+            _ => doubled,
         };
         match step_error.kind {
             StepErrorKind::Stale => tracing::debug!(?key, why = step_error.message, "looking again"),
@@ -544,7 +550,7 @@ impl Engine {
             );
         }
         let until = Instant::now() + pause;
-        self.backoffs.insert(key.clone(), Backoff { until, tries });
+        self.waiting.insert(key.clone(), Waiting { until, backoff });
         until
     }
 }

@@ -16,11 +16,13 @@ use super::lease::{PlansNote, Progress};
 use super::metrics::Metrics;
 use super::node_ops::NodeOps;
 use super::notify::{self, NotifyConfig, OutlookClient};
-use super::observe::{Observer, QUEUE, Reports};
+use super::observe::{Observer, QUEUE};
 use super::outbox::{self, Outbox};
 use super::own_image::{self, OwnImage};
+use super::reports::Reports;
 use super::settings::{FrontEndName, Settings};
 use super::wanted::{Wanted, Wishes};
+use super::watches::Watches;
 use super::{Error, PROGRAM, SHUTDOWN_GRACE, write_node_event};
 use refit_api::Reason;
 use refit_channel::ChannelClient;
@@ -190,15 +192,17 @@ impl LeaderTasks {
             watches.spawn(search);
         }
         let observer = Observer {
-            client: client.clone(),
+            watches: Watches {
+                client: client.clone(),
+                restored,
+                reports: Reports::new(outbox.clone(), source.clone(), clock.clone()),
+                metrics: metrics.clone(),
+            },
             namespace: settings.namespace.clone(),
             controller: settings.name.clone(),
             ttl,
             observations,
             intern: intern.clone(),
-            reports: Reports::new(outbox.clone(), source.clone(), clock.clone()),
-            restored,
-            metrics: metrics.clone(),
             notify: Arc::new(config_tx),
         };
         if let Some(notifier) = notifier {

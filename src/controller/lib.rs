@@ -20,13 +20,15 @@ mod maintenance;
 pub mod metrics;
 mod node_ops;
 mod notify;
-pub mod observe;
+mod observe;
 pub mod outbox;
 pub mod own_image;
+mod reports;
 pub mod server;
 pub mod settings;
 pub mod telemetry;
 mod wanted;
+mod watches;
 
 use std::future::Future;
 use std::sync::Arc;

@@ -10,73 +10,44 @@ mod status;
 mod supervisor;
 mod traces;
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Node, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::Client;
 use kube::api::{Api, ApiResource, DynamicObject, ListParams, Patch, PatchParams};
+use kube::{Client, Resource};
 use serde_json::json;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use super::front_end::{self, QUEUE, Watcher};
-use super::observe::Observer;
+use super::front_end;
+use super::observe::{Observer, PAGE};
 use super::outbox::Outbox;
 use super::settings::{FrontEndName, Settings};
+use super::watches::{News, Subject, Watches};
 use refit_api::ForeignReason;
 use refit_cluster::clock::Clock;
 use refit_cluster::kube::read::list_metadata;
+use refit_cluster::kube::watch::Selection;
+use refit_facts::Watched;
 use refit_facts::objects::node_op::{
     AnyOp, GROUP, NodeOp, NodeOpUpgrade, OpKind, OpStatus, OwnedPlan, VERSION,
 };
-use refit_rollout::Change;
+use refit_facts::store::Change;
 use supervisor::Supervisor;
 
+/// Capacity of the queue of changes.
+const QUEUE: usize = 64;
 /// Nodes per page of a list of metadata.
 const NODES_PER_PAGE: u32 = 500;
 /// Pause before objects are looked at again, such as those whose requests have failed.
 const PAUSE: Duration = Duration::from_secs(5);
 const COMPONENT: &str = "NodeOp";
 
-/// What is watched.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Kind {
-    Op(OpKind),
-    Plan,
-}
-
-impl Kind {
-    const ALL: [Self; 3] = [Self::Op(OpKind::Op), Self::Op(OpKind::Upgrade), Self::Plan];
-}
-
-enum Object {
-    Op(Box<AnyOp>),
-    Plan(Box<OwnedPlan>),
-}
-
-impl From<NodeOp> for Object {
-    fn from(op: NodeOp) -> Self {
-        Self::Op(Box::new(op.into()))
-    }
-}
-
-impl From<NodeOpUpgrade> for Object {
-    fn from(op: NodeOpUpgrade) -> Self {
-        Self::Op(Box::new(op.into()))
-    }
-}
-
-impl From<OwnedPlan> for Object {
-    fn from(plan: OwnedPlan) -> Self {
-        Self::Plan(Box::new(plan))
-    }
-}
-
-/// A change of an object of this kind.
-fn of_kind<K: Into<Object>>(kind: Kind) -> impl Fn(Option<Change<K>>) -> Option<(Kind, Change<Object>)> {
-    move |change| Some((kind, change?.map(Into::into)))
+/// What has happened to the objects of a kind.
+enum Observed {
+    Op(OpKind, Change<AnyOp>),
+    Plan(Change<OwnedPlan>),
 }
 
 /// What the front end needs of the controller.
@@ -85,8 +56,7 @@ pub(super) struct NodeOps {
     clock: Clock,
     outbox: Outbox,
     namespace: String,
-    /// Notified when the resource versions of the server went back.
-    restored: Arc<Notify>,
+    watches: Watches,
 }
 
 impl NodeOps {
@@ -99,27 +69,36 @@ impl NodeOps {
     ) -> Option<Self> {
         let is_enabled = settings.enable.contains(&FrontEndName::Nodeops);
         is_enabled.then(|| Self {
-            client: observer.client.clone(),
+            client: observer.watches.client.clone(),
             clock: clock.clone(),
             outbox: outbox.clone(),
             namespace: settings.namespace.clone(),
-            restored: Arc::clone(&observer.restored),
+            watches: observer.watches.clone(),
         })
     }
 
     /// Runs until it is dropped.
     pub(super) async fn run(self) {
-        let (changes, mut queue) = mpsc::channel(QUEUE);
+        let (observed, mut queue) = mpsc::channel(QUEUE);
         let mut tasks = JoinSet::new();
-        let watcher = || Watcher {
-            client: self.client.clone(),
-            restored: Arc::clone(&self.restored),
-        };
-        let [ops, upgrades, plans] = Kind::ALL;
-        tasks.spawn(watcher().run(None, None, changes.clone(), of_kind::<NodeOp>(ops)));
-        tasks.spawn(watcher().run(None, None, changes.clone(), of_kind::<NodeOpUpgrade>(upgrades)));
-        let (namespace, labels) = (Some(self.namespace.clone()), Some(child::LABEL_OWNER));
-        tasks.spawn(watcher().run(namespace, labels, changes, of_kind::<OwnedPlan>(plans)));
+        let ops = |change: Change<NodeOp>| Observed::Op(OpKind::Op, change.map(Into::into));
+        let upgrades = |change: Change<NodeOpUpgrade>| Observed::Op(OpKind::Upgrade, change.map(Into::into));
+        tasks.spawn(follow(self.watches.clone(), None, None, observed.clone(), ops));
+        tasks.spawn(follow(
+            self.watches.clone(),
+            None,
+            None,
+            observed.clone(),
+            upgrades,
+        ));
+        let (namespace, labels) = (Some(self.namespace.clone()), Some(child::LABEL_OWNER.to_owned()));
+        tasks.spawn(follow(
+            self.watches.clone(),
+            namespace,
+            labels,
+            observed,
+            Observed::Plan,
+        ));
         let mut supervisor = Supervisor::new(self);
         loop {
             let retry_at = supervisor.retry_at;
@@ -131,15 +110,15 @@ impl NodeOps {
             };
             tokio::select! {
                 biased;
-                change = queue.recv() => match change {
-                    Some((kind, change)) => supervisor.apply(kind, change),
+                observed = queue.recv() => match observed {
+                    Some(observed) => supervisor.apply(observed),
                     None => return,
                 },
                 () = retry => supervisor.retry(),
             }
             // What has arrived meanwhile is one change.
-            while let Ok((kind, change)) = queue.try_recv() {
-                supervisor.apply(kind, change);
+            while let Ok(observed) = queue.try_recv() {
+                supervisor.apply(observed);
             }
             supervisor.reconcile_all().await;
         }
@@ -192,6 +171,31 @@ impl NodeOps {
         let event = front_end::event(COMPONENT, regarding, ForeignReason::Refused, why, now);
         self.outbox.put(event);
     }
+}
+
+/// Sends what happens to the objects of a kind, in a namespace or in all.
+async fn follow<K: Watched + Resource<DynamicType = ()>>(
+    watches: Watches,
+    namespace: Option<String>,
+    labels: Option<String>,
+    observed: mpsc::Sender<Observed>,
+    message: impl Fn(Change<K>) -> Observed,
+) {
+    let all = Subject {
+        selection: Selection {
+            path: K::url_path(&(), namespace.as_deref()),
+            labels,
+            page: PAGE,
+            ..Selection::default()
+        },
+        may_be_unknown: true,
+        ..Subject::default()
+    };
+    let message = |news| match news {
+        News::Change(change) => Some(message(change)),
+        _ => None,
+    };
+    watches.follow(all, &observed, message).await;
 }
 
 #[cfg(test)]

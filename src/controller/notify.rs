@@ -44,7 +44,7 @@ const LOOK_AGAIN: Duration = Duration::from_secs(15);
 
 /// The values of the `ConfigMap` `refit` that concern this module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct NotifyConfig {
+pub(super) struct NotifyConfig {
     notifications: String,
     silences: String,
 }

@@ -11,11 +11,12 @@ use kube::{Client, ResourceExt as _};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
 
+use refit_base::backoff::Backoff;
 use refit_cluster::kube::{Answer, Failure, brief, failure};
 
 /// Events that wait. Later ones are dropped.
 const CAPACITY: usize = 256;
-/// First pause after a failure; it doubles.
+/// First pause after a failure.
 const INITIAL_PAUSE: Duration = Duration::from_secs(1);
 const MAX_PAUSE: Duration = Duration::from_secs(30);
 /// How long to try one event: an event of an hour ago is of no use, and the ones after it wait.
@@ -87,7 +88,7 @@ impl EventWriter {
         while let Some(event) = self.queue.recv().await {
             let namespace = event.namespace().unwrap_or_default();
             let api = Api::<CoreEvent>::namespaced(client.clone(), &namespace);
-            let (start, mut pause) = (Instant::now(), INITIAL_PAUSE);
+            let (start, mut backoff) = (Instant::now(), Backoff::default());
             loop {
                 let error = match api.create(&PostParams::default(), &event).await {
                     Ok(_) => break,
@@ -105,8 +106,7 @@ impl EventWriter {
                     drop_event(&self.dropped, &event, &brief(&error));
                     break;
                 }
-                sleep(pause).await;
-                pause = (pause * 2).min(MAX_PAUSE);
+                sleep(backoff.pause(INITIAL_PAUSE, MAX_PAUSE)).await;
             }
         }
     }

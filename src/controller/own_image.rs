@@ -14,6 +14,7 @@ use kube::{Client, ResourceExt};
 
 use super::settings::Settings;
 use refit_api::names;
+use refit_base::backoff::Backoff;
 use refit_cluster::kube::brief;
 use refit_job::JobSettings;
 
@@ -101,10 +102,9 @@ pub(super) async fn fill_in(jobs: &mut JobSettings, client: &Client, settings: &
 
 /// Looks for the image until it is found.
 pub(super) async fn search(client: &Client, settings: &Settings) -> OwnImage {
-    let mut pause = FIRST_RETRY;
+    let mut backoff = Backoff::default();
     loop {
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(LAST_RETRY);
+        tokio::time::sleep(backoff.pause(FIRST_RETRY, LAST_RETRY)).await;
         match find(client, settings).await {
             Ok(own) => {
                 tracing::info!(image = own.image, "nodes are cordoned, drained and rebooted with");

@@ -8,6 +8,7 @@ pub mod objects;
 mod pod;
 pub mod read;
 pub mod record;
+pub mod store;
 mod taint;
 mod watched;
 

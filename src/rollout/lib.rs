@@ -10,7 +10,6 @@
 mod answered;
 mod avoid_taint;
 mod blocker;
-mod change;
 mod checks;
 mod completion;
 mod conditions;
@@ -57,7 +56,6 @@ mod world;
 mod tests;
 
 pub use blocker::{Blocker, Joining};
-pub use change::Change;
 pub use decide::{decide, decide_degraded};
 pub use decision::Decision;
 pub use event::{Event, Regarding};

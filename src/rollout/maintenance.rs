@@ -24,9 +24,9 @@ pub(super) fn add_turns(cluster: &ClusterState, now: Timestamp, decision: &mut D
                 .filter(|grant| *grant.uid == *object.uid())
                 .map(|grant| grant.answer.clone()),
         };
-        match cluster.memory.turns.due(id, &task, now) {
+        match cluster.memory.turns.due(&id, &task, now) {
             Due::Now(progress) => decision.steps.push(Step::Maintain {
-                id: id.clone(),
+                id,
                 task: Box::new(task),
                 progress,
             }),

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
-use super::change::Change;
 use super::memory::answers::{PodCheck, Refusal};
 use super::memory::turns::MaintenanceProgress;
 use super::world::limits::GlobalLimits;
@@ -13,6 +12,7 @@ use refit_api::image::ImageAnswer;
 use refit_api::{ChannelRef, Check, CheckAnswer};
 use refit_base::version::Offer;
 use refit_facts::objects::maintenance::{Maintenance, MaintenanceGroup};
+use refit_facts::store::Change;
 use refit_facts::{
     Hash, JobFacts, JobName, JobUid, Missing, NodeFacts, NodeName, NodeUid, PlanFacts, PlanName, PlanUid,
     PodFacts, PodUid, Schema, Text, WorkloadFacts,

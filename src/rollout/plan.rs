@@ -39,7 +39,6 @@ use secrets::PlanSecrets;
 #[derive(Debug)]
 pub(super) struct DerivedPlan {
     pub(super) version: u64,
-    pub(super) listed: bool,
     pub(super) facts: PlanFacts,
     /// A list has returned the Plan without refit's status, so its fields may have been pruned. No node starts before a
     /// status of refit is stored, whose response has all fields.
@@ -129,7 +128,6 @@ impl DerivedPlan {
     pub(super) fn new(version: u64, facts: PlanFacts, defaults: &Defaults) -> Self {
         let mut plan_state = Self {
             version,
-            listed: true,
             facts,
             unproven: false,
             invalid: None,

@@ -17,8 +17,8 @@ use super::world::World;
 use super::world::definition::Unwritable;
 use super::world::limits::KnownLimits;
 use super::world::reservations::ReservationDecisions;
-use super::world::table::DeletedUids;
 use refit_api::Reason;
+use refit_facts::store::{DeletedUids, Listing};
 use refit_facts::{JobFacts, NodeFacts, NodeName, PlanFacts, PlanName, PlanUid, Schema, Text};
 use refit_job::JobSettings;
 
@@ -30,7 +30,7 @@ pub struct ClusterState {
     pub(super) memory: Memory,
     pub(super) plans: BTreeMap<PlanName, DerivedPlan>,
     deleted_plans: DeletedUids<PlanUid>,
-    plan_lists: u64,
+    plan_listing: Listing<PlanName>,
 }
 
 /// Why no Plan is written and no node starts.
@@ -57,7 +57,7 @@ impl ClusterState {
             memory: Memory::default(),
             plans: BTreeMap::new(),
             deleted_plans: DeletedUids::default(),
-            plan_lists: 0,
+            plan_listing: Listing::default(),
         }
     }
 

@@ -7,10 +7,10 @@ use super::node::state::NodeState;
 use super::open_waves::OpenWaves;
 use super::order::{Group, Order, SortKey, UNASSIGNED};
 use super::reboot_needed::{self, RebootNeeded};
-use super::world::table::Table;
 use refit_api::selector::Selector;
 use refit_api::{NodeInfoSelector, NodePhase, VersionEvidence, Wave, WaveNodes, annotation, names};
 use refit_base::version::{Claim, Version};
+use refit_facts::store::Store;
 use refit_facts::{Hash, NodeFacts, NodeName, NodeUid, PlanFacts, Text};
 
 /// How a Plan selects and orders nodes.
@@ -227,7 +227,7 @@ impl Targets {
         target: Option<(Hash, Text)>,
         plan: &PlanFacts,
         selection: &Selection,
-        nodes: &Table<NodeName, NodeUid, NodeFacts>,
+        nodes: &Store<NodeName, NodeUid, NodeFacts>,
     ) {
         let (hash, version) = target.unzip();
         let claim = version.as_deref().filter(|_| selection.claims_kubelets);

@@ -10,7 +10,6 @@ pub(super) mod nodes;
 pub(super) mod pods;
 pub(super) mod reservations;
 pub(super) mod secrets;
-pub(super) mod table;
 
 use std::collections::{BTreeMap, BTreeSet};
 

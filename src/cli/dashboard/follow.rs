@@ -1,6 +1,6 @@
 //! Follows a cluster by watches, and makes the page of what they say, once a second if something has changed.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,6 +17,7 @@ use refit_cluster::clock::Clock;
 use refit_cluster::kube::Answer;
 use refit_cluster::kube::watch::{Watch, WatchError, WatchEvent};
 use refit_facts::read::Identity;
+use refit_facts::store::{self, Entry, Store};
 use refit_rehearse::Kind;
 use refit_rehearse::json::Value;
 use refit_rehearse::record::Recorder;
@@ -42,10 +43,7 @@ pub(super) struct Source {
 #[derive(Default)]
 struct Followed {
     /// By UID, as far as the recorder needs them.
-    objects: BTreeMap<String, Arc<Object>>,
-    /// UIDs of the list that is under way, if one is.
-    listing: Option<BTreeSet<String>>,
-    is_listed: bool,
+    objects: Store<String, String, Arc<Object>>,
     is_watched: bool,
     /// Since when the watch fails, and why.
     failure: Option<(Timestamp, WatchError)>,
@@ -185,20 +183,10 @@ impl Follower {
             return;
         };
         match event {
-            WatchEvent::ListStarted => followed.listing = Some(BTreeSet::new()),
-            WatchEvent::ListFinished => {
-                followed.is_listed = true;
-                let listing = followed.listing.take().unwrap_or_default();
-                let gone = followed.objects.keys().filter(|uid| !listing.contains(*uid));
-                for uid in gone.cloned().collect::<Vec<_>>() {
-                    self.remove(source, &uid, now);
-                }
-            }
+            WatchEvent::Change(change) => self.change(source, change, now),
             WatchEvent::Watching => (followed.is_watched, followed.failure) = (true, None),
-            WatchEvent::Object(raw) => self.put(source, &raw, now),
-            WatchEvent::Deleted { uid, .. } => self.remove(source, &uid, now),
-            // A list follows a reset; and objects are received as text, which is always read.
-            WatchEvent::VersionsReset | WatchEvent::Unreadable(_) => {}
+            // A list follows.
+            WatchEvent::VersionsReset => {}
             WatchEvent::Failed(error) => {
                 let since = followed.failure.take().map_or(now, |(since, _)| since);
                 followed.failure = Some((since, error));
@@ -206,32 +194,46 @@ impl Follower {
         }
     }
 
-    fn put(&mut self, source: &Source, raw: &RawValue, now: Timestamp) {
-        let Identity { uid, namespace, .. } = Identity::of(raw);
-        match self.snapshot.put(source.kind, &uid, raw) {
-            Ok(()) => _ = self.unreadable.remove(&uid),
-            Err(why) => _ = self.unreadable.insert(uid.clone(), why),
-        }
-        if source.kind == ObjectKind::Plan {
-            self.open_namespace(&namespace);
+    fn change(&mut self, source: &Source, change: store::Change<Box<RawValue>>, now: Timestamp) {
+        if let store::Change::Object(raw) = &change {
+            self.read(source.kind, raw);
         }
         let Some(followed) = self.sources.get_mut(source) else {
             return;
         };
-        let new = Arc::new(recorded(source.kind, raw));
-        if let Some(listing) = &mut followed.listing {
-            listing.insert(uid.clone());
+        let changed = followed.objects.apply(change.map(|raw| {
+            let uid = Identity::of(&raw).uid;
+            Entry {
+                name: uid.clone(),
+                uid,
+                // The one that comes counts: versions may have been reset.
+                version: 0,
+                object: Arc::new(recorded(source.kind, &raw)),
+            }
+        }));
+        for (uid, old) in changed {
+            let followed = self.sources.get(source);
+            if let Some(new) = followed.and_then(|followed| followed.objects.get(&uid)).cloned() {
+                self.record(source.kind, old, new, false, now);
+                continue;
+            }
+            self.snapshot.remove(source.kind, &uid);
+            self.unreadable.remove(&uid);
+            if let Some(old) = old {
+                self.record(source.kind, Some(Arc::clone(&old)), old, true, now);
+            }
         }
-        let old = followed.objects.insert(uid, Arc::clone(&new));
-        self.record(source.kind, old, new, false, now);
     }
 
-    fn remove(&mut self, source: &Source, uid: &str, now: Timestamp) {
-        self.snapshot.remove(source.kind, uid);
-        self.unreadable.remove(uid);
-        let followed = self.sources.get_mut(source);
-        if let Some(old) = followed.and_then(|followed| followed.objects.remove(uid)) {
-            self.record(source.kind, Some(Arc::clone(&old)), old, true, now);
+    /// Reads an object into the snapshot.
+    fn read(&mut self, kind: ObjectKind, raw: &RawValue) {
+        let Identity { uid, namespace, .. } = Identity::of(raw);
+        match self.snapshot.put(kind, &uid, raw) {
+            Ok(()) => _ = self.unreadable.remove(&uid),
+            Err(why) => _ = self.unreadable.insert(uid, why),
+        }
+        if kind == ObjectKind::Plan {
+            self.open_namespace(&namespace);
         }
     }
 
@@ -276,11 +278,11 @@ impl Follower {
                 ))
             })
         };
-        let never_listed = failures().filter(|(_, followed, ..)| !followed.is_listed);
+        let never_listed = failures().filter(|(_, followed, ..)| !followed.objects.was_listed());
         let gaps = never_listed.map(|(what, _, _, error)| format!("{what} cannot be read: {error}"));
         let gaps = self.gaps.iter().cloned().chain(gaps);
         let gaps = gaps.chain(self.unreadable.values().cloned()).collect();
-        let mut listed = failures().filter(|(_, followed, ..)| followed.is_listed);
+        let mut listed = failures().filter(|(_, followed, ..)| followed.objects.was_listed());
         let stale = listed.next().map(|(what, _, since, error)| {
             format!("What is shown may be old: {what} cannot be watched since {since:.0}: {error}")
         });

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use kube::core::Status;
 
-use crate::kube::brief;
+use crate::kube::{Answer, brief};
 
 /// Reason of the cause that distinguishes a refusal from overload (policy/v1 `DisruptionBudgetCause`).
 const DISRUPTION_BUDGET: &str = "DisruptionBudget";
@@ -92,13 +92,13 @@ fn of_status(status: &Status) -> EvictionOutcome {
         "" => format!("HTTP status {}", status.code),
         message => message.to_owned(),
     };
-    match status.code {
+    match Answer::of_status(status) {
         // Someone else deleted the pod, or it ended by itself. kubectl ignores 404 as well.
-        404 => EvictionOutcome::Gone,
-        409 => EvictionOutcome::Conflict,
+        Answer::NotFound => EvictionOutcome::Gone,
+        Answer::Conflict | Answer::Exists => EvictionOutcome::Conflict,
         // The code alone does not tell a refusal of a budget or a webhook from the priority and fairness queues of the API
         // server, which also answer 429. kubectl treats all as a refusal, and would report an overloaded server as a budget.
-        429 => match cause(DISRUPTION_BUDGET) {
+        Answer::Overload => match cause(DISRUPTION_BUDGET) {
             Some(cause) => EvictionOutcome::Refused(Refusal {
                 pdb: budget_name(&cause.message).map(str::to_owned),
                 virtual_machine: None,
@@ -112,10 +112,12 @@ fn of_status(status: &Status) -> EvictionOutcome {
                 EvictionOutcome::Refused,
             ),
         },
-        403 if cause(NAMESPACE_TERMINATING).is_some() => EvictionOutcome::Terminating(message()),
+        Answer::Forbidden if cause(NAMESPACE_TERMINATING).is_some() => {
+            EvictionOutcome::Terminating(message())
+        }
         _ if status.message.contains(TWO_BUDGETS) => EvictionOutcome::TwoBudgets(message()),
         // The request may have taken effect, so neither success nor failure is known. The next attempt finds out.
-        408 | 500.. => EvictionOutcome::Unclear(message()),
+        Answer::Unknown => EvictionOutcome::Unclear(message()),
         _ => EvictionOutcome::Fatal(message()),
     }
 }

@@ -53,7 +53,7 @@ impl Answer {
         }
     }
 
-    pub(super) fn of_status(status: &Status) -> Self {
+    pub fn of_status(status: &Status) -> Self {
         match status.code {
             400 | 422 => Self::Invalid,
             403 => Self::Forbidden,
@@ -67,6 +67,11 @@ impl Answer {
             _ => Self::Refused,
         }
     }
+}
+
+/// Whether what came instead of an object is the status of a failure.
+pub(super) fn is_failure(status: &Status) -> bool {
+    status.code >= 400
 }
 
 /// Interprets the error of a write.

@@ -5,11 +5,11 @@ use kube::api::{GetParams, ListParams};
 use kube::core::request::Error as RequestError;
 use kube::core::{PartialObjectMeta, Request};
 use kube::{Client, Error, Resource};
-use serde::Deserialize;
 use serde::de::{DeserializeOwned, Error as _};
 use serde_json::value::RawValue;
 
 use super::error::Answer;
+use super::pages::Pages;
 use refit_facts::read::{Unreadable, read};
 
 /// Sends a request, and reads the object of the response.
@@ -38,22 +38,6 @@ where
     optional(send(client, request).await)
 }
 
-/// A page of a list.
-#[derive(Deserialize)]
-#[serde(bound = "T: Deserialize<'de>")]
-struct Page<T> {
-    #[serde(default)]
-    metadata: PageMeta,
-    /// null in an empty list of metadata.
-    items: Option<Vec<T>>,
-}
-
-#[derive(Default, Deserialize)]
-struct PageMeta {
-    #[serde(rename = "continue", default)]
-    next: Option<String>,
-}
-
 /// How often to restart a list whose continue token has expired.
 const RESTARTS: u32 = 3;
 
@@ -77,37 +61,30 @@ pub async fn list<T: DeserializeOwned>(
 pub async fn list_pages<T: DeserializeOwned>(
     client: &Client,
     request: &Request,
-    mut params: ListParams,
+    params: ListParams,
     metadata_only: bool,
     pages: usize,
 ) -> Result<Vec<T>, Error> {
+    let mut list = Pages::new(request.clone(), params, metadata_only);
     let (mut all, mut restarts, mut read) = (Vec::new(), 0, 0);
-    loop {
-        let page = if metadata_only {
-            request.list_metadata(&params)
-        } else {
-            request.list(&params)
-        };
-        let page: Page<T> = match client.request(page.map_err(Error::BuildRequest)?).await {
-            Ok(page) => page,
+    while read == 0 || read < pages {
+        match list.next(client).await {
+            Ok(Some(items)) => all.extend(items),
+            Ok(None) => break,
             // A continue token holds a resource version, and etcd is compacted every five minutes by default
             // (kube-apiserver, `--etcd-compaction-interval`).
             Err(error) if Answer::of(&error) == Answer::Expired && restarts < RESTARTS => {
                 restarts += 1;
-                params.continue_token = None;
+                list.restart();
                 read = 0;
                 all.clear();
                 continue;
             }
             Err(error) => return Err(error),
-        };
-        all.extend(page.items.into_iter().flatten());
-        read += 1;
-        params.continue_token = page.metadata.next.filter(|next| !next.is_empty());
-        if params.continue_token.is_none() || read >= pages {
-            return Ok(all);
         }
+        read += 1;
     }
+    Ok(all)
 }
 
 /// The metadata of the objects of a list. One that cannot be read is left out, and does not fail the others.

@@ -19,9 +19,11 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::brief;
-use super::error::Answer;
+use super::error::{Answer, is_failure};
+use super::pages::{Page, Pages};
 use refit_facts::Watched;
-use refit_facts::read::{Identity, Unreadable, read};
+use refit_facts::read::{Identity, read};
+use refit_facts::store::Change;
 
 /// Requested duration of a watch, and how much longer it may take to end before its connection counts as dead.
 const WATCH_SECONDS: u32 = 290;
@@ -40,19 +42,9 @@ const MAX_RESPONSE: u64 = 12 << 20;
 /// A change, or how the list or the watch goes.
 #[derive(Debug)]
 pub enum WatchEvent<K> {
-    /// A list begins. Objects that it does not contain no longer exist when it ends.
-    ListStarted,
-    ListFinished,
+    Change(Change<K>),
     /// The server has accepted the watch.
     Watching,
-    /// An object exists in this version.
-    Object(K),
-    Deleted {
-        name: String,
-        uid: String,
-    },
-    /// An object exists, and cannot be read.
-    Unreadable(Unreadable),
     /// The versions of the server went back: what was read before may never have been.
     VersionsReset,
     Failed(WatchError),
@@ -70,8 +62,6 @@ pub enum WatchError {
     NoResourceVersion,
     #[error("a line is not a watch event: {0}")]
     Line(serde_json::Error),
-    #[error("the list repeats its page, so it would never end")]
-    Endless,
     #[error("the response is longer than any object")]
     TooLong,
 }
@@ -101,7 +91,7 @@ impl WatchError {
                     || status.message.contains("Too large resource version")
             }
             // After these it is not known which changes were missed.
-            Self::Line(_) | Self::NoResourceVersion | Self::Endless | Self::TooLong => true,
+            Self::Line(_) | Self::NoResourceVersion | Self::TooLong => true,
             Self::Request(_) | Self::Connection(_) => false,
         }
     }
@@ -136,8 +126,7 @@ pub struct Watch<K> {
 
 enum State {
     Start,
-    /// Listing; the token of the next page.
-    List(Option<String>),
+    List(Pages),
     /// Everything is known up to this version.
     Listed(String),
     Watching {
@@ -146,14 +135,6 @@ enum State {
         since: tokio::time::Instant,
         silent: bool,
     },
-}
-
-#[derive(Deserialize)]
-struct Page<'a> {
-    #[serde(default)]
-    metadata: kube::core::ListMeta,
-    #[serde(borrow, default)]
-    items: Option<Vec<&'a RawValue>>,
 }
 
 #[derive(Deserialize)]
@@ -204,20 +185,15 @@ impl<K: Watched> Watch<K> {
         }
     }
 
-    /// The latest version that the server has shown; after a list, that of the list.
-    pub fn latest(&self) -> u64 {
-        self.latest
-    }
-
     async fn advance(&mut self) -> Result<(), WatchError> {
         match std::mem::replace(&mut self.state, State::Start) {
             State::Start => {
-                self.state = State::List(None);
-                self.received.push_back(WatchEvent::ListStarted);
+                self.state = State::List(self.pages());
+                self.received.push_back(WatchEvent::Change(Change::ListStarted));
                 Ok(())
             }
             // A list that fails begins anew, because the server may have forgotten its version.
-            State::List(token) => self.list(token).await,
+            State::List(pages) => self.list(pages).await,
             State::Listed(version) => {
                 self.state = State::Listed(version.clone());
                 let lines = self.start_watch(&version).await?;
@@ -265,48 +241,35 @@ impl<K: Watched> Watch<K> {
         }
     }
 
-    async fn list(&mut self, token: Option<String>) -> Result<(), WatchError> {
+    fn pages(&self) -> Pages {
         // Without a resourceVersion the response is not older than the request (KEP-2340). The order of the first lists
         // relies on that (src/controller/observe.rs).
         let params = ListParams {
             label_selector: self.selection.labels.clone(),
             field_selector: self.selection.fields.clone(),
             limit: Some(self.selection.page),
-            continue_token: token.clone(),
             ..ListParams::default()
         };
         let request = Request::new(&self.selection.path);
-        let request = if self.selection.metadata_only {
-            request.list_metadata(&params)
-        } else {
-            request.list(&params)
-        };
-        let body = self
-            .client
-            .request_stream(request.map_err(kube::Error::BuildRequest)?)
-            .await?;
-        let mut text = Vec::new();
-        let mut body = body.take(self.max);
-        body.read_to_end(&mut text).await?;
-        if body.limit() == 0 {
+        Pages::new(request, params, self.selection.metadata_only)
+    }
+
+    async fn list(&mut self, mut pages: Pages) -> Result<(), WatchError> {
+        let Some(text) = pages.text(&self.client, self.max).await? else {
             if self.selection.page <= 1 {
                 return Err(WatchError::TooLong);
             }
-            // The token stays valid: it has a version and a key, and no page size (apiserver's storage/continue.go).
             self.selection.page /= 2;
-            self.state = State::List(token);
+            pages.resize(self.selection.page);
+            self.state = State::List(pages);
             return Ok(());
-        }
+        };
         // Items stay raw text: each is parsed by itself, so that one that cannot be read does not spoil its page.
-        let page: Page<'_> = serde_json::from_slice(&text).map_err(kube::Error::SerdeError)?;
+        let page: Page<&RawValue> = serde_json::from_slice(&text).map_err(kube::Error::SerdeError)?;
         let version = page.metadata.resource_version.filter(|it| !it.is_empty());
-        let before = token;
-        let token = page.metadata.continue_.filter(|it| !it.is_empty());
-        if token.is_some() && token == before {
-            return Err(WatchError::Endless);
-        }
+        let has_more = pages.advance(page.metadata.continue_)?;
         // Without a version no watch could continue from this list, and changes in between would be lost.
-        if version.is_none() && token.is_none() {
+        if version.is_none() && !has_more {
             return Err(WatchError::NoResourceVersion);
         }
         if let Some(version) = &version
@@ -315,14 +278,15 @@ impl<K: Watched> Watch<K> {
             return Ok(());
         }
         for item in page.items.into_iter().flatten() {
-            self.received.push_back(Self::object(item));
+            self.received.push_back(WatchEvent::Change(Self::object(item)));
         }
-        match (token, version) {
-            (None, Some(version)) => {
-                self.received.push_back(WatchEvent::ListFinished);
+        match version {
+            Some(version) if !has_more => {
+                let finished = Change::ListFinished(self.latest);
+                self.received.push_back(WatchEvent::Change(finished));
                 self.state = State::Listed(version);
             }
-            (token, _) => self.state = State::List(token),
+            _ => self.state = State::List(pages),
         }
         Ok(())
     }
@@ -345,12 +309,12 @@ impl<K: Watched> Watch<K> {
         Ok(Box::pin(self.client.request_stream(request).await?))
     }
 
-    fn object(raw: &RawValue) -> WatchEvent<K> {
+    fn object(raw: &RawValue) -> Change<K> {
         match read::<K>(raw) {
-            Ok(object) => WatchEvent::Object(object),
+            Ok(object) => Change::Object(object),
             Err(unreadable) => match K::salvage(raw, &unreadable) {
-                Some(object) => WatchEvent::Object(object),
-                None => WatchEvent::Unreadable(unreadable),
+                Some(object) => Change::Object(object),
+                None => Change::Unreadable(unreadable),
             },
         }
     }
@@ -363,7 +327,7 @@ impl<K: Watched> Watch<K> {
             Err(error) if error.is_eof() => return (version, Ok(())),
             Err(error) => {
                 let error = match serde_json::from_slice::<Status>(line) {
-                    Ok(status) if status.code >= 400 => WatchError::Ended(status.boxed()),
+                    Ok(status) if is_failure(&status) => WatchError::Ended(status.boxed()),
                     _ => WatchError::Line(error),
                 };
                 return (version, Err(error));
@@ -381,9 +345,9 @@ impl<K: Watched> Watch<K> {
             resource_version,
             ..
         } = Identity::of(object);
-        let event = match &*type_ {
+        let change = match &*type_ {
             "ADDED" | "MODIFIED" => Self::object(object),
-            "DELETED" => WatchEvent::Deleted { name, uid },
+            "DELETED" => Change::Deleted { name, uid },
             // Of no use without a version, and harmless.
             "BOOKMARK" if resource_version.is_empty() => return (version, Ok(())),
             "BOOKMARK" => {
@@ -397,7 +361,7 @@ impl<K: Watched> Watch<K> {
             return (version, Err(WatchError::NoResourceVersion));
         }
         if !self.note_version(&resource_version) {
-            self.received.push_back(event);
+            self.received.push_back(WatchEvent::Change(change));
         }
         (resource_version, Ok(()))
     }

@@ -1,10 +1,12 @@
 //! Lists the pods of a node for which it waits its turn.
 
-use kube::ResourceExt as _;
-use kube::api::{Api, ListParams};
+use kube::api::ListParams;
+use kube::core::Request;
+use kube::{Client, Resource as _, ResourceExt as _};
 
 use super::{Actor, Outcome, step_error};
 use refit_api::{PodBlocker, names};
+use refit_cluster::kube::pages::Pages;
 use refit_facts::objects::SlimPod;
 use refit_facts::{NodeName, PlanName};
 use refit_rollout::{PodCheck, StepEffect};
@@ -22,15 +24,12 @@ impl Actor {
     ) -> Outcome {
         let mut found = None;
         for blocker in blockers {
-            let api: Api<SlimPod> = match &blocker.namespace {
-                Some(namespace) => Api::namespaced(self.client.clone(), namespace),
-                None => Api::all(self.client.clone()),
-            };
+            let path = SlimPod::url_path(&(), blocker.namespace.as_deref());
             let params = ListParams::default()
                 .fields(&format!("spec.nodeName={node}"))
                 .labels(&blocker.selector.to_string())
                 .limit(PAGE);
-            found = match first_pod(&api, params).await {
+            found = match first_pod(&self.client, Pages::new(Request::new(path), params, false)).await {
                 Ok(pod) => pod,
                 Err(error) => return step_error(&error).into(),
             };
@@ -48,18 +47,14 @@ impl Actor {
 }
 
 /// The first of the pods that keeps its node from being started.
-async fn first_pod(api: &Api<SlimPod>, mut params: ListParams) -> Result<Option<String>, kube::Error> {
+async fn first_pod(client: &Client, mut pods: Pages) -> Result<Option<String>, kube::Error> {
     // The pods of upgrades come and go with the Plans, and none of them waits for another one like this.
     let counts = |pod: &&SlimPod| !pod.has_ended() && !pod.labels().contains_key(names::LABEL_PLAN);
-    loop {
-        let page = api.list(&params).await?;
-        if let Some(pod) = page.items.iter().find(counts) {
+    while let Some(page) = pods.next::<SlimPod>(client).await? {
+        if let Some(pod) = page.iter().find(counts) {
             let name = format!("{}/{}", pod.namespace().unwrap_or_default(), pod.name_any());
             return Ok(Some(name));
         }
-        params.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
-        if params.continue_token.is_none() {
-            return Ok(None);
-        }
     }
+    Ok(None)
 }

@@ -287,7 +287,7 @@ impl Elector {
                 self.observe(lease);
                 Attempt::Held
             }
-            Err(kube::Error::Api(status)) if status.is_already_exists() => Attempt::Lost,
+            Err(error) if Answer::of(&error) == Answer::Exists => Attempt::Lost,
             Err(error) => failed(&error),
         }
     }

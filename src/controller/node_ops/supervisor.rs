@@ -11,13 +11,14 @@ use tokio::time::Instant;
 
 use super::status::{self, Progress};
 use super::traces::{self, missing_is_fine, skipped_because};
-use super::{Kind, NodeOps, Object, PAUSE, child};
+use super::{NodeOps, Observed, PAUSE, child};
 use refit_api::text::{MAX_MESSAGE, shorten};
 use refit_api::{NodePhase, names};
 use refit_cluster::kube::read::get_metadata;
 use refit_cluster::kube::{Answer, brief};
-use refit_facts::objects::node_op::{AnyOp, OwnedPlan};
-use refit_rollout::Change;
+use refit_facts::objects::node_op::{AnyOp, OpKind, OwnedPlan};
+use refit_facts::objects::version;
+use refit_facts::store::{Change, Entry, Store};
 
 /// The owner of the fields of Plans that are made here.
 const MANAGER: &str = "refit-node-ops";
@@ -30,58 +31,90 @@ const LATE: Duration = Duration::from_secs(20);
 const MAX_READ: usize = 8;
 
 /// A Plan that is made here.
-struct Child {
-    plan: OwnedPlan,
-    /// What was last read of its nodes, and at which counts. `None` if what was read did not agree with them.
+#[derive(Clone, Copy)]
+struct Child<'a>(&'a OwnedPlan);
+
+/// What was read of the nodes of such a Plan.
+#[derive(Default)]
+struct NodesRead {
+    /// UID of the Plan.
+    plan: Option<String>,
+    /// At which counts. `None` if what was read did not agree with them.
     seen: Option<Counts>,
     /// The nodes that had a slot then. One of them that has none any more may be done, whatever the counts.
     had_slot: BTreeSet<String>,
     done: Vec<String>,
     skipped: BTreeMap<String, String>,
-    /// Set when its deletion is seen.
+    /// Set when the deletion of the Plan is seen.
     stays_until: Option<Instant>,
 }
 
 /// Nodes that are done and skipped, and the hash.
 type Counts = (i64, i64, Option<String>);
 
-impl Child {
-    fn name(&self) -> &str {
-        self.plan.metadata.name.as_deref().unwrap_or_default()
+impl<'a> Child<'a> {
+    fn name(self) -> &'a str {
+        self.0.metadata.name.as_deref().unwrap_or_default()
     }
 
-    fn is_being_deleted(&self) -> bool {
-        self.plan.metadata.deletion_timestamp.is_some()
+    fn is_being_deleted(self) -> bool {
+        self.0.metadata.deletion_timestamp.is_some()
     }
 
-    fn annotation(&self, key: &str) -> Option<&str> {
-        Some(self.plan.metadata.annotations.as_ref()?.get(key)?)
+    fn annotation(self, key: &str) -> Option<&'a str> {
+        Some(self.0.metadata.annotations.as_ref()?.get(key)?)
     }
 
-    fn label(&self) -> String {
+    fn label(self) -> String {
         traces::label(self.name())
     }
 
-    fn may_have_skipped(&self) -> bool {
-        self.plan.spec.preflight.is_some() || self.counts().1 > 0
+    fn may_have_skipped(self) -> bool {
+        self.0.spec.preflight.is_some() || self.counts().1 > 0
     }
 
-    fn with_slot(&self) -> BTreeSet<String> {
-        let active = self.plan.status.active.iter().flatten();
+    fn with_slot(self) -> BTreeSet<String> {
+        let active = self.0.status.active.iter().flatten();
         let with_slot = active.filter(|node| node.phase != NodePhase::Waiting);
         with_slot.map(|node| node.name.clone()).collect()
     }
 
+    /// Whether a node may be labelled as done although the Plan is being deleted: one that was in progress then.
+    fn may_get_labels(self) -> bool {
+        let mut active = self.0.status.active.iter().flatten();
+        active.any(|node| node.phase != NodePhase::Waiting && node.phase != NodePhase::Failed)
+    }
+
+    fn counts(self) -> Counts {
+        let counts = self.0.status.nodes.unwrap_or_default();
+        let hash = self.0.status.latest_hash.clone();
+        (counts.done, counts.skipped.unwrap_or_default(), hash)
+    }
+}
+
+impl NodesRead {
+    /// That of the Plan of an object, among those of all. It begins anew with another Plan.
+    fn of<'a>(all: &'a mut BTreeMap<String, Self>, uid: &str, child: Child<'_>) -> &'a mut Self {
+        let read = all.entry(uid.to_owned()).or_default();
+        if read.plan != child.0.metadata.uid {
+            *read = Self {
+                plan: child.0.metadata.uid.clone(),
+                ..Self::default()
+            };
+        }
+        read
+    }
+
     /// Notes whether a node is done or skipped.
-    fn note(&mut self, node: ObjectMeta, hash: &str) {
+    fn note(&mut self, node: ObjectMeta, child: Child<'_>, hash: &str) {
         let of = node.name.unwrap_or_default();
         let labels = node.labels.unwrap_or_default();
         let annotations = node.annotations.unwrap_or_default();
-        if labels.get(&self.label()).is_some_and(|label| label == hash) {
+        if labels.get(&child.label()).is_some_and(|label| label == hash) {
             self.done.push(of);
         } else if let Some(why) = annotations
             .get(names::ANNOTATION_SKIP)
-            .and_then(|skip| skipped_because(skip, self.name()))
+            .and_then(|skip| skipped_because(skip, child.name()))
         {
             self.skipped.insert(of, why);
         }
@@ -101,30 +134,16 @@ impl Child {
     fn skipped_count(&self) -> i64 {
         i64::try_from(self.skipped.len()).unwrap_or(i64::MAX)
     }
-
-    /// Whether a node may be labelled as done although the Plan is being deleted: one that was in progress then.
-    fn may_get_labels(&self) -> bool {
-        let mut active = self.plan.status.active.iter().flatten();
-        active.any(|node| node.phase != NodePhase::Waiting && node.phase != NodePhase::Failed)
-    }
-
-    fn counts(&self) -> Counts {
-        let counts = self.plan.status.nodes.unwrap_or_default();
-        let hash = self.plan.status.latest_hash.clone();
-        (counts.done, counts.skipped.unwrap_or_default(), hash)
-    }
 }
 
 pub(super) struct Supervisor {
     front_end: NodeOps,
-    /// By UID.
-    objects: BTreeMap<String, AnyOp>,
+    /// Of each kind, by UID.
+    ops: [Store<String, String, AnyOp>; OpKind::ALL.len()],
     /// By UID of the object.
-    children: BTreeMap<String, Child>,
-    /// UIDs in the list that runs.
-    listed: BTreeMap<Kind, BTreeSet<String>>,
-    /// Kinds that were listed at least once, or do not exist.
-    known: BTreeSet<Kind>,
+    plans: Store<String, String, OwnedPlan>,
+    /// By UID of the object.
+    nodes: BTreeMap<String, NodesRead>,
     /// UIDs of objects that have to be looked at.
     due: BTreeSet<String>,
     /// UIDs of those that are looked at again after a pause.
@@ -139,10 +158,9 @@ impl Supervisor {
     pub(super) fn new(front_end: NodeOps) -> Self {
         Self {
             front_end,
-            objects: BTreeMap::new(),
-            children: BTreeMap::new(),
-            listed: BTreeMap::new(),
-            known: BTreeSet::new(),
+            ops: Default::default(),
+            plans: Store::default(),
+            nodes: BTreeMap::new(),
             due: BTreeSet::new(),
             later: BTreeSet::new(),
             retry_at: None,
@@ -155,86 +173,47 @@ impl Supervisor {
         self.retry_at = None;
     }
 
-    pub(super) fn apply(&mut self, kind: Kind, change: Change<Object>) {
-        match change {
-            Change::ListStarted => {
-                self.listed.insert(kind, BTreeSet::new());
+    pub(super) fn apply(&mut self, observed: Observed) {
+        match observed {
+            Observed::Op(kind, change) => {
+                let changed = self.ops[kind as usize].apply(change.map(|op| Entry {
+                    name: op.uid().to_owned(),
+                    uid: op.uid().to_owned(),
+                    version: version(&op.metadata),
+                    object: op,
+                }));
+                self.due.extend(changed.into_iter().map(|(uid, _)| uid));
             }
-            Change::Object(Object::Op(op)) => {
-                let uid = op.uid().to_owned();
-                self.listed.entry(kind).and_modify(|listed| {
-                    listed.insert(uid.clone());
-                });
-                self.due.insert(uid.clone());
-                self.objects.insert(uid, *op);
-            }
-            Change::Object(Object::Plan(plan)) => {
-                let uid = plan.metadata.uid.clone().unwrap_or_default();
-                self.listed.entry(kind).and_modify(|listed| {
-                    listed.insert(uid);
-                });
-                let labels = plan.metadata.labels.as_ref();
-                let Some(owner) = labels.and_then(|all| all.get(child::LABEL_OWNER)).cloned() else {
-                    return;
-                };
-                self.due.insert(owner.clone());
-                let known = self.children.remove(&owner);
-                let known = known.filter(|known| known.plan.metadata.uid == plan.metadata.uid);
-                let child = match known {
-                    Some(known) => Child { plan: *plan, ..known },
-                    None => Child {
-                        plan: *plan,
-                        seen: None,
-                        had_slot: BTreeSet::new(),
-                        done: Vec::new(),
-                        skipped: BTreeMap::new(),
-                        stays_until: None,
-                    },
-                };
-                self.children.insert(owner, child);
-            }
-            Change::Deleted { uid, .. } => self.keep(kind, |one| one != uid),
-            Change::ListFinished => {
-                let listed = self.listed.remove(&kind).unwrap_or_default();
-                self.keep(kind, |one| listed.contains(one));
-                self.known.insert(kind);
-            }
-            Change::Unknown => {
-                self.keep(kind, |_| false);
-                self.known.insert(kind);
+            // The watch selects Plans with the label.
+            Observed::Plan(Change::Object(plan)) if owner(&plan).is_none() => {}
+            Observed::Plan(change) => {
+                let changed = self.plans.apply(change.map(|plan| Entry {
+                    name: owner(&plan).unwrap_or_default().to_owned(),
+                    uid: plan.metadata.uid.clone().unwrap_or_default(),
+                    version: version(&plan.metadata),
+                    object: plan,
+                }));
+                self.due.extend(changed.into_iter().map(|(owner, _)| owner));
             }
         }
     }
 
-    /// Forgets the objects of a kind that do not exist any more.
-    fn keep(&mut self, kind: Kind, exists: impl Fn(&str) -> bool) {
-        let due = &mut self.due;
-        match kind {
-            Kind::Op(of) => self.objects.retain(|uid, op| {
-                let stays = op.kind != of || exists(uid);
-                if !stays {
-                    due.insert(uid.clone());
-                }
-                stays
-            }),
-            Kind::Plan => self.children.retain(|owner, child| {
-                let stays = exists(child.plan.metadata.uid.as_deref().unwrap_or_default());
-                if !stays {
-                    due.insert(owner.clone());
-                }
-                stays
-            }),
-        }
+    fn op(&self, uid: &str) -> Option<&AnyOp> {
+        self.ops.iter().find_map(|ops| ops.get(uid))
+    }
+
+    fn child(&self, uid: &str) -> Option<Child<'_>> {
+        self.plans.get(uid).map(Child)
     }
 
     pub(super) async fn reconcile_all(&mut self) {
         // Before, an object whose Plan is not listed yet would get another one, and a Plan without its object would go.
-        if self.known.len() < Kind::ALL.len() {
+        if !self.plans.was_listed() || !self.ops.iter().all(Store::was_listed) {
             return;
         }
         while let Some(uid) = self.due.pop_first() {
             if let Err(error) = self.reconcile(&uid).await {
-                let object = self.objects.get(&uid).map(AnyOp::title);
+                let object = self.op(&uid).map(AnyOp::title);
                 tracing::warn!(object, error = brief(&error), "an object is tried again");
                 self.look_again(&uid);
             }
@@ -247,19 +226,19 @@ impl Supervisor {
     }
 
     async fn reconcile(&mut self, uid: &str) -> Result<(), kube::Error> {
-        let Some(op) = self.objects.get(uid).filter(|op| !op.is_being_deleted()) else {
+        let Some(op) = self.op(uid).filter(|op| !op.is_being_deleted()) else {
             self.refused.remove(uid);
             return self.end(uid).await;
         };
-        let child = self.children.get(uid);
+        let child = self.child(uid);
         if child.is_some_and(Child::is_being_deleted) {
             return self.end(uid).await;
         }
         // One that has begun has had its Plan, here or with kairos-operator: nothing runs twice.
         let may_begin = child.is_some() || op.status.phase.is_empty();
-        let mut refusal = child.and_then(|child| status::invalid(&child.plan.status));
+        let mut refusal = child.and_then(|child| status::invalid(&child.0.status));
         // Its digest tells what was applied, and not what another CustomResourceDefinition has left of it.
-        let lacks_fields = child.is_some_and(|child| status::lacks_fields(&child.plan.status));
+        let lacks_fields = child.is_some_and(|child| status::lacks_fields(&child.0.status));
         if may_begin && (child.is_none() || child::follows_edits(op) || lacks_fields) {
             match child::plan(op, &self.front_end.namespace) {
                 Ok(made) => {
@@ -307,7 +286,7 @@ impl Supervisor {
             return;
         };
         if self.refused.get(uid) != Some(&why)
-            && let Some(op) = self.objects.get(uid)
+            && let Some(op) = self.op(uid)
         {
             self.front_end.refuse(op, &shorten(&why, MAX_MESSAGE));
             self.refused.insert(uid.to_owned(), why);
@@ -317,31 +296,32 @@ impl Supervisor {
     /// Reads which nodes are done, if that may have changed: those without a slot since the last time, or all if they
     /// are many.
     async fn read_nodes(&mut self, uid: &str) -> Result<(), kube::Error> {
-        let Some(child) = self.children.get_mut(uid) else {
+        let Some(child) = self.plans.get(uid).map(Child) else {
             return Ok(());
         };
+        let read = NodesRead::of(&mut self.nodes, uid, child);
         let counts = child.counts();
         let (done, skipped, Some(hash)) = (counts.0, counts.1, counts.2.clone()) else {
             return Ok(());
         };
         let with_slot = child.with_slot();
-        let freed: Vec<String> = child.had_slot.difference(&with_slot).cloned().collect();
-        let is_seen = child.seen.as_ref() == Some(&counts) && freed.is_empty();
+        let freed: Vec<String> = read.had_slot.difference(&with_slot).cloned().collect();
+        let is_seen = read.seen.as_ref() == Some(&counts) && freed.is_empty();
         if done + skipped == 0 || is_seen {
-            child.had_slot = with_slot;
+            read.had_slot = with_slot;
             return Ok(());
         }
-        let is_known = match &child.seen {
+        let is_known = match &read.seen {
             Some(seen) if seen.2 == counts.2 && freed.len() <= MAX_READ => {
-                let by_people = seen.1 - child.skipped_count();
+                let by_people = seen.1 - read.skipped_count();
                 let client = &self.front_end.client;
                 for name in freed {
-                    child.forget(&name);
+                    read.forget(&name);
                     if let Some(node) = get_metadata::<Node>(client, None, &name).await? {
-                        child.note(node, &hash);
+                        read.note(node, child, &hash);
                     }
                 }
-                child.agrees_with(done) && by_people + child.skipped_count() == skipped
+                read.agrees_with(done) && by_people + read.skipped_count() == skipped
             }
             _ => false,
         };
@@ -352,50 +332,57 @@ impl Supervisor {
                 .front_end
                 .list_nodes((skipped == 0).then_some(&*selector))
                 .await?;
-            (child.done, child.skipped) = (Vec::new(), BTreeMap::new());
+            (read.done, read.skipped) = (Vec::new(), BTreeMap::new());
             for node in nodes {
-                child.note(node, &hash);
+                read.note(node, child, &hash);
             }
         }
-        child.seen = Some(counts).filter(|_| child.agrees_with(done));
-        child.had_slot = with_slot;
+        read.seen = Some(counts).filter(|_| read.agrees_with(done));
+        read.had_slot = with_slot;
         Ok(())
     }
 
     async fn report(&mut self, uid: &str) -> Result<(), kube::Error> {
-        let (Some(op), Some(child)) = (self.objects.get_mut(uid), self.children.get(uid)) else {
+        let (Some(op), Some(plan), Some(nodes)) = (self.op(uid), self.plans.get(uid), self.nodes.get(uid))
+        else {
             return Ok(());
         };
         let progress = Progress {
-            status: &child.plan.status,
-            generation: child.plan.metadata.generation,
-            may_reboot: child.plan.spec.may_reboot(),
-            has_preflight: child.plan.spec.preflight.is_some(),
-            done: &child.done,
-            skipped: &child.skipped,
+            status: &plan.status,
+            generation: plan.metadata.generation,
+            may_reboot: plan.spec.may_reboot(),
+            has_preflight: plan.spec.preflight.is_some(),
+            done: &nodes.done,
+            skipped: &nodes.skipped,
         };
         let next = status::next(op, &progress, self.front_end.clock.now());
         if next != op.status {
             self.front_end.write_status(op, &next).await?;
-            op.status = next;
+            let kind = op.kind as usize;
+            self.ops[kind].alter(uid, |op| {
+                op.status = next;
+                true
+            });
         }
         Ok(())
     }
 
     /// The object is gone, and its Plan goes too. Its labels leave the nodes.
     async fn end(&mut self, uid: &str) -> Result<(), kube::Error> {
-        let Some(child) = self.children.get_mut(uid) else {
+        let Some(child) = self.plans.get(uid).map(Child) else {
+            self.nodes.remove(uid);
             return Ok(());
         };
+        let metadata = &child.0.metadata;
         let plans = self.front_end.plans();
         if !child.is_being_deleted() {
             let params = DeleteParams::background().preconditions(Preconditions {
-                uid: child.plan.metadata.uid.clone(),
+                uid: metadata.uid.clone(),
                 ..Preconditions::default()
             });
             return missing_is_fine(plans.delete(child.name(), &params).await.map(drop));
         }
-        let finalizers = child.plan.metadata.finalizers.iter().flatten();
+        let finalizers = metadata.finalizers.iter().flatten();
         let others: Vec<&String> = finalizers
             .clone()
             .filter(|one| *one != child::FINALIZER)
@@ -403,17 +390,17 @@ impl Supervisor {
         if others.len() == finalizers.count() {
             return Ok(());
         }
-        let stays_until = *child.stays_until.get_or_insert_with(|| Instant::now() + LATE);
+        let read = NodesRead::of(&mut self.nodes, uid, child);
+        let stays_until = *read.stays_until.get_or_insert_with(|| Instant::now() + LATE);
         if child.may_get_labels() && Instant::now() < stays_until {
             // The garbage collector would wait for the Plan, and its nodes are released already.
-            self.front_end.delete_jobs(&child.plan).await?;
+            self.front_end.delete_jobs(child.0).await?;
             self.look_again(uid);
             return Ok(());
         }
         self.front_end
             .remove_traces(child.name(), child.may_have_skipped())
             .await?;
-        let metadata = &child.plan.metadata;
         let patch = json!({ "metadata": {
             "finalizers": others, "resourceVersion": metadata.resource_version, "uid": metadata.uid,
         } });
@@ -422,4 +409,9 @@ impl Supervisor {
             .await;
         missing_is_fine(patched.map(drop))
     }
+}
+
+/// UID of the object that a Plan is made for.
+fn owner(plan: &OwnedPlan) -> Option<&str> {
+    Some(plan.metadata.labels.as_ref()?.get(child::LABEL_OWNER)?)
 }

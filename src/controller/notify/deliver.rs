@@ -9,11 +9,12 @@ use tokio::time::{Instant, sleep};
 
 use super::Shared;
 use refit_api::Reason;
+use refit_base::backoff::Backoff;
 use refit_channel::WebhookRequest;
 use refit_facts::{PlanName, PlanUid};
 use refit_formats::notify::{Notice, Receiver, body};
 
-/// First pause after a failure; it doubles.
+/// First pause after a failure.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const MAX_PAUSE: Duration = Duration::from_secs(60);
 /// Longest pause that a receiver may ask for.
@@ -75,7 +76,7 @@ pub(super) async fn work(
 }
 
 async fn deliver(shared: &Shared, receiver: &Receiver, item: &Item, failures: &mut u32) -> Outcome {
-    let mut pause = FIRST_PAUSE;
+    let mut backoff = Backoff::default();
     loop {
         let failed = match attempt(shared, receiver, &item.notice).await {
             Ok(()) => {
@@ -102,8 +103,7 @@ async fn deliver(shared: &Shared, receiver: &Receiver, item: &Item, failures: &m
             );
         }
         let wanted = failed.retry_after.unwrap_or_default().min(MAX_RETRY_AFTER);
-        sleep(pause.max(wanted)).await;
-        pause = (pause * 2).min(MAX_PAUSE);
+        sleep(backoff.pause(FIRST_PAUSE, MAX_PAUSE).max(wanted)).await;
     }
 }
 

@@ -11,6 +11,7 @@ use url::Url;
 
 use super::{DEBOUNCE, Shared};
 use refit_api::Reason;
+use refit_base::backoff::Backoff;
 use refit_channel::{Access, WebhookAnswer, WebhookRequest};
 use refit_formats::notify::{Down, KnownSilence, SilenceRule, created_by, known_silences, silence};
 
@@ -52,7 +53,7 @@ pub(super) async fn run(shared: Shared, rule: SilenceRule) {
         listed: Instant::now(),
     };
     let mut decided = shared.outlook.decided();
-    let (mut failures, mut pause) = (0, FIRST_PAUSE);
+    let mut backoff = Backoff::default();
     loop {
         decided.mark_unchanged();
         if let Some(outlook) = shared.outlook.ask().await {
@@ -63,13 +64,13 @@ pub(super) async fn run(shared: Shared, rule: SilenceRule) {
                 .map(|down| (down.key.clone(), down))
                 .collect();
             match silencer.reconcile(&down).await {
-                Ok(()) => (failures, pause) = (0, FIRST_PAUSE),
+                Ok(()) => backoff = Backoff::default(),
                 Err(failed) => {
                     // What was done is not known for sure.
                     silencer.known = None;
-                    failures += 1;
+                    let pause = backoff.pause(FIRST_PAUSE, MAX_PAUSE);
                     shared.metrics.silence_failed();
-                    if failures == REPORTED_AFTER {
+                    if backoff.failures() == REPORTED_AFTER {
                         let message = format!(
                             "alerts are not silenced through secrets {:?}: {}; refit tries again, and roll-outs continue",
                             rule.secret, failed.why
@@ -79,7 +80,6 @@ pub(super) async fn run(shared: Shared, rule: SilenceRule) {
                         tracing::debug!(secret = rule.secret, why = failed.why, "a silence is tried again");
                     }
                     sleep(pause.max(failed.retry_after.unwrap_or_default().min(MAX_PAUSE))).await;
-                    pause = (pause * 2).min(MAX_PAUSE);
                     continue;
                 }
             }

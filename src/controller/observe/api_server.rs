@@ -18,10 +18,10 @@ const MAX_VERSION: usize = 253;
 
 impl Observer {
     /// Reports the version whenever it changes. What was known stays while the API server does not say it.
-    pub async fn api_server(self, mut wanted: watch::Receiver<bool>) {
+    pub(crate) async fn api_server(self, mut wanted: watch::Receiver<bool>) {
         let mut known = String::new();
         loop {
-            match self.client.apiserver_version().await {
+            match self.watches.client.apiserver_version().await {
                 Ok(info) if info.git_version != known => {
                     let version = self.intern.text(&shorten(&info.git_version, MAX_VERSION));
                     known = info.git_version;

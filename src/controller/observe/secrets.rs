@@ -9,10 +9,11 @@ use kube::Resource as _;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::{AbortHandle, JoinSet};
 
-use super::super::metrics::SECRETS;
 use super::Observer;
+use crate::metrics::SECRETS;
+use crate::watches::{Named, News, Subject, named};
 use refit_cluster::kube::Answer;
-use refit_cluster::kube::watch::{Selection, Watch, WatchEvent};
+use refit_cluster::kube::watch::Selection;
 use refit_facts::Text;
 use refit_facts::objects::{SlimSecret, version};
 use refit_rollout::Observation;
@@ -28,7 +29,7 @@ type Wanted = watch::Receiver<Arc<BTreeSet<Text>>>;
 
 impl Observer {
     /// Watches the metadata of these Secrets: whether they exist, and when one changes.
-    pub async fn secrets(self, mut wanted: Wanted) {
+    pub(crate) async fn secrets(self, mut wanted: Wanted) {
         let places = Arc::new(Semaphore::new(MAX_WATCHES));
         let mut watches = JoinSet::new();
         let mut running = BTreeMap::<Text, AbortHandle>::new();
@@ -73,52 +74,35 @@ impl Observer {
         }
     }
 
-    async fn follow_secret(&self, name: &Text, forbidden: &mut bool) {
-        let selection = Selection {
-            fields: Some(format!("metadata.name={name}")),
-            // The content does not enter this process before a hash needs it.
-            metadata_only: true,
-            ..self.all::<SlimSecret>(true)
+    async fn follow_secret(&self, name: &Text, is_forbidden: &mut bool) {
+        let secret = Subject {
+            selection: Selection {
+                fields: Some(format!("metadata.name={name}")),
+                // The content does not enter this process before a hash needs it.
+                metadata_only: true,
+                ..self.all::<SlimSecret>(true)
+            },
+            resource: Some(SECRETS),
+            ..Subject::default()
         };
-        let mut watch = Watch::<SlimSecret>::new(self.client.clone(), selection);
-        let mut found = false;
-        loop {
-            match watch.next().await {
-                WatchEvent::ListStarted => found = false,
-                WatchEvent::Object(secret) => {
-                    found = true;
-                    let version = version(secret.meta());
-                    self.send(Observation::Secret(version, name.clone())).await;
-                }
-                WatchEvent::ListFinished if found => {}
-                WatchEvent::ListFinished => {
-                    self.send(Observation::SecretAbsent(watch.latest(), name.clone()))
-                        .await;
-                }
-                WatchEvent::Deleted { .. } => self.send(Observation::SecretDeleted(name.clone())).await,
-                WatchEvent::Unreadable(unreadable) => {
-                    found = true;
-                    self.metrics.unreadable(SECRETS);
-                    self.reports.report(SlimSecret::kind(&()).as_ref(), &unreadable);
-                }
-                WatchEvent::Watching if !*forbidden => {}
-                WatchEvent::Watching => {
-                    *forbidden = false;
-                    self.send(Observation::SecretForbidden(name.clone(), false)).await;
-                }
-                WatchEvent::VersionsReset => return self.give_up().await,
-                WatchEvent::Failed(error) => {
-                    self.metrics.watch_restarted(SECRETS);
-                    tracing::warn!(
-                        secret = &**name,
-                        error = error.to_string(),
-                        "cannot watch a Secret that a Plan names"
-                    );
-                    if error.answer() == Answer::Forbidden && !std::mem::replace(forbidden, true) {
-                        self.send(Observation::SecretForbidden(name.clone(), true)).await;
-                    }
-                }
+        let mut known = named::<SlimSecret>();
+        let observe = |news| match news {
+            News::Change(change) => match known(change)? {
+                Named::There(secret) => Some(Observation::Secret(version(secret.meta()), name.clone())),
+                Named::Absent(version) => Some(Observation::SecretAbsent(version, name.clone())),
+                Named::Deleted => Some(Observation::SecretDeleted(name.clone())),
+                Named::Unreadable(_) => None,
+            },
+            News::Watching if *is_forbidden => {
+                *is_forbidden = false;
+                Some(Observation::SecretForbidden(name.clone(), false))
             }
-        }
+            News::Failed(Answer::Forbidden, _) if !*is_forbidden => {
+                *is_forbidden = true;
+                Some(Observation::SecretForbidden(name.clone(), true))
+            }
+            _ => None,
+        };
+        self.follow(secret, observe).await;
     }
 }

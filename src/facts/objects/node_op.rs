@@ -162,7 +162,7 @@ impl AnyOp {
 }
 
 /// A Plan with metadata that its facts do not have.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub struct OwnedPlan {
     pub metadata: ObjectMeta,
     #[serde(default)]

@@ -31,6 +31,12 @@ pub struct Object {
     metadata: OnceLock<Bytes>,
 }
 
+impl PartialEq for Object {
+    fn eq(&self, other: &Self) -> bool {
+        self.version == other.version && self.value == other.value
+    }
+}
+
 impl Object {
     pub fn new(mut value: Value, version: u64) -> Self {
         value["metadata"]["resourceVersion"] = version.to_string().into();

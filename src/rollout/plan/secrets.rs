@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, LazyLock};
 
-use crate::world::table::Table;
 use refit_api::PlanSpec;
 use refit_api::names::is_secret_name;
 use refit_api::validate::validate_secrets;
+use refit_facts::store::Store;
 use refit_facts::{SecretFacts, Text};
 use refit_job::digest;
 
@@ -65,7 +65,7 @@ impl PlanSecrets {
     pub(crate) fn look_up(
         &mut self,
         spec: &PlanSpec,
-        secrets: &Table<Text, Text, SecretFacts>,
+        secrets: &Store<Text, Text, SecretFacts>,
     ) -> &SecretHashes {
         #[cfg(test)]
         {
@@ -75,7 +75,7 @@ impl PlanSecrets {
     }
 }
 
-fn look_up(spec: &PlanSpec, secrets: &Table<Text, Text, SecretFacts>) -> SecretHashes {
+fn look_up(spec: &PlanSpec, secrets: &Store<Text, Text, SecretFacts>) -> SecretHashes {
     if let Err(invalid) = validate_secrets(spec) {
         return SecretHashes::Missing(invalid.to_string());
     }

@@ -118,7 +118,7 @@ impl ClusterState {
                 self.world.secrets.set_unwatched(name, forbidden)
             }
             Observation::Schema(schema, edition) => {
-                let has_listed_plans = self.plan_lists > 0;
+                let has_listed_plans = self.plan_listing.count() > 0;
                 self.world.definition.put(schema, edition, has_listed_plans)
             }
             Observation::Limits(limits) => {

@@ -6,15 +6,14 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::build::{apply_effect, cluster, observe_job, observe_node, observe_plan};
-use crate::{
-    Change, ClusterState, Decision, Event, GlobalLimits, Observation, Query, Step, StepEffect, decide,
-};
+use crate::{ClusterState, Decision, Event, GlobalLimits, Observation, Query, Step, StepEffect, decide};
 use refit_api::{
     ChannelRef, DrainNote, DrainWait, NodeDrain, PlanSpec, PlanStatus, Reason, SecretSpec, VersionPolicySpec,
     names,
 };
 use refit_base::version::Offer;
 use refit_facts::objects::maintenance::{Maintenance, MaintenanceGroup, MedikMaintenance};
+use refit_facts::store::Change;
 use refit_facts::{NodeFacts, PlanFacts, PodFacts, PodStage, Schema, Text};
 use refit_fixtures::{job, labels, morning, node, plan, plan_with, read};
 
@@ -374,7 +373,7 @@ fn a_node_that_was_granted_to_an_object_counts_before_it_is_cordoned() {
             object.spec.node_name = (*node).to_owned();
             cluster.apply(Observation::Maintenance(group, Change::Object(Box::new(object))));
         }
-        cluster.apply(Observation::Maintenance(group, Change::ListFinished));
+        cluster.apply(Observation::Maintenance(group, Change::ListFinished(0)));
         let grants = decided(cluster).grants;
         cluster.note_grants(&grants);
         let granted = grants.into_iter().filter(|(_, grant)| grant.answer.is_ok());

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use super::table::Id;
+use refit_facts::store::Id;
 
 /// Names grouped by what they belong to. Empty groups are removed.
 #[derive(Debug)]

@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 
 use super::index::Index;
-use super::table::{Put, Table};
+use refit_facts::store::{Put, Store};
 use refit_facts::{JobFacts, JobName, JobUid, NodeName, PlanName};
 
 #[derive(Debug, Default)]
 pub(crate) struct Jobs {
-    table: Table<JobName, JobUid, JobFacts>,
+    table: Store<JobName, JobUid, JobFacts>,
     on: Index<NodeName, JobName>,
     /// Jobs whose result is not recorded, by Plan name, except those in `unmarked`.
     open: Index<PlanName, JobName>,
@@ -23,7 +23,7 @@ impl Jobs {
         self.table.get(name)
     }
 
-    pub(crate) fn table(&mut self) -> &mut Table<JobName, JobUid, JobFacts> {
+    pub(crate) fn table(&mut self) -> &mut Store<JobName, JobUid, JobFacts> {
         &mut self.table
     }
 
@@ -116,7 +116,7 @@ impl Jobs {
     }
 
     pub(crate) fn remove(&mut self, name: &str, uid: &str) -> bool {
-        let Some(old) = self.table.remove(name, uid, |job| &job.uid) else {
+        let Some(old) = self.table.remove(name, uid) else {
             return false;
         };
         self.unindex(&old);

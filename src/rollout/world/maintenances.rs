@@ -1,82 +1,62 @@
 //! The objects of the kind `NodeMaintenance`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::reservations::{Reservation, Reservations};
-use crate::change::Change;
 use refit_facts::Text;
 use refit_facts::objects::maintenance::{Maintenance, MaintenanceGroup};
+use refit_facts::objects::version;
+use refit_facts::store::{Change, Entry, Store};
 
 /// An object by its group and name.
 pub type MaintenanceId = (MaintenanceGroup, Text);
 
 #[derive(Debug, Default)]
-pub(crate) struct Maintenances {
-    objects: BTreeMap<MaintenanceId, Maintenance>,
-    /// Objects of the list that runs, by group.
-    listed: BTreeMap<MaintenanceGroup, BTreeSet<Text>>,
-    /// Groups that were listed at least once, or do not exist.
-    known: BTreeSet<MaintenanceGroup>,
-}
+pub(crate) struct Maintenances([Store<Text, Text, Maintenance>; MaintenanceGroup::ALL.len()]);
 
 impl Maintenances {
     /// Returns whether anything is different now.
     pub(crate) fn apply(&mut self, group: MaintenanceGroup, change: Change<Box<Maintenance>>) -> bool {
-        match change {
-            Change::ListStarted => {
-                self.listed.insert(group, BTreeSet::new());
-                false
-            }
-            Change::Object(object) => {
-                let name = Text::from(object.name());
-                if let Some(listed) = self.listed.get_mut(&group) {
-                    listed.insert(name.clone());
-                }
-                let known = self.objects.insert((group, name.clone()), *object);
-                known.as_ref() != self.objects.get(&(group, name))
-            }
-            Change::Deleted { name, uid } => {
-                let id = (group, Text::from(name));
-                let is_it = self.objects.get(&id).is_some_and(|object| object.uid() == uid);
-                is_it && self.objects.remove(&id).is_some()
-            }
-            Change::ListFinished => {
-                let listed = self.listed.remove(&group).unwrap_or_default();
-                let before = self.objects.len();
-                self.objects
-                    .retain(|(of, name), _| *of != group || listed.contains(name));
-                self.known.insert(group) || self.objects.len() != before
-            }
-            Change::Unknown => {
-                let before = self.objects.len();
-                self.objects.retain(|(of, _), _| *of != group);
-                self.known.insert(group) || self.objects.len() != before
-            }
-        }
+        let store = &mut self.0[group as usize];
+        let was_listed = store.was_listed();
+        let changed = store.apply(change.map(|object| Entry {
+            name: object.name().into(),
+            uid: object.uid().into(),
+            version: version(&object.metadata),
+            object: *object,
+        }));
+        !changed.is_empty() || store.was_listed() != was_listed
     }
 
     /// Whether all groups were read. Before, it is not known which of two objects for a node is the older one.
     pub(crate) fn are_known(&self) -> bool {
-        self.known.len() == MaintenanceGroup::ALL.len()
+        self.0.iter().all(Store::was_listed)
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&MaintenanceId, &Maintenance)> {
-        self.objects.iter()
+    /// All objects, by group and name.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (MaintenanceId, &Maintenance)> {
+        let groups = MaintenanceGroup::ALL.into_iter().zip(&self.0);
+        let all = groups.flat_map(|(group, store)| {
+            let objects = store.iter();
+            objects.map(move |(name, object)| ((group, name.clone()), object))
+        });
+        all.collect::<BTreeMap<_, _>>().into_iter()
     }
 
-    pub(crate) fn get(&self, id: &MaintenanceId) -> Option<&Maintenance> {
-        self.objects.get(id)
+    pub(crate) fn get(&self, (group, name): &MaintenanceId) -> Option<&Maintenance> {
+        self.0[*group as usize].get(name)
     }
 
     /// The object that has each node: the oldest that is neither being deleted nor has given up.
-    fn owners(&self) -> BTreeMap<&str, &MaintenanceId> {
+    fn owners(&self) -> BTreeMap<&str, &Maintenance> {
         let wants = |object: &Maintenance| !object.is_being_deleted() && !object.status.has_given_up();
         let mut wanting: Vec<_> = self.iter().filter(|(_, object)| wants(object)).collect();
         let made = |object: &Maintenance| object.metadata.creation_timestamp.as_ref().map(|at| at.0);
-        wanting.sort_by_key(|(id, object)| (made(object), *id));
+        // Of one second, in the order of `iter`.
+        wanting.sort_by_key(|(_, object)| made(object));
         let mut owners = BTreeMap::new();
-        for (id, object) in wanting {
-            owners.entry(object.spec.node_name.as_str()).or_insert(id);
+        for (_, object) in wanting {
+            owners.entry(object.spec.node_name.as_str()).or_insert(object);
         }
         owners
     }
@@ -84,8 +64,7 @@ impl Maintenances {
     /// The nodes that the objects want.
     pub(crate) fn reservations(&self) -> Reservations {
         let owners = self.owners().into_iter();
-        let each = owners.map(|(node, id)| {
-            let object = &self.objects[id];
+        let each = owners.map(|(node, object)| {
             let reservation = Reservation {
                 object: object.title().as_str().into(),
                 uid: object.uid().into(),
@@ -123,7 +102,7 @@ mod tests {
         for object in objects {
             all.apply(object.group, Change::Object(Box::new(object.clone())));
         }
-        all.owners().get(node).map(|(_, name)| name.to_string())
+        all.owners().get(node).map(|object| object.name().to_owned())
     }
 
     #[test]

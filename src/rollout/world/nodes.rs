@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::index::Index;
-use super::table::{Put, Table};
 use refit_api::names::ControlPlaneRole;
+use refit_facts::store::{Put, Store};
 use refit_facts::{NodeFacts, NodeName, NodeUid, PlanName, Text};
 
 /// Number of hostnames at which those that are not shared any more are forgotten. A kubelet may give its Node one
@@ -13,7 +13,7 @@ const MAX_SHARED_HOSTNAMES: usize = 1_024;
 
 #[derive(Debug, Default)]
 pub(crate) struct Nodes {
-    table: Table<NodeName, NodeUid, NodeFacts>,
+    table: Store<NodeName, NodeUid, NodeFacts>,
     /// By their hostname labels.
     by_hostname: Index<Text, NodeName>,
     /// Hostnames that several Nodes have had at a time. A kubelet may give its Node that of another one in turns.
@@ -40,18 +40,6 @@ pub(crate) struct Nodes {
 pub(crate) struct UnreadableNode {
     pub(crate) uid: NodeUid,
     pub(crate) why: String,
-    /// Whether the list in progress contains it.
-    listed: bool,
-}
-
-impl UnreadableNode {
-    pub(crate) fn new(uid: NodeUid, why: String) -> Self {
-        Self {
-            uid,
-            why,
-            listed: true,
-        }
-    }
 }
 
 impl Nodes {
@@ -72,7 +60,7 @@ impl Nodes {
         self.table.iter()
     }
 
-    pub(crate) fn table(&self) -> &Table<NodeName, NodeUid, NodeFacts> {
+    pub(crate) fn table(&self) -> &Store<NodeName, NodeUid, NodeFacts> {
         &self.table
     }
 
@@ -129,7 +117,7 @@ impl Nodes {
     }
 
     pub(crate) fn remove(&mut self, name: &str, uid: &str, namespace: &str) -> Option<NodeFacts> {
-        let old = self.table.remove(name, uid, |node| &node.uid)?;
+        let old = self.table.remove(name, uid)?;
         self.unindex(&old, namespace);
         Some(old)
     }
@@ -176,21 +164,20 @@ impl Nodes {
 
     pub(crate) fn start_list(&mut self) {
         self.table.start_list();
-        self.unreadable.values_mut().for_each(|it| it.listed = false);
     }
 
     pub(crate) fn mark_listed(&mut self, name: &str) {
         self.table.mark_listed(name);
+        if let Some((name, _)) = self.unreadable.get_key_value(name) {
+            self.table.listing().mark(name);
+        }
     }
 
     /// Ends a list. Returns the Nodes that it did not contain, and whether one of them could not be read.
-    pub(crate) fn finish_list(&mut self) -> (Vec<(Text, Text)>, bool) {
-        let before = self.unreadable.len();
-        self.unreadable.retain(|_, it| it.listed);
-        let gone = self
-            .table
-            .finish_list(|name, node| (name.text().clone(), node.uid.text().clone()));
-        (gone, self.unreadable.len() != before)
+    pub(crate) fn finish_list(&mut self) -> (Vec<(NodeName, NodeUid)>, bool) {
+        let (before, listing) = (self.unreadable.len(), self.table.listing());
+        self.unreadable.retain(|name, _| !listing.lacks(name));
+        (self.table.finish_list(), self.unreadable.len() != before)
     }
 }
 

@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 
 use super::index::Index;
-use super::table::{Put, Table};
+use refit_facts::store::{Put, Store};
 use refit_facts::{JobFacts, JobUid, NodeName, PodFacts, PodStage, PodUid, Text};
 
 #[derive(Debug, Default)]
 pub(crate) struct Pods {
-    table: Table<Text, PodUid, PodFacts>,
+    table: Store<Text, PodUid, PodFacts>,
     of_job: Index<JobUid, Text>,
     /// Pods that are bound and have not ended, by node name.
     live_on: Index<NodeName, Text>,
@@ -20,7 +20,7 @@ impl Pods {
         self.table.get(name)
     }
 
-    pub(crate) fn table(&mut self) -> &mut Table<Text, PodUid, PodFacts> {
+    pub(crate) fn table(&mut self) -> &mut Store<Text, PodUid, PodFacts> {
         &mut self.table
     }
 
@@ -90,7 +90,7 @@ impl Pods {
     }
 
     pub(crate) fn remove(&mut self, name: &str, uid: &str) -> Option<PodFacts> {
-        let old = self.table.remove(name, uid, |pod| &pod.uid)?;
+        let old = self.table.remove(name, uid)?;
         self.unindex(&old);
         Some(old)
     }

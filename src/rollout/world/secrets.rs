@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::index::Index;
-use super::table::{Put, Table};
+use refit_facts::store::{Put, Store};
 use refit_facts::{PlanName, SecretFacts, Text};
 
 #[derive(Debug, Default)]
 pub(crate) struct Secrets {
-    table: Table<Text, Text, SecretFacts>,
+    table: Store<Text, Text, SecretFacts>,
     /// The Plans that have a Secret in their hash, except those that are being deleted.
     by_name: Index<Text, PlanName>,
     /// The names of these Secrets. `None` if a Plan has changed since they were collected.
@@ -19,7 +19,7 @@ pub(crate) struct Secrets {
 }
 
 impl Secrets {
-    pub(crate) fn table(&self) -> &Table<Text, Text, SecretFacts> {
+    pub(crate) fn table(&self) -> &Store<Text, Text, SecretFacts> {
         &self.table
     }
 
@@ -115,7 +115,7 @@ impl Secrets {
     fn change(
         &mut self,
         name: &Text,
-        change: impl FnOnce(&mut Table<Text, Text, SecretFacts>) -> bool,
+        change: impl FnOnce(&mut Store<Text, Text, SecretFacts>) -> bool,
     ) -> bool {
         if self.plans(name).next().is_some() {
             change(&mut self.table)
@@ -125,6 +125,9 @@ impl Secrets {
     }
 }
 
-fn put(secrets: &mut Table<Text, Text, SecretFacts>, name: &Text, version: u64, facts: SecretFacts) -> bool {
-    !matches!(secrets.put(name, "", version, facts), Put::Unchanged)
+fn put(secrets: &mut Store<Text, Text, SecretFacts>, name: &Text, version: u64, facts: SecretFacts) -> bool {
+    !matches!(
+        secrets.put(name, &Text::default(), version, facts),
+        Put::Unchanged
+    )
 }

@@ -15,9 +15,9 @@ use super::{
 };
 use refit_api::selector::Selector;
 use refit_api::text::{MAX_MESSAGE, shorten};
-use refit_cluster::kube::brief;
 use refit_cluster::kube::read::list_pages;
 use refit_cluster::kube::served::is_unknown;
+use refit_cluster::kube::{Answer, brief};
 use refit_facts::Watched;
 use refit_facts::objects::maintenance::{
     KubevirtMaintenance, Maintenance, MaintenanceGroup, MedikMaintenance,
@@ -86,12 +86,12 @@ impl Reader<'_> {
         let path = |namespace| ObjectKind::Plan.path(namespace);
         let listed = self.list(&path(scope.namespace.as_deref())).await;
         let items = match listed {
-            Err(kube::Error::Api(status)) if status.code == 403 && scope.namespace.is_none() => {
+            Err(error) if Answer::of(&error) == Answer::Forbidden && scope.namespace.is_none() => {
                 let namespace = &scope.fallback_namespace;
                 let items = self.list(&path(Some(namespace))).await?;
                 self.gaps.push(format!(
                     "Plans of other namespaces than {namespace} cannot be read: {}",
-                    status.message
+                    brief(&error)
                 ));
                 read_namespace = Some(namespace.clone());
                 items

@@ -99,11 +99,14 @@ async fn events<K: Watched + kube::Resource>(watch: &mut Watch<K>, count: usize)
     while events.len() < count {
         events.push(match watch.next().await {
             WatchEvent::Watching => continue,
-            WatchEvent::ListStarted => "start".to_owned(),
-            WatchEvent::ListFinished => "end".to_owned(),
-            WatchEvent::Object(object) => object.meta().name.clone().unwrap_or_default(),
-            WatchEvent::Deleted { name, uid } => format!("deleted {name} {uid}"),
-            WatchEvent::Unreadable(it) => format!("unreadable {} {}", it.name, it.resource_version),
+            WatchEvent::Change(Change::ListStarted) => "start".to_owned(),
+            WatchEvent::Change(Change::ListFinished(_)) => "end".to_owned(),
+            WatchEvent::Change(Change::Object(object)) => object.meta().name.clone().unwrap_or_default(),
+            WatchEvent::Change(Change::Deleted { name, uid }) => format!("deleted {name} {uid}"),
+            WatchEvent::Change(Change::Unreadable(it)) => {
+                format!("unreadable {} {}", it.name, it.resource_version)
+            }
+            WatchEvent::Change(Change::Unknown) => "unknown".to_owned(),
             WatchEvent::VersionsReset => "reset".to_owned(),
             WatchEvent::Failed(error) => format!("failed {error}"),
         });
@@ -146,7 +149,7 @@ async fn a_plan_that_cannot_be_read_keeps_its_status_and_says_why() {
     let page = format!(r#"{{"metadata":{{"resourceVersion":"3"}},"items":[{plan}]}}"#);
     let mut watch = Server::with([page]).watch::<RawPlan>();
     watch.next().await;
-    let WatchEvent::Object(plan) = watch.next().await else {
+    let WatchEvent::Change(Change::Object(plan)) = watch.next().await else {
         panic!("no Plan");
     };
     let facts = plan.facts();

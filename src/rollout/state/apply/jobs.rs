@@ -3,8 +3,8 @@
 use jiff::Timestamp;
 
 use crate::state::ClusterState;
-use crate::world::table::Put;
 use refit_api::names;
+use refit_facts::store::Put;
 use refit_facts::{JobFacts, JobName, JobOutcome, NodeUid, PodFacts};
 
 pub(super) fn put(cluster: &mut ClusterState, version: u64, facts: JobFacts) -> bool {

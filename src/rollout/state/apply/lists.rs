@@ -1,10 +1,12 @@
 //! Lists: which objects they no longer contain, and which responses they have overtaken.
 
+use std::borrow::Borrow;
+
 use super::{jobs, nodes, plans};
 use crate::observation::Kind;
 use crate::state::ClusterState;
 use crate::world::nodes::UnreadableNode;
-use refit_facts::Text;
+use refit_facts::{PlanName, Text};
 
 /// Number of lists of each kind that had begun and ended at some time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,10 +17,7 @@ pub(super) fn start(cluster: &mut ClusterState, kind: Kind) {
         Kind::Node => cluster.world.nodes.start_list(),
         Kind::Job => cluster.world.jobs.table().start_list(),
         Kind::Pod => cluster.world.pods.table().start_list(),
-        Kind::Plan => {
-            cluster.plan_lists += u64::from(cluster.plan_lists.is_multiple_of(2));
-            cluster.plans.values_mut().for_each(|p| p.listed = false);
-        }
+        Kind::Plan => cluster.plan_listing.start(),
     }
 }
 
@@ -29,49 +28,51 @@ pub(super) fn mark_listed(cluster: &mut ClusterState, kind: Kind, name: &str) {
         Kind::Job => cluster.world.jobs.table().mark_listed(name),
         Kind::Pod => cluster.world.pods.table().mark_listed(name),
         Kind::Plan => {
-            if let Some(plan) = cluster.plans.get_mut(name) {
-                plan.listed = true;
+            if let Some((name, _)) = cluster.plans.get_key_value(name) {
+                cluster.plan_listing.mark(name);
             }
         }
     }
 }
 
-/// A list ends. Returns whether an object was removed.
+/// A list ends. Returns whether that matters: an object was removed, or what was unknown is known now.
 pub(super) fn finish(cluster: &mut ClusterState, kind: Kind) -> bool {
-    let mut read_again = false;
-    let gone = match kind {
+    match kind {
         Kind::Node => {
             let (gone, unreadable_gone) = cluster.world.nodes.finish_list();
-            read_again = unreadable_gone;
-            gone
+            remove_all(cluster, &gone, nodes::remove) || unreadable_gone
         }
         Kind::Job => {
-            let jobs = cluster.world.jobs.table();
-            jobs.finish_list(|name, job| (name.text().clone(), job.uid.text().clone()))
+            let gone = cluster.world.jobs.table().finish_list();
+            // The list may show whether a requested Job exists.
+            remove_all(cluster, &gone, jobs::remove) || !cluster.memory.pending_creates.is_empty()
         }
         Kind::Pod => {
-            let pods = cluster.world.pods.table();
-            pods.finish_list(|name, pod| (name.clone(), pod.uid.text().clone()))
+            let gone = cluster.world.pods.table().finish_list();
+            remove_all(cluster, &gone, jobs::remove_pod)
         }
         Kind::Plan => {
-            cluster.plan_lists += 1;
-            read_again = cluster.world.definition.relist_finished();
-            let unlisted = cluster.plans.iter().filter(|(_, plan)| !plan.listed);
-            unlisted
-                .map(|(name, plan)| (name.text().clone(), plan.facts.uid.text().clone()))
-                .collect()
+            let read_again = cluster.world.definition.relist_finished();
+            let gone = cluster.plan_listing.finish(cluster.plans.keys());
+            let uid = |name: PlanName| {
+                let uid = cluster.plans.get(&name)?.facts.uid.clone();
+                Some((name, uid))
+            };
+            let gone: Vec<_> = gone.into_iter().filter_map(uid).collect();
+            remove_all(cluster, &gone, plans::remove) || read_again
         }
-    };
-    for (name, uid) in &gone {
-        match kind {
-            Kind::Node => nodes::remove(cluster, name, uid),
-            Kind::Job => jobs::remove(cluster, name, uid),
-            Kind::Pod => jobs::remove_pod(cluster, name, uid),
-            Kind::Plan => plans::remove(cluster, name, uid),
-        };
     }
-    // The list may show whether a requested Job exists.
-    read_again || !gone.is_empty() || kind == Kind::Job && !cluster.memory.pending_creates.is_empty()
+}
+
+fn remove_all<N: Borrow<str>, U: Borrow<str>>(
+    cluster: &mut ClusterState,
+    gone: &[(N, U)],
+    remove: fn(&mut ClusterState, &str, &str) -> bool,
+) -> bool {
+    for (name, uid) in gone {
+        remove(cluster, name.borrow(), uid.borrow());
+    }
+    !gone.is_empty()
 }
 
 /// Number of lists of each kind that have begun and ended. Note it when a request is sent, for
@@ -81,7 +82,7 @@ pub(super) fn counts(cluster: &ClusterState) -> ListCounts {
         cluster.world.nodes.table().lists(),
         cluster.world.jobs.lists(),
         cluster.world.pods.lists(),
-        cluster.plan_lists,
+        cluster.plan_listing.count(),
     ])
 }
 
@@ -117,7 +118,7 @@ pub(super) fn unreadable(cluster: &mut ClusterState, kind: Kind, name: &str, uid
         Kind::Plan => plans::remove(cluster, name, &gone),
     });
     if kind == Kind::Node {
-        let node = UnreadableNode::new(uid.into(), why);
+        let node = UnreadableNode { uid: uid.into(), why };
         changed |= cluster.world.nodes.put_unreadable(name, node);
     }
     changed

@@ -1,9 +1,9 @@
 //! Nodes, and the objects other than Plans that want them.
 
 use super::jobs;
-use crate::change::Change;
 use crate::state::ClusterState;
 use refit_facts::objects::maintenance::{Maintenance, MaintenanceGroup};
+use refit_facts::store::Change;
 use refit_facts::{NodeFacts, NodeName, Text};
 
 pub(super) fn put(cluster: &mut ClusterState, version: u64, facts: NodeFacts) -> bool {

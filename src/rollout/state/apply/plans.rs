@@ -28,7 +28,7 @@ pub(super) fn put(cluster: &mut ClusterState, version: u64, facts: PlanFacts) ->
 }
 
 fn update(cluster: &mut ClusterState, name: PlanName, version: u64, facts: PlanFacts) -> bool {
-    let is_listed = cluster.world.definition.distrusts_lists() && !cluster.plan_lists.is_multiple_of(2);
+    let is_listed = cluster.world.definition.distrusts_lists() && cluster.plan_listing.is_running();
     match cluster.plans.get_mut(&name) {
         Some(plan_state) if plan_state.version > version && version != 0 => false,
         // Of two readings of one version, the one with fewer fields was pruned.
@@ -53,6 +53,7 @@ fn update(cluster: &mut ClusterState, name: PlanName, version: u64, facts: PlanF
         None => {
             let mut plan_state = DerivedPlan::new(version, facts, &cluster.defaults);
             plan_state.note_read(is_listed);
+            cluster.plan_listing.mark(&name);
             cluster.plans.insert(name, plan_state);
             true
         }

@@ -23,7 +23,7 @@ const BURST: u32 = 30;
 const INTERVAL: Duration = Duration::from_secs(600);
 
 #[derive(Clone)]
-pub struct Reports {
+pub(super) struct Reports {
     outbox: Outbox,
     source: Source,
     clock: Clock,
@@ -76,7 +76,7 @@ impl State {
 }
 
 impl Reports {
-    pub fn new(outbox: Outbox, source: Source, clock: Clock) -> Self {
+    pub(super) fn new(outbox: Outbox, source: Source, clock: Clock) -> Self {
         Self {
             outbox,
             source,
@@ -86,7 +86,7 @@ impl Reports {
     }
 
     /// Reports an object that cannot be read.
-    pub fn report(&self, kind: &str, unreadable: &Unreadable) {
+    pub(super) fn report(&self, kind: &str, unreadable: &Unreadable) {
         let Unreadable {
             name,
             namespace,
