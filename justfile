@@ -44,6 +44,13 @@ browser:
         cd "{{ justfile_directory() }}"; REFIT_AXE="$folder/package/axe.min.js" \
         cargo test --locked --test cluster -- --ignored --nocapture --test-threads=1 dashboard::browser::
 
+# The picture in README.md again, after a change of the page (chromium)
+picture:
+    folder="$(mktemp -d)"; trap 'rm -rf "$folder"' EXIT; \
+        cargo run --quiet --locked -- rehearse examples/k3s-upgrade.yaml --nodes 12 --quiet --html "$folder/page.html"; \
+        chromium --headless --no-sandbox --disable-gpu --hide-scrollbars --window-size=1200,745 \
+        --screenshot="$PWD/docs/images/rollout.png" "file://$folder/page.html"
+
 # The e2e suite of system-upgrade-controller, from a checkout of it, unmodified, against refit on real nodes
 suc-suite CHECKOUT: _nodes
     REFIT_SUC_CHECKOUT="$(realpath {{ CHECKOUT }})" cargo test --locked --test cluster -- --ignored --nocapture --test-threads=1 suc_suite::the_e2e

@@ -53,15 +53,15 @@ fn every_example_works_under_system_upgrade_controller_and_in_the_shipped_manife
         let own: Vec<_> = own.map(|[_, field]| *field).collect();
         // They say of themselves that they need refit.
         let expected: &[&str] = match (&*file, plan["metadata"]["name"].as_str()) {
-            ("flatcar.yaml", _) => &["maxUnavailable", "reboot", "settle", "trigger", "windows"],
             ("gpu-pool.yaml", _) => &["reboot", "settle", "blockedBy"],
             ("kubeadm-upgrade.yaml", Some("kubeadm-server")) => &["installs"],
             ("kubeadm-upgrade.yaml", _) => &["dependsOn", "installs"],
-            ("microos.yaml", _) => &["reboot", "settle"],
-            ("ubuntu-reboot.yaml", _) => &["reboot", "settle"],
+            ("microos.yaml" | "ubuntu-reboot.yaml", _) => &["reboot", "settle"],
             ("weekly-packages.yaml", _) => &["failure", "reboot", "repeat", "settle"],
             ("talos-upgrade.yaml", _) => &["hostAccess", "reboot", "settle", "skipWhen"],
-            ("reboots.yaml", _) => &["maxUnavailable", "reboot", "settle", "trigger", "windows"],
+            ("flatcar.yaml" | "reboots.yaml", _) => {
+                &["maxUnavailable", "reboot", "settle", "trigger", "windows"]
+            }
             ("careful.yaml", _) => &["maxUnavailable", "order", "waves"],
             ("k3s-upgrade.yaml", Some("k3s-agent")) | ("rke2-upgrade.yaml", Some("rke2-agent")) => {
                 &["dependsOn"]
