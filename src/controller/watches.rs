@@ -191,12 +191,11 @@ pub(super) fn named<K>() -> impl FnMut(Change<K>) -> Option<Named<K>> {
     let mut is_found = false;
     move |change| {
         let (found, known) = match change {
-            Change::ListStarted => (false, None),
+            Change::ListStarted | Change::Unknown => (false, None),
             Change::Object(object) => (true, Some(Named::There(object))),
             Change::Unreadable(unreadable) => (true, Some(Named::Unreadable(unreadable))),
             Change::ListFinished(version) => (is_found, (!is_found).then_some(Named::Absent(version))),
             Change::Deleted { .. } => (false, Some(Named::Deleted)),
-            Change::Unknown => (false, None),
         };
         is_found = found;
         known
