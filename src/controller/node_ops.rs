@@ -46,8 +46,8 @@ const COMPONENT: &str = "NodeOp";
 
 /// What has happened to the objects of a kind.
 enum Observed {
-    Op(OpKind, Change<AnyOp>),
-    Plan(Change<OwnedPlan>),
+    Op(OpKind, Change<Box<AnyOp>>),
+    Plan(Change<Box<OwnedPlan>>),
 }
 
 /// What the front end needs of the controller.
@@ -81,8 +81,10 @@ impl NodeOps {
     pub(super) async fn run(self) {
         let (observed, mut queue) = mpsc::channel(QUEUE);
         let mut tasks = JoinSet::new();
-        let ops = |change: Change<NodeOp>| Observed::Op(OpKind::Op, change.map(Into::into));
-        let upgrades = |change: Change<NodeOpUpgrade>| Observed::Op(OpKind::Upgrade, change.map(Into::into));
+        let ops = |change: Change<NodeOp>| Observed::Op(OpKind::Op, change.map(|op| Box::new(op.into())));
+        let upgrades = |change: Change<NodeOpUpgrade>| {
+            Observed::Op(OpKind::Upgrade, change.map(|op| Box::new(op.into())))
+        };
         tasks.spawn(follow(self.watches.clone(), None, None, observed.clone(), ops));
         tasks.spawn(follow(
             self.watches.clone(),
@@ -91,14 +93,9 @@ impl NodeOps {
             observed.clone(),
             upgrades,
         ));
+        let plans = |change: Change<OwnedPlan>| Observed::Plan(change.map(Box::new));
         let (namespace, labels) = (Some(self.namespace.clone()), Some(child::LABEL_OWNER.to_owned()));
-        tasks.spawn(follow(
-            self.watches.clone(),
-            namespace,
-            labels,
-            observed,
-            Observed::Plan,
-        ));
+        tasks.spawn(follow(self.watches.clone(), namespace, labels, observed, plans));
         let mut supervisor = Supervisor::new(self);
         loop {
             let retry_at = supervisor.retry_at;

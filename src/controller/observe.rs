@@ -159,31 +159,29 @@ impl Observer {
                 ..self.all::<CustomResourceDefinition>(false)
             },
             resource: Some(DEFINITIONS),
+            // The loop gets Plans only after it.
+            told: Some(defined.clone()),
             ..Subject::default()
         };
         let mut known = named::<CustomResourceDefinition>();
         let schema = |news| match news {
             News::Change(change) => Some(match known(change)? {
-                Named::There(definition) => (served(&definition), edition(&definition)),
-                Named::Absent(_) | Named::Deleted => (Schema::Outdated(NOT_THERE.to_owned()), "".into()),
-                Named::Unreadable(unreadable) => (
-                    Schema::Outdated(UNREADABLE.to_owned()),
-                    unreadable.resource_version.as_str().into(),
-                ),
+                Named::There(definition) => Observation::Schema(served(&definition), edition(&definition)),
+                Named::Absent(_) | Named::Deleted => {
+                    Observation::Schema(Schema::Outdated(NOT_THERE.to_owned()), "".into())
+                }
+                Named::Unreadable(unreadable) => {
+                    let edition = unreadable.resource_version.as_str().into();
+                    Observation::Schema(Schema::Outdated(UNREADABLE.to_owned()), edition)
+                }
             }),
             // Without the permission to read it, refit learns from refused writes which fields it lacks.
-            News::Failed(Answer::Forbidden, _) if !*defined.borrow() => Some((Schema::Current, "".into())),
+            News::Failed(Answer::Forbidden, _) if !*defined.borrow() => {
+                Some(Observation::Schema(Schema::Current, "".into()))
+            }
             _ => None,
         };
-        let (found, mut queue) = mpsc::channel(1);
-        let tell = async {
-            while let Some((schema, edition)) = queue.recv().await {
-                self.send(Observation::Schema(schema, edition)).await;
-                // The loop gets Plans only after it.
-                defined.send_replace(true);
-            }
-        };
-        tokio::join!(self.watches.follow(definition, &found, schema), tell);
+        self.follow(definition, schema).await;
     }
 
     /// Watches the objects of the kind `NodeMaintenance` of both groups.

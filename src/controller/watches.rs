@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::{Client, Resource};
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::sleep;
 
 use super::metrics::Metrics;
@@ -46,6 +46,19 @@ pub(super) struct Subject {
     pub(super) may_be_unknown: bool,
     /// Whether to list only, once.
     pub(super) once: bool,
+    /// Set after the first message.
+    pub(super) told: Option<watch::Sender<bool>>,
+}
+
+impl Subject {
+    async fn send<M>(&self, messages: &mpsc::Sender<M>, message: Option<M>) {
+        let Some(message) = message else { return };
+        // Fails only if the receiver has ended, and then this task ends too.
+        let _ = messages.send(message).await;
+        if let Some(told) = &self.told {
+            told.send_replace(true);
+        }
+    }
 }
 
 pub(super) struct Permission {
@@ -98,7 +111,7 @@ impl Watches {
                     (Some(News::Failed(Answer::of(&error), why)), RETRY)
                 }
             };
-            send(messages, news.and_then(&mut message)).await;
+            subject.send(messages, news.and_then(&mut message)).await;
             sleep(pause).await;
         }
     }
@@ -153,7 +166,7 @@ impl Watches {
                     News::Failed(answer, why)
                 }
             };
-            send(messages, message(news)).await;
+            subject.send(messages, message(news)).await;
             if is_last {
                 return;
             }
@@ -166,13 +179,6 @@ impl Watches {
             self.metrics.unreadable(resource);
         }
         self.reports.report(&K::kind(&()), unreadable);
-    }
-}
-
-async fn send<M>(messages: &mpsc::Sender<M>, message: Option<M>) {
-    if let Some(message) = message {
-        // Fails only if the receiver has ended, and then this task ends too.
-        let _ = messages.send(message).await;
     }
 }
 
@@ -191,12 +197,11 @@ pub(super) fn named<K>() -> impl FnMut(Change<K>) -> Option<Named<K>> {
     let mut is_found = false;
     move |change| {
         let (found, known) = match change {
-            Change::ListStarted => (false, None),
+            Change::ListStarted | Change::Unknown => (false, None),
             Change::Object(object) => (true, Some(Named::There(object))),
             Change::Unreadable(unreadable) => (true, Some(Named::Unreadable(unreadable))),
             Change::ListFinished(version) => (is_found, (!is_found).then_some(Named::Absent(version))),
             Change::Deleted { .. } => (false, Some(Named::Deleted)),
-            Change::Unknown => (false, None),
         };
         is_found = found;
         known

@@ -139,9 +139,9 @@ impl NodesRead {
 pub(super) struct Supervisor {
     front_end: NodeOps,
     /// Of each kind, by UID.
-    ops: [Store<String, String, AnyOp>; OpKind::ALL.len()],
+    ops: [Store<String, String, Box<AnyOp>>; OpKind::ALL.len()],
     /// By UID of the object.
-    plans: Store<String, String, OwnedPlan>,
+    plans: Store<String, String, Box<OwnedPlan>>,
     /// By UID of the object.
     nodes: BTreeMap<String, NodesRead>,
     /// UIDs of objects that have to be looked at.
@@ -199,11 +199,11 @@ impl Supervisor {
     }
 
     fn op(&self, uid: &str) -> Option<&AnyOp> {
-        self.ops.iter().find_map(|ops| ops.get(uid))
+        self.ops.iter().find_map(|ops| ops.get(uid)).map(|op| &**op)
     }
 
     fn child(&self, uid: &str) -> Option<Child<'_>> {
-        self.plans.get(uid).map(Child)
+        self.plans.get(uid).map(|plan| Child(plan))
     }
 
     pub(super) async fn reconcile_all(&mut self) {
@@ -296,7 +296,7 @@ impl Supervisor {
     /// Reads which nodes are done, if that may have changed: those without a slot since the last time, or all if they
     /// are many.
     async fn read_nodes(&mut self, uid: &str) -> Result<(), kube::Error> {
-        let Some(child) = self.plans.get(uid).map(Child) else {
+        let Some(child) = self.plans.get(uid).map(|plan| Child(plan)) else {
             return Ok(());
         };
         let read = NodesRead::of(&mut self.nodes, uid, child);
@@ -369,7 +369,7 @@ impl Supervisor {
 
     /// The object is gone, and its Plan goes too. Its labels leave the nodes.
     async fn end(&mut self, uid: &str) -> Result<(), kube::Error> {
-        let Some(child) = self.plans.get(uid).map(Child) else {
+        let Some(child) = self.plans.get(uid).map(|plan| Child(plan)) else {
             self.nodes.remove(uid);
             return Ok(());
         };
