@@ -52,7 +52,7 @@ fn the_page_has_the_timeline_of_every_node_and_the_verdict() {
 fn the_page_says_what_the_text_says_which_waves_there_were_and_what_took_long() {
     let waves = "  waves: [{name: canary, nodes: 1, soak: 30m}, {name: rest}]";
     let folder = Workdir::new([("plan.yaml", &plan("agents", waves))]);
-    let ran = folder
+    let mut ran = folder
         .run("rehearse plan.yaml --nodes 6 --kubelet v1.31.4+k3s1 -q --html page.html")
         .ends(0);
     let data = data(&folder.read("page.html"));
@@ -69,7 +69,7 @@ fn the_page_says_what_the_text_says_which_waves_there_were_and_what_took_long() 
         "{remarks:?}"
     );
     for remark in remarks {
-        ran.out_has(remark);
+        ran = ran.out_has(remark);
     }
     let bands: Vec<_> = data["bands"]
         .as_array()

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 
 use super::summary::{bands, chain, figures, verdict};
-use refit_api::{ExpectedEnd, NodePhase, NodeProgress};
+use refit_api::{ExpectedEnd, NodePhase, NodeProgress, RollOut};
+use refit_base::version::released_version;
 use refit_formats::page::{Document, Held, PlanCard, Row, RowState, Source, Span, count_versions, failures};
 use refit_job::name::plan_label_key;
 use refit_rehearse::record::Recorder;
@@ -71,11 +72,9 @@ pub(super) fn document(
             ));
         }
         let of_plan = rows(view, &name, recorder);
-        if let Some(recorder) = recorder {
-            document
-                .bands
-                .extend(bands(view, &name, recorder, document.start));
-        }
+        document
+            .bands
+            .extend(bands(view, &name, recorder, document.start));
         document.figures.evicted += of_plan.iter().map(|row| row.evicted).sum::<usize>();
         document.rows.extend(of_plan);
         document.plans.push(card(view, name.clone(), recorder));
@@ -107,9 +106,14 @@ fn card(view: &PlanOverview<'_>, name: String, recorder: Option<&Recorder>) -> P
         wait_cards(recorder, &view.plan.facts.name, view.snapshot.now)
     });
     waits.truncate(MAX_WAITS);
+    let history = view.plan.facts.status().history.iter().flatten();
+    let history = history.map(|entry| RollOut {
+        version: released_version(&entry.version),
+        ..entry.clone()
+    });
     PlanCard {
         name,
-        version: view.version().map(str::to_owned),
+        version: view.version().map(released_version),
         state: view.state(),
         selected: counts.selected,
         allowed: allowed(&view.plan.facts.object.spec, counts.selected),
@@ -122,7 +126,7 @@ fn card(view: &PlanOverview<'_>, name: String, recorder: Option<&Recorder>) -> P
             earliest: format!("{earliest:.0}"),
             latest: format!("{latest:.0}"),
         }),
-        history: view.plan.facts.status().history.clone().unwrap_or_default(),
+        history: history.collect(),
         waits,
     }
 }

@@ -100,14 +100,22 @@ pub(super) fn figures(plans: &[Shown<'_>], document: &mut Document) {
     };
 }
 
-/// The waves and waits of a Plan, and when its windows are closed.
-pub(super) fn bands(view: &PlanOverview<'_>, name: &str, recorder: &Recorder, from: Timestamp) -> Vec<Band> {
+/// The waves and waits of a Plan, as far as they are recorded, and when its windows are closed.
+pub(super) fn bands(
+    view: &PlanOverview<'_>,
+    name: &str,
+    recorder: Option<&Recorder>,
+    from: Timestamp,
+) -> Vec<Band> {
     let now = view.snapshot.now;
     let ahead = now.duration_since(from).max(AHEAD);
     let until = now.saturating_add(ahead).unwrap_or(now);
-    let closed = closed_bands(&view.plan.facts.object, &[], from, until);
-    let mut bands = recorder.bands(&view.plan.facts.name, now);
-    bands.extend(closed);
+    let mut bands = closed_bands(&view.plan.facts.object, &[], from, until);
+    bands.extend(
+        recorder
+            .into_iter()
+            .flat_map(|recorder| recorder.bands(&view.plan.facts.name, now)),
+    );
     for band in &mut bands {
         name.clone_into(&mut band.plan);
     }

@@ -24,15 +24,19 @@
   }
 
   /** Rows by Plan and wave, and by zone where that says more. Groups with failed nodes come first, then those with waiting ones. */
-  function grouped(rows) {
+  function grouped(all) {
+    // Those that failed are not hidden in groups.
+    const failed = all.length > FEW ? all.filter((row) => row.state === 'failed') : [];
+    const first = failed.length ? [{ key: 'failed', name: 'Failed', rows: failed.sort(compare), isOpen: failed.length <= FEW }] : [];
+    const rows = failed.length ? all.filter((row) => row.state !== 'failed') : all;
     const waves = Map.groupBy(rows, (row) => `${row.plan}\n${row.wave || ''}`);
-    const groups = [...waves].flatMap(([key, all]) => {
-      const zones = Map.groupBy(all, (row) => row.zone || '');
-      const split = zones.size > 1 && all.length >= MIN_ZONE * zones.size ? [...zones] : [['', all]];
+    const groups = [...waves].flatMap(([key, some]) => {
+      const zones = Map.groupBy(some, (row) => row.zone || '');
+      const split = zones.size > 1 && some.length >= MIN_ZONE * zones.size ? [...zones] : [['', some]];
       const [plan, wave] = key.split('\n');
       return split.map(([place, members]) => ({ key: `${key}\n${place}`, name: [state.plans.length > 1 || !wave ? plan : '', wave && `wave ${wave}`, place].filter(Boolean).join(' · '), rows: members.sort(compare) }));
     });
-    return groups.map((group) => [group, group.rows[0]]).sort(([, a], [, b]) => compare(a, b)).map(([group]) => group);
+    return [...first, ...groups.sort((a, b) => compare(a.rows[0], b.rows[0]))];
   }
 
   function summary(rows) {
@@ -114,7 +118,7 @@
     let shown = 0;
     const wanted = [];
     for (const group of grouped(rows)) {
-      const fold = folds.get(group.key) || { isOpen: rows.length <= FEW, shown: BATCH };
+      const fold = folds.get(group.key) || { isOpen: group.isOpen ?? rows.length <= FEW, shown: BATCH };
       wanted.push(groupHead(group, fold.isOpen, range, width, now));
       if (!fold.isOpen) continue;
       const open = group.rows.slice(0, fold.shown);

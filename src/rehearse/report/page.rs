@@ -6,6 +6,7 @@ use super::{PlanReport, Report, TimeFormat, WaitGroup, closed_bands, wait_groups
 use crate::record::{Recorder, WORKED_ON, peak};
 use crate::run::{Ending, Outcome, PlanOutcome};
 use refit_api::{NodeLimit, NodePhase, PlanState, Reason};
+use refit_base::version::released_version;
 use refit_formats::page::{
     Change, Document, Figures, Held, Mood, PlanCard, Row, Source, Verdict, WaitCard, count_versions, failures,
 };
@@ -123,7 +124,7 @@ impl Report {
         let reason = failed.or_else(|| open.map(|group| group.reason.clone()));
         PlanCard {
             name: plan.name.clone(),
-            version: plan.version.clone(),
+            version: plan.version.as_deref().map(released_version),
             state: state(plan),
             selected: plan.selected,
             allowed: allowed(&end.plan.spec, plan.selected),
