@@ -77,9 +77,8 @@
       const edge = (values) => values.map((value, index) => [drawn[index].left, drawn[index + 1]?.left ?? end, y(value)]);
       const there = edge(top).map(([from, to, at]) => `L${from},${at} ${to},${at}`);
       const back = edge(floor).reverse().map(([from, to, at]) => `L${to},${at} ${from},${at}`);
-      const isThere = drawn.some((point) => point.counts[name] > 0);
       top.forEach((value, index) => { floor[index] = value; });
-      return isThere ? draw('path', { class: `area ${name}`, fill: `url(#p-${name})`, d: `M${there.join('').slice(1)}${back.join('')}Z` }) : '';
+      return draw('path', { class: `area ${name}`, fill: `url(#p-${name})`, d: `M${there.join('').slice(1)}${back.join('')}Z` });
     });
   }
 
@@ -135,7 +134,7 @@
     const room = marks.length ? ROOM : 0;
     const svg = draw('svg', { class: 'chart', viewBox: `0 ${-room} ${width} ${HEIGHT + room}`, width: '100%', height: HEIGHT + room, preserveAspectRatio: 'none', role: 'img',
       'aria-label': `Nodes by state over time${name ? ` ${name}` : ''}. At the start: ${counted(points[0].counts)}. At the end: ${counted(points.at(-1).counts)}.` },
-    ...areas(points, range, width, HEIGHT, until).filter(Boolean), ...marks);
+    ...areas(points, range, width, HEIGHT, until), ...marks);
     const plot = make('div', { class: 'plot zoomable' }, ...closed.map((band) => bandElement(band, range)).filter(Boolean), svg, ...openings(closed, range), ...grid(range, width));
     plot.points = points;
     const total = STATES.reduce((sum, one) => sum + points[0].counts[one], 0);

@@ -102,7 +102,7 @@
 
   function groupHead(group, isOpen, range, width, now) {
     const plans = [{ selected: group.rows.length, done: group.rows.filter((row) => row.state === 'done').length }];
-    const strip = draw('svg', { class: 'strip', viewBox: `0 0 ${width} 26`, width: '100%', height: 26, preserveAspectRatio: 'none', 'aria-hidden': 'true' }, ...areas(series(group.rows, plans), range, width, 26, now).filter(Boolean));
+    const strip = draw('svg', { class: 'strip', viewBox: `0 0 ${width} 26`, width: '100%', height: 26, preserveAspectRatio: 'none', 'aria-hidden': 'true' }, ...areas(series(group.rows, plans), range, width, 26, now));
     const button = make('button', { type: 'button', class: 'fold', 'aria-expanded': isOpen, 'data-group': group.key },
       make('span', { 'aria-hidden': 'true' }, isOpen ? '▾' : '▸'), make('span', { class: 'name' }, group.name), make('small', {}, summary(group.rows)));
     return make('div', { class: `row group-head${isOpen ? ' open' : ''}` }, make('div', { class: 'label' }, button), make('div', { class: 'plot' }, isOpen ? '' : strip, ...(isOpen ? [] : grid(range, width))));
