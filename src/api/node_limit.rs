@@ -26,6 +26,13 @@ impl NodeLimit {
         }
     }
 
+    /// A limit as a number of nodes; 0 if it is invalid, which validation reports.
+    pub fn nodes_of(limit: &IntOrString, selected: i64) -> i64 {
+        let selected = usize::try_from(selected).unwrap_or_default();
+        let nodes = Self::parse(limit).map_or(0, |limit| limit.of(selected));
+        i64::try_from(nodes).unwrap_or(i64::MAX)
+    }
+
     /// The limit for `selected` nodes: a percentage is rounded down, but to at least 1.
     pub fn of(self, selected: usize) -> usize {
         match self {

@@ -17,7 +17,9 @@ pub mod tag;
 mod tests;
 
 pub use claim::Claim;
-pub use distribution::{distribution_of, installs_kubernetes, is_upgrade_image, kubelet_version};
+pub use distribution::{
+    distribution_of, installs_kubernetes, is_upgrade_image, kubelet_version, released_version,
+};
 pub use offer::{Offer, Release};
 pub use order::Incomparable;
 pub use parts::{NotAVersion, Version, quoted};

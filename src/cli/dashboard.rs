@@ -3,6 +3,7 @@
 mod document;
 mod follow;
 mod server;
+mod summary;
 #[cfg(test)]
 mod tests;
 

@@ -65,7 +65,7 @@ pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
     let report = &rehearsed.report;
     rehearsed.progress.end(report);
     let is_written = flags.html.as_deref().is_none_or(|path| {
-        let document = report.to_document(&rehearsed.outcome, Vec::new());
+        let document = report.to_document(&rehearsed.outcome, None);
         html::write_or_report(path, &document)
     });
     match flags.output {

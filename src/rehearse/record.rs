@@ -1,8 +1,11 @@
 //! Records a roll-out from changes of objects: which Plan works on which node since when, in which phase, what it waits
 //! for, and how it ends. It only observes. A rehearsal has one for its cluster, and `refit dashboard` for a real one.
 
+mod bands;
+mod chain;
 mod events;
 mod live;
+mod outages;
 mod read;
 mod repetitions;
 mod rows;
@@ -13,6 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 pub use events::{Effect, EventKind, NodeRun, PhaseSpan, RolloutEvent, RunState, VersionStep, Wait};
 use jiff::Timestamp;
+pub use outages::{Outage, Peak, Roles, TAKEN_DOWN, WORKED_ON, peak};
 pub use read::is_complete;
 use read::{environment, has_ended, has_succeeded, of_plan, text};
 pub use repetitions::Repetitions;
@@ -21,6 +25,7 @@ use super::resources::Kind;
 use super::store::{Change, Object};
 use super::upgrade_script::{PrepareWait, dependency};
 use crate::json::Value;
+use bands::WaveSpan;
 use refit_api::names::{ANNOTATION_DRAIN, ENV_PLAN_LATEST_VERSION, LABEL_CONTROLLER, LABEL_PLAN};
 use refit_api::{DrainNote, NodeDrain, NodePhase, OpenEnum, Reason};
 use refit_job::name::plan_label_key;
@@ -53,6 +58,8 @@ struct PlanRecord {
     complete: bool,
     repetitions: Repetitions,
     turns: BTreeMap<String, NodeRun>,
+    /// Its waves, in their order.
+    waves: Vec<WaveSpan>,
     /// Nodes with a slot whose Job has not been seen yet. It saves a search of all runs at each change of the Plan.
     without_job: BTreeSet<String>,
 }
@@ -168,6 +175,7 @@ impl Recorder {
             self.emit(now, &name, None, EventKind::Resolved(version.unwrap_or_default()));
         }
         self.observe_repetition(&name, &status["repeat"], now);
+        self.observe_wave(&name, status, now);
         let mut waited: BTreeSet<WaitKey> = BTreeSet::new();
         let mut here: BTreeSet<&str> = BTreeSet::new();
         let mut preparing: BTreeSet<&str> = BTreeSet::new();
@@ -235,6 +243,7 @@ impl Recorder {
         if is_complete && !was_complete {
             self.note_progress(&name, now);
             self.note_complete(&name, now);
+            self.close_wave(&name, now);
             self.emit(now, &name, None, EventKind::Complete);
         }
     }
@@ -343,6 +352,7 @@ impl Recorder {
         if self.is_live {
             self.note_lost_label(change);
         }
+        self.note_boot(change);
         let drain = |object: &Object| {
             let text = object.value["metadata"]["annotations"][ANNOTATION_DRAIN].as_str()?;
             NodeDrain::parse(text)
@@ -351,6 +361,10 @@ impl Recorder {
         if before != after {
             if let Some(NodeDrain { plan, note, .. }) = &after {
                 self.observe_drain(plan, node, Some(note), now);
+                let seen = self.plans.get_mut(plan);
+                if let Some(run) = seen.and_then(|seen| seen.turns.get_mut(node)) {
+                    run.evicted = (note.evicted, note.total);
+                }
             } else if let Some(NodeDrain { plan, .. }) = &before {
                 self.observe_drain(plan, node, None, now);
             }

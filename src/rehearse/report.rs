@@ -1,5 +1,6 @@
 //! The result of a rehearsal in one structure, printed as text or JSON. Pure.
 
+mod closed;
 mod compare;
 mod control_plane;
 mod page;
@@ -12,15 +13,16 @@ mod waits;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+pub use closed::closed_bands;
 pub use compare::Comparison;
 pub use control_plane::ControlPlaneReport;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
-pub use page::wait_cards;
+pub use page::{allowed, wait_cards, zone_of};
 use serde::Serialize;
 pub use text::offset;
 pub use times::TimeFormat;
-pub use waits::{NodeWait, WaitGroup};
+pub use waits::{MIN_WAIT, NodeWait, WaitGroup};
 
 use super::record::{NodeRun, RunState, Wait};
 use super::run::{Outcome, PlanOutcome};

@@ -30,6 +30,9 @@ pub struct UnfinishedPlan {
     pub how: Problem,
     /// The predicate of a sentence about the Plan.
     pub why: String,
+    /// The same in a few words.
+    #[serde(skip)]
+    pub brief: String,
     /// The Plan that it waits for, if that is the reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waits_for: Option<String>,
@@ -41,6 +44,9 @@ pub struct Verdict {
     pub complete: bool,
     /// The last line of the report.
     pub line: String,
+    /// The same in a few words.
+    #[serde(skip)]
+    pub headline: String,
     /// The incomplete Plans, causes first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub reasons: Vec<UnfinishedPlan>,
@@ -74,25 +80,25 @@ pub fn judge(outcome: &Outcome, times: &TimeFormat) -> Verdict {
             .is_some_and(|other| unfinished.contains(other));
         (is_follower, reason.how)
     });
-    let line = match (reasons.first(), outcome.ending) {
-        (Some(first), Ending::Limit(limit)) => format!(
-            "would not complete within {}: Plan {} {}",
-            duration(limit),
-            first.plan,
-            first.why
-        ),
-        (Some(first), _) => {
-            let would = match first.how {
-                Problem::Fails => "would fail",
-                Problem::Stalls => "would stall",
+    let (line, headline) = match (reasons.first(), outcome.ending) {
+        (Some(first), ending) => {
+            let would = match (first.how, ending) {
+                (_, Ending::Limit(limit)) => format!("would not complete within {}", duration(limit)),
+                (Problem::Fails, _) => "would fail".to_owned(),
+                (Problem::Stalls, _) => "would stall".to_owned(),
             };
-            format!("{would}: Plan {} {}", first.plan, first.why)
+            let says = |what: &str| format!("{would}: Plan {} {what}", first.plan);
+            (says(&first.why), says(&first.brief))
         }
-        (None, _) => through(outcome, times),
+        (None, _) => {
+            let line = through(outcome, times);
+            (line.clone(), line)
+        }
     };
     Verdict {
         complete: reasons.is_empty(),
         line,
+        headline,
         reasons,
     }
 }
@@ -128,11 +134,12 @@ fn through(outcome: &Outcome, times: &TimeFormat) -> String {
 /// Why a Plan is not complete.
 fn reason(end: &PlanOutcome, outcome: &Outcome) -> Option<UnfinishedPlan> {
     let status = end.plan.status.clone().unwrap_or_default();
-    let says = |how, why: String| {
+    let says = |how, brief: &str, why: String| {
         Some(UnfinishedPlan {
             plan: end.name().to_owned(),
             how,
             why,
+            brief: brief.to_owned(),
             waits_for: None,
         })
     };
@@ -141,7 +148,7 @@ fn reason(end: &PlanOutcome, outcome: &Outcome) -> Option<UnfinishedPlan> {
         (ConditionType::LatestResolved, "has no version"),
     ] {
         if let Some(why) = denied(&status, type_) {
-            return says(Problem::Fails, format!("{says_what}: {why}"));
+            return says(Problem::Fails, says_what, format!("{says_what}: {why}"));
         }
     }
     let active = status.active.as_deref().unwrap_or_default();
@@ -160,20 +167,16 @@ fn reason(end: &PlanOutcome, outcome: &Outcome) -> Option<UnfinishedPlan> {
             Some((waited, plan)) => (format!("; {waited}"), plan),
             None => (String::new(), None),
         };
-        let why = format!(
-            "failed on {}{others}: {}: {}{waited}{}",
-            node.name,
-            it.reason,
-            one_line(&it.message),
-            left(&status)
-        );
-        return says(Problem::Fails, why).map(|reason| UnfinishedPlan { waits_for, ..reason });
+        let brief = format!("failed on {}{others}: {}", node.name, it.reason);
+        let why = format!("{brief}: {}{waited}{}", one_line(&it.message), left(&status));
+        return says(Problem::Fails, &brief, why).map(|reason| UnfinishedPlan { waits_for, ..reason });
     }
     let counts = status.nodes.unwrap_or_default();
     if end.complete {
         return if counts.selected + counts.disabled == 0 {
             says(
                 Problem::Fails,
+                "selects no node",
                 format!("selects no node: {}", why_no_node(end, outcome)),
             )
         } else {
@@ -193,13 +196,23 @@ fn reason(end: &PlanOutcome, outcome: &Outcome) -> Option<UnfinishedPlan> {
             (Some(reason), None) => reason.to_string(),
             (None, _) => format!("it stays {}", node.phase),
         };
+        let what = node
+            .reason
+            .as_ref()
+            .map_or_else(|| format!("it stays {}", node.phase), ToString::to_string);
+        let on = format!("makes no progress on {}", node.name);
         return says(
             Problem::Stalls,
-            format!("makes no progress on {}: {why}{}", node.name, left(&status)),
+            &format!("{on}: {what}"),
+            format!("{on}: {why}{}", left(&status)),
         );
     }
+    let brief = obstacle.map_or_else(
+        || "is not reconciled".to_owned(),
+        |it| format!("starts no node: {}", it.reason),
+    );
     let why = if let Some(it) = obstacle {
-        format!("starts no node: {}: {}", it.reason, one_line(&it.message))
+        format!("{brief}: {}", one_line(&it.message))
     } else {
         let complete = PlanCondition::find(&status.conditions, ConditionType::Complete);
         let text = complete.map(|one| {
@@ -216,7 +229,7 @@ fn reason(end: &PlanOutcome, outcome: &Outcome) -> Option<UnfinishedPlan> {
     };
     let why = format!("{why}{}{}", windows(end), left(&status));
     let is_after = obstacle.is_some_and(|it| it.reason == Reason::DependencyNotComplete);
-    says(Problem::Stalls, why).map(|reason| UnfinishedPlan {
+    says(Problem::Stalls, &brief, why).map(|reason| UnfinishedPlan {
         waits_for: end.depends.clone().filter(|_| is_after),
         ..reason
     })

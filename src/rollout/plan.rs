@@ -495,19 +495,12 @@ impl DerivedPlan {
 
     /// Maximum number of nodes in progress.
     pub(super) fn limit(&self) -> i64 {
-        let spec = self.spec();
-        match &spec.max_concurrent {
-            Some(limit) => self.nodes_of(limit),
-            // The CRD of system-upgrade-controller has no minimum, so the number may be negative.
-            None => spec.concurrency.unwrap_or(0).max(0),
-        }
+        self.spec().slots(self.targets.selected())
     }
 
     /// A node limit as a number of nodes; 0 if it is invalid, which validation reports.
     pub(super) fn nodes_of(&self, limit: &IntOrString) -> i64 {
-        let selected = usize::try_from(self.targets.selected()).unwrap_or_default();
-        let nodes = NodeLimit::parse(limit).map_or(0, |limit| limit.of(selected));
-        i64::try_from(nodes).unwrap_or(i64::MAX)
+        NodeLimit::nodes_of(limit, self.targets.selected())
     }
 
     /// The longest time that a node has taken at the current hash.

@@ -49,6 +49,87 @@ fn the_page_has_the_timeline_of_every_node_and_the_verdict() {
 }
 
 #[test]
+fn the_page_says_what_the_text_says_which_waves_there_were_and_what_took_long() {
+    let waves = "  waves: [{name: canary, nodes: 1, soak: 30m}, {name: rest}]";
+    let folder = Workdir::new([("plan.yaml", &plan("agents", waves))]);
+    let mut ran = folder
+        .run("rehearse plan.yaml --nodes 6 --kubelet v1.31.4+k3s1 -q --html page.html")
+        .ends(0);
+    let data = data(&folder.read("page.html"));
+    let remarks: Vec<_> = data["remarks"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| it.as_str().unwrap())
+        .collect();
+    assert!(
+        remarks
+            .iter()
+            .any(|remark| remark.contains("skips a minor version")),
+        "{remarks:?}"
+    );
+    for remark in remarks {
+        ran = ran.out_has(remark);
+    }
+    let bands: Vec<_> = data["bands"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|band| band["label"].as_str().unwrap())
+        .collect();
+    assert_eq!(bands, ["canary", "canary · soak 30m", "rest"]);
+    let chain = data["chain"].to_string();
+    assert!(chain.contains("the soak of wave canary takes 30m"), "{chain}");
+    let figures = &data["figures"];
+    assert_eq!(
+        (&figures["mostDown"], &figures["allowed"]),
+        (&2.into(), &2.into()),
+        "{figures}"
+    );
+    assert_eq!(data["zone"], "UTC");
+    assert!(
+        data["rows"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|row| row["wave"].is_string())
+    );
+}
+
+#[test]
+fn a_roll_out_that_stalls_has_a_timeline_up_to_the_next_opening_of_its_window() {
+    let window = "  windows: [{cron: '0 22 * * 6', duration: 10m}]\n  drain: {force: true}";
+    let folder = Workdir::new([("plan.yaml", &plan("agents", window))]);
+    folder
+        .run("rehearse plan.yaml --nodes 6 -q --html page.html")
+        .ends(1);
+    let data = data(&folder.read("page.html"));
+    assert_eq!(data["verdict"]["mood"], "held");
+    assert_eq!(
+        data["verdict"]["headline"],
+        "would stall: Plan agents starts no node: WindowTooShort"
+    );
+    let closed: Vec<_> = data["bands"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|band| band["kind"] == "closed")
+        .collect();
+    assert_eq!(closed.len(), 2, "before and after the opening: {closed:?}");
+    assert!(
+        closed
+            .iter()
+            .all(|band| band["from"].as_i64() < band["to"].as_i64()),
+        "{closed:?}"
+    );
+    let rows = data["rows"].as_array().unwrap();
+    assert!(
+        !rows.is_empty() && rows.iter().all(|row| row["reason"] == "WindowTooShort"),
+        "{rows:?}"
+    );
+}
+
+#[test]
 fn a_page_that_cannot_be_written_is_an_error_that_names_the_file() {
     let folder = Workdir::new([("plan.yaml", &plan("agents", ""))]);
     for (file, says) in [
@@ -82,8 +163,17 @@ fn a_comparison_names_what_a_change_does() {
         .out_has(" longer)")
         .out_has("Plan agents: WindowClosed")
         .out_has("no wait");
-    let changes = data(&folder.read("page.html"))["changes"].clone();
-    assert_eq!(changes[0]["what"], "duration", "{changes}");
+    let page = data(&folder.read("page.html"));
+    let changes = page["changes"].as_array().unwrap();
+    assert_eq!(changes[0]["what"], "duration", "{changes:?}");
+    let sentence = changes[0]["sentence"].as_str().unwrap();
+    assert!(
+        sentence.starts_with("The roll-out takes ") && sentence.ends_with(" longer."),
+        "{sentence}"
+    );
+    assert!(changes.len() <= 5, "{changes:?}");
+    let rows = |of: &Value| of["rows"].as_array().unwrap().len();
+    assert_eq!(rows(&page["before"]), rows(&page), "both timelines are there");
     folder
         .run("rehearse --compare old.yaml faster.yaml --nodes 12")
         .ends(0)

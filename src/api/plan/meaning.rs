@@ -9,6 +9,7 @@ use crate::installs::Installs;
 use crate::invalid::{ErrorList, at};
 use crate::names;
 use crate::node_info::{self, NodeInfoSelector, VersionEvidence};
+use crate::node_limit::NodeLimit;
 use crate::order::{self, Criterion};
 use crate::pod_blocker::{self, PodBlocker};
 use crate::reboot::{HostAccess, RebootBy, RebootSpec, RebootWhen, SettleSpec};
@@ -77,6 +78,16 @@ impl PlanSpec {
             }
         };
         (!windows.is_empty()).then_some(Windows(windows))
+    }
+
+    /// Maximum number of nodes in progress, of so many selected ones; 0 if `maxConcurrent` is invalid, which validation
+    /// reports.
+    pub fn slots(&self, selected: i64) -> i64 {
+        match &self.max_concurrent {
+            Some(limit) => NodeLimit::nodes_of(limit, selected),
+            // The CRD of system-upgrade-controller has no minimum, so the number may be negative.
+            None => self.concurrency.unwrap_or(0).max(0),
+        }
     }
 
     /// The valid entries of `spec.blackouts`.

@@ -33,6 +33,15 @@ pub fn kubelet_version(version: &str) -> String {
     )
 }
 
+/// A version as its releases and kubelets write it, for people: status has `-` instead of `+`, as image tags have.
+pub fn released_version(version: &str) -> String {
+    let build = ["-k3s", "-rke2r"].iter().find_map(|build| version.rfind(build));
+    build.map_or_else(
+        || version.to_owned(),
+        |at| format!("{}+{}", &version[..at], &version[at + 1..]),
+    )
+}
+
 /// Whether it is the image of k3s-io/k3s-upgrade or rancher/rke2-upgrade, perhaps from a mirror.
 pub fn is_upgrade_image(image: &str) -> bool {
     let distribution = name_of(image).strip_suffix("-upgrade");
@@ -53,6 +62,18 @@ fn name_of(image: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_version_of_status_is_written_as_its_release() {
+        for (status, release) in [
+            ("v1.34.1-k3s1", "v1.34.1+k3s1"),
+            ("v1.34.1-rc1-rke2r1", "v1.34.1-rc1+rke2r1"),
+            ("v1.34.1+k3s1", "v1.34.1+k3s1"),
+            ("v1.34.1-rc.1", "v1.34.1-rc.1"),
+        ] {
+            assert_eq!(released_version(status), release);
+        }
+    }
 
     #[test]
     fn an_upgrade_image_names_its_distribution_in_whatever_registry() {

@@ -4,11 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
-use refit_api::{ExpectedEnd, NodePhase, NodeProgress};
-use refit_formats::page::{Document, Held, PlanCard, Row, RowState, Source, Span, count_versions};
+use super::summary::{bands, chain, figures, verdict};
+use refit_api::{ExpectedEnd, NodePhase, NodeProgress, RollOut};
+use refit_base::version::released_version;
+use refit_formats::page::{Document, Held, PlanCard, Row, RowState, Source, Span, count_versions, failures};
 use refit_job::name::plan_label_key;
 use refit_rehearse::record::Recorder;
-use refit_rehearse::report::wait_cards;
+use refit_rehearse::report::{allowed, wait_cards, zone_of};
 use refit_view::plan::Obstacle;
 use refit_view::{PlanOverview, Snapshot};
 
@@ -29,11 +31,11 @@ pub(super) fn document(
     let mut document = Document {
         notes: vec![match opened {
             Some(opened) => format!(
-                "Recorded since {opened:.0}. Nodes that were done before are counted, and not drawn; of nodes that were in progress \
+                "Recorded since {opened:.0}. Nodes that were done before are counted, and have no row; of nodes that were in progress \
                  the timeline begins with their phase at that time."
             ),
             None => format!(
-                "The cluster at {:.0}. Nodes that are done are counted, and not drawn; of the others only the current phase is known.",
+                "The cluster at {:.0}. Nodes that are done are counted, and have no row; of the others only the current phase is known.",
                 snapshot.now
             ),
         }],
@@ -51,22 +53,37 @@ pub(super) fn document(
             snapshot.now,
         )
     };
-    for plan in &snapshot.plans {
-        let view = PlanOverview::new(snapshot, plan);
+    let views: Vec<_> = snapshot
+        .plans
+        .iter()
+        .map(|plan| PlanOverview::new(snapshot, plan))
+        .collect();
+    let mut shown = Vec::new();
+    for view in &views {
         let name = if namespaces.len() > 1 {
             view.title()
         } else {
-            plan.facts.name.to_string()
+            view.plan.facts.name.to_string()
         };
-        let recorder = recorders.get(&plan.namespace);
+        let recorder = recorders.get(&view.plan.namespace);
         if view.foreign {
             document.notes.push(format!(
                 "The status of Plan {name} is of another controller; its nodes are counted by labels and Jobs."
             ));
         }
-        document.rows.extend(rows(&view, &name, recorder));
-        document.plans.push(card(&view, name, recorder));
+        let of_plan = rows(view, &name, recorder);
+        document
+            .bands
+            .extend(bands(view, &name, recorder, document.start));
+        document.figures.evicted += of_plan.iter().map(|row| row.evicted).sum::<usize>();
+        document.rows.extend(of_plan);
+        document.plans.push(card(view, name.clone(), recorder));
+        shown.push(Shown { view, name, recorder });
     }
+    document.failures = failures(&document.rows);
+    document.verdict = verdict(&shown);
+    figures(&shown, &mut document);
+    document.chain = chain(&shown, snapshot.now);
     if document.rows.len() > MAX_ROWS {
         document.rows.truncate(MAX_ROWS);
         document.notes.push(format!("Only {MAX_ROWS} nodes are drawn."));
@@ -76,17 +93,30 @@ pub(super) fn document(
     document
 }
 
+/// A Plan under the name that the page has for it.
+pub(super) struct Shown<'s> {
+    pub(super) view: &'s PlanOverview<'s>,
+    pub(super) name: String,
+    pub(super) recorder: Option<&'s Recorder>,
+}
+
 fn card(view: &PlanOverview<'_>, name: String, recorder: Option<&Recorder>) -> PlanCard {
     let counts = view.counts;
     let mut waits = recorder.map_or_else(Vec::new, |recorder| {
         wait_cards(recorder, &view.plan.facts.name, view.snapshot.now)
     });
     waits.truncate(MAX_WAITS);
+    let history = view.plan.facts.status().history.iter().flatten();
+    let history = history.map(|entry| RollOut {
+        version: released_version(&entry.version),
+        ..entry.clone()
+    });
     PlanCard {
         name,
-        version: view.version().map(str::to_owned),
+        version: view.version().map(released_version),
         state: view.state(),
         selected: counts.selected,
+        allowed: allowed(&view.plan.facts.object.spec, counts.selected),
         done: counts.done,
         applying: counts.applying,
         waiting: counts.waiting,
@@ -96,7 +126,7 @@ fn card(view: &PlanOverview<'_>, name: String, recorder: Option<&Recorder>) -> P
             earliest: format!("{earliest:.0}"),
             latest: format!("{latest:.0}"),
         }),
-        history: view.plan.facts.status().history.clone().unwrap_or_default(),
+        history: history.collect(),
         waits,
     }
 }
@@ -106,6 +136,7 @@ fn held(obstacle: &Obstacle) -> Held {
         reason: obstacle.reason.clone(),
         message: obstacle.says(),
         remedy: obstacle.remedy.clone(),
+        commands: obstacle.commands.clone(),
     }
 }
 
@@ -126,6 +157,10 @@ fn rows(view: &PlanOverview<'_>, name: &str, recorder: Option<&Recorder>) -> Vec
     }
     let finish = |mut row: Row| {
         name.clone_into(&mut row.plan);
+        row.zone = view
+            .snapshot
+            .node(&row.node)
+            .and_then(|node| zone_of(&node.labels));
         row.spans.drain(..row.spans.len().saturating_sub(MAX_SPANS));
         row
     };

@@ -293,7 +293,7 @@ impl Follower {
     }
 }
 
-/// What the recorder needs of an object. A node has kilobytes of images and conditions that it does not.
+/// What the recorder needs of an object. A node has kilobytes of images and conditions that it does not: only its boot.
 fn recorded(kind: ObjectKind, raw: &RawValue) -> Object {
     let mut value: Value = match kind {
         ObjectKind::Plan | ObjectKind::Node | ObjectKind::Pod => {
@@ -304,7 +304,10 @@ fn recorded(kind: ObjectKind, raw: &RawValue) -> Object {
     if kind == ObjectKind::Node
         && let Some(node) = value.as_object_mut()
     {
-        node.retain(|field| field == "metadata");
+        node.retain(|field| field == "metadata" || field == "status");
+        if let Some(status) = node.get_mut("status").and_then(Value::as_object_mut) {
+            status.retain(|field| field == "nodeInfo");
+        }
     }
     if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("managedFields");

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use kube::Client;
-use refit_formats::page::{Row, RowState};
+use refit_formats::page::{Mood, Row, RowState};
 use refit_rehearse::json::{Value, json};
 use refit_rehearse::server::Transport;
 use refit_rehearse::{Cluster, Kind, Options, in_virtual_time};
@@ -206,6 +206,35 @@ fn the_card_lists_what_nodes_wait_for_and_for_how_long() {
                     ("NodeNotReady", 30, Some(1), true, "the node is not Ready"),
                 ]
             );
+        })
+        .await;
+    })
+    .unwrap();
+}
+
+#[test]
+fn the_page_of_a_cluster_has_a_verdict_figures_waves_and_what_takes_long() {
+    in_virtual_time(async {
+        let cluster = cluster();
+        let client = viewer(&cluster);
+        follow(&cluster, client, async |mut live| {
+            let active = json!([{ "name": "a", "phase": "Upgrading", "since": "2026-01-05T08:55:00Z" }]);
+            let mut status = status(&active, "SyncJob");
+            status["wave"] = json!({
+                "index": 0, "name": "canary", "hash": "h", "phase": "Soaking", "since": "2026-01-05T08:30:00Z", "until": "2026-01-05T09:30:00Z",
+            });
+            cluster.patch_status(Kind::Plan, NAMESPACE, "p", json!({ "status": status })).unwrap();
+            live.changed().await.unwrap();
+            let live = live.borrow();
+            let document = &live.document;
+            let verdict = document.verdict.as_ref().unwrap();
+            assert_eq!((verdict.mood, verdict.headline.as_str()), (Mood::Running, "Running: 0 of 3 nodes are done"));
+            let bands: Vec<_> = document.bands.iter().map(|band| band.label.as_str()).collect();
+            assert!(bands.contains(&"canary · soak 1h"), "{bands:?}");
+            assert_eq!((document.figures.most_down, document.plans[0].allowed), (1, 0), "no concurrency");
+            assert_eq!(document.figures.seconds, Some(live.document.now.as_second() - row(&live, "a").spans[0].from));
+            assert_eq!(document.chain.last().unwrap().nodes, ["a"]);
+            assert_eq!(row(&live, "a").wave.as_deref(), Some("canary"));
         })
         .await;
     })

@@ -1,247 +1,121 @@
-'use strict';
-(() => {
-  // The colour of each phase. Colours never stand alone: every bar has a title and a description in words.
-  const STEPS = {
-  Waiting: 'wait',
-  Pending: 'start',
-  Starting: 'start',
-  Preparing: 'prepare',
-  Cordoning: 'drain',
-  Draining: 'drain',
-  Upgrading: 'upgrade',
-  Finishing: 'upgrade',
-  Rebooting: 'reboot',
-  Settling: 'settle',
-  Verifying: 'settle',
-  Failed: 'failed',
-  };
-  const LEGEND = ['wait', 'start', 'prepare', 'drain', 'upgrade', 'reboot', 'settle', 'failed'];
-  // Rows in the page at first, and more with each press of the button: a browser lays out so many at once.
-  const BATCH = 200;
-  const SVG = 'http://www.w3.org/2000/svg';
-  // Width of a timeline in its own units; SVG scales it.
-  const WIDTH = 1000;
+  // The page as a whole, and where its data are from.
 
-  const by = (id) => document.getElementById(id);
-  const text = (value) => document.createTextNode(value);
-
-  function make(name, attributes, ...children) {
-    const made = document.createElement(name);
-    for (const [key, value] of Object.entries(attributes || {})) {
-      if (value !== undefined && value !== null) made.setAttribute(key, value);
-    }
-    made.append(...children.filter((child) => child !== undefined && child !== null));
-    return made;
-  }
-
-  function draw(name, attributes) {
-    const made = document.createElementNS(SVG, name);
-    for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
-    return made;
-  }
-
-  function duration(seconds) {
-    const whole = Math.max(0, Math.round(seconds));
-    const [d, h, m, s] = [Math.floor(whole / 86400), Math.floor(whole / 3600) % 24, Math.floor(whole / 60) % 60, whole % 60];
-    if (d) return `${d}d ${h}h`;
-    if (h) return `${h}h ${m}m`;
-    if (m) return s ? `${m}m ${s}s` : `${m}m`;
-    return `${s}s`;
-  }
-
-  // A time of a rehearsal is virtual, so it is shown in UTC like the rehearsal's own; that of a cluster as on this machine.
-  function clock(seconds) {
-    const at = new Date(seconds * 1000);
-    if (state.source !== 'rehearsal') return at.toLocaleString(undefined, { dateStyle: 'short', timeStyle: 'short' });
-    return `${at.toISOString().slice(5, 16).replace('T', ' ')} UTC`;
-  }
-
-  const seconds = (timestamp) => Date.parse(timestamp) / 1000;
-
-  const state = { source: 'cluster', title: 'Roll-outs', notes: [], plans: [], versions: [], changes: [], rows: new Map(), shown: BATCH };
-  const elements = new Map();
+  const ICONS = { good: '✓', running: '▶', held: '‖', bad: '✕' };
   let drawing = 0;
 
   function take(message) {
     if (message.reset) {
       state.rows.clear();
       elements.clear();
-      by('rows').tBodies[0].replaceChildren();
     }
     for (const row of message.rows || []) {
       row.key = `${row.plan}/${row.node}`;
       row.changed = true;
       state.rows.set(row.key, row);
     }
-    for (const field of ['source', 'title', 'verdict', 'notes', 'plans', 'versions', 'changes', 'start', 'now']) {
+    for (const field of ['source', 'title', 'zone', 'remarks', 'notes', 'figures', 'plans', 'bands', 'chain', 'failures', 'versions', 'changes', 'before', 'start', 'now']) {
       if (message[field] !== undefined) state[field] = message[field];
     }
+    // What may go away again.
+    if (message.plans) state.verdict = message.verdict;
+    if (message.before) state.before.byKey = new Map(message.before.rows.map((row) => [`${row.plan}/${row.node}`, row]));
     state.stale = message.stale;
     // Messages that come together are drawn together.
     drawing ||= setTimeout(() => { drawing = 0; render(); }, 50);
   }
 
-  function fill(id, rows) {
-    const section = by(id);
-    section.hidden = rows.length === 0;
-    section.querySelector('tbody').replaceChildren(...rows.map((cells) => make('tr', {}, ...cells)));
+  const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
+
+  function heldOf(plan) {
+    const { reason, message, remedy, commands: lines } = plan.held;
+    return make('div', { class: 'held' }, make('p', {}, make('strong', {}, message.includes(reason) ? `Plan ${plan.name} ` : `Plan ${plan.name}: ${reason}: `), ...prose(message)), remedy ? make('p', {}, 'Remedy: ', ...prose(remedy)) : null,
+      lines ? make('ul', { class: 'commands' }, ...lines.map((line) => make('li', {}, make('code', {}, line)))) : null);
   }
 
-  const cell = (value, attributes) => make('td', attributes, value instanceof Node ? value : text(value ?? ''));
-  const number = (value) => cell(String(value), { class: 'number' });
-  const head = (value) => make('th', { scope: 'row' }, text(value));
-
-  function planRow(plan) {
-    const said = `${plan.done} of ${plan.selected} done` + [['applying', plan.applying], ['failed', plan.failed], ['waiting', plan.waiting]]
-      .filter(([, count]) => count > 0).map(([word, count]) => `, ${count} ${word}`).join('');
-    const bar = make('progress', { max: Math.max(1, plan.selected), value: plan.done, 'aria-label': `${plan.name}: ${said}` });
-    const held = make('div');
-    if (plan.held) {
-      held.append(make('strong', {}, text(plan.held.reason)), text(`: ${plan.held.message}`));
-      if (plan.held.remedy) held.append(make('div', { class: 'remedy' }, text(plan.held.remedy)));
+  function renderBanner() {
+    const { verdict } = state;
+    by('banner').hidden = !verdict;
+    if (verdict) {
+      by('banner').className = verdict.mood;
+      by('icon').textContent = ICONS[verdict.mood];
+      if (by('headline').textContent !== capital(verdict.headline)) by('headline').textContent = capital(verdict.headline);
+      const held = state.plans.filter((plan) => plan.held);
+      const line = verdict.line !== verdict.headline && held.length === 0 ? [make('p', {}, ...prose(capital(verdict.line)))] : [];
+      by('why').hidden = held.length + line.length === 0;
+      by('line').replaceChildren(...line, ...held.map(heldOf));
     }
-    const end = plan.expectedEnd ? `${clock(seconds(plan.expectedEnd.earliest))} to ${clock(seconds(plan.expectedEnd.latest))}` : '';
-    return [head(plan.name), cell(plan.version || 'none yet'), cell(plan.state, { class: `state-${plan.state}` }),
-      make('td', {}, bar, text(` ${said}`)), cell(held), cell(end)];
+    by('empty').hidden = state.plans.length > 0;
+    by('empty').replaceChildren(...prose('There are no Plans. Next: `refit example k3s-upgrade > plan.yaml`, edit it, try it with `refit rehearse plan.yaml --snapshot context`, then `kubectl apply -f plan.yaml`.'));
   }
 
-  function bounds() {
-    let first = Infinity;
-    let last = -Infinity;
+  function renderFigures() {
+    const sum = (of) => state.plans.reduce((all, plan) => all + plan[of], 0);
+    const { mostDown, allowed, controlPlane, seconds: took, ends, evicted } = state.figures;
     const now = seconds(state.now);
-    for (const row of state.rows.values()) {
-      for (const span of row.spans) {
-        first = Math.min(first, span.from);
-        last = Math.max(last, span.to ?? now);
-      }
+    const isRehearsal = state.source === 'rehearsal';
+    const figures = [[`${sum('done')} of ${sum('selected')}`, 'nodes done']];
+    if (sum('applying')) figures.push([sum('applying'), 'in progress']);
+    figures.push([sum('failed'), 'failed', sum('failed') ? 'bad' : ''], [sum('waiting'), 'waiting', sum('waiting') && state.verdict?.mood === 'held' ? 'held' : '']);
+    if (mostDown !== undefined) figures.push([mostDown, `most nodes down at once${allowed === undefined ? '' : `; ${allowed} allowed`}`, allowed !== undefined && mostDown > allowed ? 'bad' : '']);
+    if (controlPlane) figures.push([`${controlPlane[0]} of ${controlPlane[1]}`, 'of the control plane down at once', controlPlane[0] > 1 ? 'held' : '']);
+    if (took) figures.push([duration(took), isRehearsal ? (ends ? 'duration' : 'until it stops') : 'so far']);
+    if (ends && isRehearsal) figures.push([clock(ends[1], 'time'), `end, ${clock(ends[1], 'date')}, ${zone()}`]);
+    if (ends && !isRehearsal && sum('done') < sum('selected')) {
+      const [earliest, latest] = ends.map((end) => duration(end - now > 10 * MINUTE ? Math.round((end - now) / MINUTE) * MINUTE : end - now));
+      figures.push([`in ${earliest === latest ? latest : `${earliest} to ${latest}`}`, `expected end, ${clock(ends[1], 'time')} ${zone()} at the latest`]);
     }
-    if (first > last) return [now - 1, now];
-    // Rounded up, so that the axis moves, and every row is drawn again, some times in a roll-out and not each second.
-    const unit = 2 ** Math.ceil(Math.log2(Math.max(last - first, 1) / 32));
-    return [first, state.source === 'rehearsal' ? Math.max(last, first + 1) : first + unit * Math.ceil((last - first + 1) / unit)];
+    if (evicted) figures.push([evicted, 'pods evicted']);
+    by('figures').replaceChildren(...(state.plans.length ? figures : []).map(([value, label, mood]) => make('li', { class: mood || null }, make('strong', {}, String(value)), make('span', {}, label))));
   }
 
-  // How long a row took: its phases without waits for a turn.
-  function took(row, now) {
-    const worked = row.spans.filter((span) => span.phase !== 'Waiting');
-    if (worked.length === 0) return '';
-    const last = worked[worked.length - 1];
-    return duration((last.to ?? now) - worked[0].from);
+  function planCard(plan) {
+    const said = `${plan.done} of ${plan.selected} done${plan.failed ? `, ${plan.failed} failed` : ''}${plan.applying ? `, ${plan.applying} in progress` : ''}${plan.waiting ? `, ${plan.waiting} waiting` : ''}`;
+    return make('div', { class: 'card' }, make('h3', {}, plan.name), make('p', {}, make('span', { class: `state ${plan.state}` }, plan.state), ' ', make('span', { class: 'version' }, plan.version || 'no version yet')),
+      make('progress', { max: Math.max(1, plan.selected), value: plan.done, 'aria-label': `${plan.name}: ${said}` }), make('p', {}, said), plan.held ? make('p', { class: 'dim' }, plan.held.reason) : null);
   }
 
-  function spanText(span, now) {
-    const why = [span.reason, span.message].filter(Boolean).join(': ');
-    return `${span.phase} ${duration((span.to ?? now) - span.from)}${why ? ` (${why})` : ''}`;
-  }
-
-  function bar(row, [first, last], now) {
-    const scale = WIDTH / (last - first);
-    const said = row.spans.map((span) => spanText(span, now)).join(', ') || 'nothing yet';
-    const svg = draw('svg', { viewBox: `0 0 ${WIDTH} 18`, preserveAspectRatio: 'none', role: 'img', 'aria-label': `${row.node}: ${said}` });
-    for (const span of row.spans) {
-      const from = (span.from - first) * scale;
-      const rect = draw('rect', {
-        class: STEPS[span.phase] || 'start', x: from.toFixed(2), y: span.phase === 'Waiting' ? 6 : 1,
-        width: Math.max(1.5, ((span.to ?? now) - span.from) * scale).toFixed(2), height: span.phase === 'Waiting' ? 6 : 16,
-      });
-      const title = draw('title', {});
-      title.textContent = `${spanText(span, now)}, from ${clock(span.from)}`;
-      rect.append(title);
-      svg.append(rect);
-    }
-    return svg;
-  }
-
-  function rowElement(row, range, now) {
-    const why = [row.reason, row.message].filter(Boolean).join(': ');
-    const said = make('td', { class: `state-${row.state}` }, text(row.state));
-    if (why) said.append(make('div', { class: 'message' }, text(why)));
-    return make('tr', {}, head(row.node), cell(row.plan), said, cell(bar(row, range, now)), cell(took(row, now), { class: 'number' }));
-  }
-
-  function selected() {
-    const plan = by('filter-plan').value;
-    const phase = by('filter-state').value;
-    const name = by('filter-node').value.trim().toLowerCase();
-    const rows = [...state.rows.values()].filter((row) => (!plan || row.plan === plan) && (!phase || row.state === phase) && (!name || row.node.toLowerCase().includes(name)));
-    const start = (row) => row.spans.find((span) => span.phase !== 'Waiting')?.from ?? Infinity;
-    return rows.map((row) => [start(row), row]).sort(([x, a], [y, b]) => (x < y ? -1 : x > y ? 1 : a.key < b.key ? -1 : 1)).map(([, row]) => row);
-  }
-
-  let drawn = '';
-
-  function renderRows() {
-    const now = seconds(state.now);
-    const range = bounds();
-    const rows = selected();
-    const shown = rows.slice(0, state.shown);
-    const scale = range.join();
-    const body = by('rows').tBodies[0];
-    // A row is drawn again if it has changed, has grown so that one can see it, or the axis moved.
-    const wanted = shown.map((row) => {
-      const isOpen = row.spans.some((span) => span.to === undefined);
-      let element = elements.get(row.key);
-      const hasGrown = isOpen && now - row.drawnAt > (range[1] - range[0]) / WIDTH;
-      if (!element || row.changed || hasGrown || scale !== drawn) {
-        const fresh = rowElement(row, range, now);
-        if (element && element.isConnected) element.replaceWith(fresh);
-        element = fresh;
-        elements.set(row.key, element);
-        row.changed = false;
-        row.drawnAt = now;
-      }
-      return element;
-    });
-    drawn = scale;
-    const keep = new Set(wanted);
-    for (const child of [...body.children]) if (!keep.has(child)) child.remove();
-    wanted.forEach((element, index) => {
-      if (body.children[index] !== element) body.insertBefore(element, body.children[index] || null);
-    });
-    for (const [key, element] of elements) if (!keep.has(element)) elements.delete(key);
-    by('timeline').hidden = state.rows.size === 0;
-    by('shown').textContent = `${shown.length} of ${rows.length} rows`;
-    by('more').hidden = rows.length <= shown.length;
-    by('axis').replaceChildren(...[0, 1, 2].map((part) => make('span', {}, text(clock(range[0] + (range[1] - range[0]) * part / 2)))));
+  function renderTables() {
+    list('remarks', state.remarks.map(prose));
+    list('failures', state.failures.map((group) => [make('strong', {}, `${group.reason} on ${group.nodes.length === 1 ? group.nodes[0] : many(group.nodes.length, 'node')}`), ` of Plan ${group.plan}: `, ...prose(group.message),
+      group.nodes.length > 1 ? make('div', { class: 'dim' }, `${group.nodes.slice(0, 8).join(', ')}${group.nodes.length > 8 ? ` and ${group.nodes.length - 8} more` : ''}`) : null, make('div', {}, ...prose(`${group.remedy ? `Remedy: ${group.remedy}. Then ` : 'Once repaired: '}\`refit retry ${group.plan}\``))].filter(Boolean)));
+    const same = state.before ? [['Nothing that matters: the roll-outs are alike.']] : [];
+    list('changes', state.changes.length ? state.changes.map((change) => prose(change.sentence)) : same);
+    by('key').textContent = [state.chain.length && 'Underlined: nodes of the chain that decides the length.', state.before && 'The line above a bar: before the change.'].filter(Boolean).join(' ');
+    list('chain', state.chain.map((link) => prose(capital(link.text))));
+    by('plans').hidden = state.plans.length === 0;
+    by('plans').querySelector('.cards').replaceChildren(...state.plans.map(planCard));
+    fill('waits', state.plans.flatMap((plan) => (plan.waits || []).map((wait) => [head(plan.name), cell(wait.reason), number(`${wait.isOver ? '' : 'since '}${duration(wait.seconds)}`), number(wait.nodes ?? 'Plan'), make('td', {}, ...prose(wait.message))])));
+    const all = state.versions.reduce((sum, version) => sum + version.nodes, 0);
+    fill('fleet', state.versions.map((version) => [make('th', { scope: 'row', class: 'version' }, version.version), number(version.nodes),
+      cell(make('progress', { max: all, value: version.nodes, 'aria-label': `${version.nodes} of ${all} nodes run ${version.version}` }))]));
+    fill('history', state.plans.flatMap((plan) => (plan.history || []).map((entry) => [head(plan.name), cell(entry.version, { class: 'version' }), cell(fullTime(seconds(entry.from))),
+      cell(entry.to ? fullTime(seconds(entry.to)) : ''), cell(entry.complete === true ? 'complete' : entry.complete === false ? 'replaced' : 'running'), number(entry.nodes), number(entry.failures)])));
+    by('notes').hidden = state.notes.length === 0;
+    by('notes').querySelector('ul').replaceChildren(...state.notes.map((note) => make('li', {}, ...prose(note))));
   }
 
   function renderChoice() {
     const choice = by('filter-plan');
     const names = state.plans.map((plan) => plan.name);
+    choice.closest('label').hidden = names.length < 2;
     if (names.join('\n') === [...choice.options].slice(1).map((option) => option.value).join('\n')) return;
     const chosen = choice.value;
-    choice.replaceChildren(make('option', { value: '' }, text('all')), ...names.map((name) => make('option', { value: name }, text(name))));
+    choice.replaceChildren(make('option', { value: '' }, 'all'), ...names.map((name) => make('option', { value: name }, name)));
     if (names.includes(chosen)) choice.value = chosen;
   }
 
   function render() {
     document.title = state.title;
-    document.documentElement.dataset.source = state.source;
     by('title').textContent = state.title;
-    if (state.verdict) by('summary').textContent = state.verdict.line;
-    by('plans').querySelector('tbody').replaceChildren(...state.plans.map((plan) => make('tr', {}, ...planRow(plan))));
-    if (state.plans.length === 0) {
-      by('plans').querySelector('tbody').append(make('tr', {}, make('td', { colspan: 6 }, text('There are no Plans.'))));
-    }
-    fill('changes', state.changes.map((change) => [head(change.what), cell(change.old), cell(change.new)]));
-    fill('waits', state.plans.flatMap((plan) => (plan.waits || []).map((wait) => [head(plan.name), cell(wait.reason), number(`${wait.isOver ? '' : 'since '}${duration(wait.seconds)}`), number(wait.nodes ?? 'Plan'), cell(wait.message)])));
-    const all = state.versions.reduce((sum, version) => sum + version.nodes, 0);
-    fill('fleet', state.versions.map((version) => [head(version.version), number(version.nodes),
-      cell(make('progress', { max: all, value: version.nodes, 'aria-label': `${version.nodes} of ${all} nodes run ${version.version}` }))]));
-    fill('history', state.plans.flatMap((plan) => (plan.history || []).map((entry) => [head(plan.name), cell(entry.version), cell(clock(seconds(entry.from))),
-      cell(entry.to ? clock(seconds(entry.to)) : ''), cell(entry.complete === true ? 'complete' : entry.complete === false ? 'replaced' : 'running'), number(entry.nodes), number(entry.failures)])));
-    by('notes').hidden = state.notes.length === 0;
-    by('notes').querySelector('ul').replaceChildren(...state.notes.map((note) => make('li', {}, text(note))));
+    // Before widths are measured.
+    by('timeline').hidden = state.plans.length === 0;
+    by('nodes').hidden = state.rows.size === 0;
+    renderBanner();
+    renderFigures();
+    renderTables();
     renderChoice();
+    renderCharts();
     renderRows();
-  }
-
-  function legend() {
-    by('legend').replaceChildren(...LEGEND.map((step) => {
-      const svg = draw('svg', { width: 12, height: 12, 'aria-hidden': 'true' });
-      svg.append(draw('rect', { class: step, width: 12, height: 12 }));
-      return make('li', {}, svg, text(step));
-    }));
   }
 
   function theme(name) {
@@ -262,7 +136,7 @@
   let delay = 500;
 
   function tell(message) {
-    if (by('summary').textContent !== message) by('summary').textContent = message;
+    if (by('connection').textContent !== message) by('connection').textContent = message;
   }
 
   // Server-sent events, read with fetch because an EventSource does not say why it has none.
@@ -282,7 +156,7 @@
         const data = frame.split('\n').filter((line) => line.startsWith('data: ')).map((line) => line.slice(6)).join('\n');
         if (!data) continue;
         take(JSON.parse(data));
-        tell(state.stale || `Live, ${clock(seconds(state.now))}`);
+        tell(state.stale || `Live, ${shortTime(seconds(state.now), 1)} ${zone()}`);
       }
     }
   }
@@ -305,13 +179,11 @@
     remember('theme', next);
     theme(next);
   });
-  for (const id of ['filter-plan', 'filter-state', 'filter-node']) {
-    by(id).addEventListener('input', () => { state.shown = BATCH; renderRows(); });
-  }
-  by('more').addEventListener('click', () => { state.shown += BATCH; renderRows(); });
-  // A printed page has all rows.
-  addEventListener('beforeprint', () => { state.shown = Infinity; renderRows(); });
+  for (const id of ['filter-plan', 'filter-state', 'filter-node']) by(id).addEventListener('input', renderRows);
+  let resized = 0;
+  addEventListener('resize', () => { clearTimeout(resized); resized = setTimeout(render, 100); });
   legend();
+  watchRows();
+  watchCharts();
   const data = JSON.parse(by('data').textContent);
   if (data) { take(data); render(); } else live();
-})();

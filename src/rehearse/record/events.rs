@@ -36,6 +36,10 @@ pub struct NodeRun {
     pub phases: Vec<PhaseSpan>,
     /// Number of failed pods of its Job.
     pub failures: i64,
+    /// Number of pods that its drain has evicted so far, and of all that it has to evict.
+    pub(super) evicted: (usize, usize),
+    /// Number of times that the node has booted.
+    pub boots: usize,
     pub(super) has_job: bool,
     /// Whether the label of a done node was removed since.
     pub(super) lost_label: bool,
@@ -52,9 +56,18 @@ impl NodeRun {
             message: None,
             phases: Vec::new(),
             failures: 0,
+            evicted: (0, 0),
+            boots: 0,
             has_job: false,
             lost_label: false,
         }
+    }
+
+    /// Number of pods that its drain has evicted. The last note of a drain is some seconds old when it is over.
+    pub fn evicted(&self) -> usize {
+        let (evicted, all) = self.evicted;
+        let is_over = self.phases.iter().any(|span| span.phase == NodePhase::Upgrading);
+        if is_over { all } else { evicted }
     }
 }
 

@@ -15,6 +15,7 @@ impl Recorder {
         for (node, run) in self.node_runs(plan) {
             let row = rows.entry(node.clone()).or_insert_with(|| Row::new(plan, node));
             add_run(row, run, end);
+            row.wave = self.wave_at(plan, run.since).map(str::to_owned);
         }
         for wait in self.waits().iter().filter(|wait| wait.plan == plan) {
             let Some(node) = wait.node.as_deref() else {
@@ -39,6 +40,9 @@ fn add_run(row: &mut Row, run: &NodeRun, end: Timestamp) {
         RunState::Done => RowState::Done,
         RunState::Failed => RowState::Failed,
     };
+    row.evicted += run.evicted();
+    row.boots += run.boots;
+    row.failures += run.failures;
     row.reason.clone_from(&run.reason);
     row.message.clone_from(&run.message);
     row.spans.extend(run.phases.iter().map(|phase| Span {

@@ -1,3 +1,5 @@
+mod timeline;
+
 use std::sync::Arc;
 
 use super::*;

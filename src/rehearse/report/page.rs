@@ -1,42 +1,108 @@
 //! The timeline of a rehearsal as a page for a browser.
 
-use super::{PlanReport, Report, WaitGroup, wait_groups};
-use crate::record::Recorder;
-use crate::run::{Outcome, PlanOutcome};
-use jiff::Timestamp;
-use refit_api::{NodePhase, PlanState};
-use refit_formats::page::{Change, Document, Held, PlanCard, Source, Verdict, WaitCard, count_versions};
+use jiff::{SignedDuration, Timestamp};
+
+use super::{PlanReport, Report, TimeFormat, WaitGroup, closed_bands, wait_groups};
+use crate::record::{Recorder, WORKED_ON, peak};
+use crate::run::{Ending, Outcome, PlanOutcome};
+use refit_api::{NodeLimit, NodePhase, PlanState, Reason};
+use refit_base::version::released_version;
+use refit_formats::page::{
+    Change, Document, Figures, Held, Mood, PlanCard, Row, Source, Verdict, WaitCard, count_versions, failures,
+};
+
+/// Reasons that end at a time that is known: a page of a roll-out that waits for it has that time.
+const UNTIL_A_TIME: [Reason; 4] = [
+    Reason::WindowClosed,
+    Reason::WindowTooShort,
+    Reason::Blackout,
+    Reason::NotBefore,
+];
+/// What is drawn after the last progress of a roll-out that stalls, at least.
+const MIN_REST: SignedDuration = SignedDuration::from_mins(5);
+const ZONE: &str = "topology.kubernetes.io/zone";
 
 impl Report {
-    /// The page's data. `changes` are those of a comparison, if this is the newer one of two rehearsals.
-    pub fn to_document(&self, outcome: &Outcome, changes: Vec<Change>) -> Document {
+    /// The page's data. `compared` is the page of an older rehearsal, and what differs.
+    pub fn to_document(&self, outcome: &Outcome, compared: Option<(Document, Vec<Change>)>) -> Document {
         let assumed = self.assumed.iter().map(|line| format!("Assumed: {line}"));
         let names: Vec<&str> = self.plans.iter().map(|plan| plan.name.as_str()).collect();
+        let record = &outcome.record;
+        let until = drawn_until(outcome);
+        let rows: Vec<Row> = outcome
+            .plans
+            .iter()
+            .flat_map(|plan| rows(plan, outcome))
+            .collect();
+        let cards: Vec<PlanCard> = self
+            .plans
+            .iter()
+            .zip(&outcome.plans)
+            .map(|(plan, end)| self.card(plan, end))
+            .collect();
+        let plans = outcome.plans.iter().map(|plan| &plan.plan);
+        let bands = outcome.plans.iter().flat_map(|plan| {
+            let closed = closed_bands(&plan.plan, &outcome.blackouts, outcome.start, until);
+            record.bands(plan.name(), outcome.end).into_iter().chain(closed)
+        });
+        let (before, changes) = compared.unzip();
         Document {
-            verdict: Some(Verdict {
-                complete: self.verdict.complete,
-                line: self.verdict.line.clone(),
-            }),
-            notes: self.remarks().into_iter().chain(assumed).collect(),
-            plans: self
-                .plans
-                .iter()
-                .zip(&outcome.plans)
-                .map(|(plan, end)| self.card(plan, end))
-                .collect(),
-            rows: outcome
-                .plans
-                .iter()
-                .flat_map(|plan| outcome.record.rows(plan.name(), outcome.end).into_values())
-                .collect(),
+            zone: Some(
+                TimeFormat::clock(outcome.start, plans, &outcome.blackouts)
+                    .zone()
+                    .to_owned(),
+            ),
+            verdict: Some(self.page_verdict()),
+            remarks: self.remarks(),
+            notes: assumed.collect(),
+            figures: self.figures(outcome, &cards),
+            bands: bands.collect(),
+            chain: record.chain(&names, until),
+            failures: failures(&rows),
+            plans: cards,
+            rows,
             versions: count_versions(outcome.kubelets.values().map(String::as_str)),
-            changes,
+            changes: changes.unwrap_or_default(),
+            before: before.map(Into::into),
             ..Document::new(
                 Source::Rehearsal,
                 format!("Rehearsal of {}", names.join(", ")),
                 outcome.start,
-                outcome.end,
+                until,
             )
+        }
+    }
+
+    fn page_verdict(&self) -> Verdict {
+        let mood = match self.verdict.reasons.first().map(|reason| reason.how) {
+            None => Mood::Good,
+            Some(crate::verdict::Problem::Fails) => Mood::Bad,
+            Some(crate::verdict::Problem::Stalls) => Mood::Held,
+        };
+        Verdict {
+            mood,
+            headline: self.verdict.headline.clone(),
+            line: self.verdict.line.clone(),
+        }
+    }
+
+    fn figures(&self, outcome: &Outcome, cards: &[PlanCard]) -> Figures {
+        let plans = || outcome.plans.iter().map(PlanOutcome::name);
+        let outages = plans().flat_map(|plan| outcome.record.outages(plan, WORKED_ON, outcome.seen));
+        let peak = peak(outages, &std::collections::BTreeSet::new());
+        let runs = plans().flat_map(|plan| outcome.record.node_runs(plan));
+        Figures {
+            most_down: peak.as_ref().map_or(0, |peak| peak.down.len()),
+            allowed: peak.map(|peak| {
+                let at_work = cards
+                    .iter()
+                    .filter(|card| peak.plans.contains(card.name.as_str()));
+                at_work.map(|card| card.allowed).sum()
+            }),
+            control_plane: self.control_plane.as_ref().map(|it| (it.most_down, it.nodes)),
+            seconds: Some(self.seconds),
+            ends: Some((self.end.as_second(), self.end.as_second())).filter(|_| self.verdict.complete),
+            evicted: runs.map(|(_, run)| run.evicted()).sum(),
         }
     }
 
@@ -58,9 +124,10 @@ impl Report {
         let reason = failed.or_else(|| open.map(|group| group.reason.clone()));
         PlanCard {
             name: plan.name.clone(),
-            version: plan.version.clone(),
+            version: plan.version.as_deref().map(released_version),
             state: state(plan),
             selected: plan.selected,
+            allowed: allowed(&end.plan.spec, plan.selected),
             done: plan.done,
             applying: (plan.selected - plan.done - plan.failed - plan.waiting).max(0),
             waiting: plan.waiting,
@@ -70,15 +137,82 @@ impl Report {
                 .map(|(why, reason)| Held::new(reason, why.why.clone())),
             expected_end: None,
             history: Vec::new(),
-            waits: groups.map(wait_card).collect(),
+            waits: groups.filter(|group| group.is_long()).map(wait_card).collect(),
         }
     }
+}
+
+/// How many nodes of a Plan may be out of service, of so many selected ones.
+pub fn allowed(spec: &refit_api::PlanSpec, selected: i64) -> i64 {
+    let unavailable = spec.max_unavailable.as_ref();
+    let unavailable = unavailable.map_or(i64::MAX, |limit| NodeLimit::nodes_of(limit, selected));
+    spec.slots(selected).min(unavailable)
+}
+
+/// The rows of a Plan: the nodes that it has started, and those that wait at the end.
+fn rows(plan: &PlanOutcome, outcome: &Outcome) -> impl Iterator<Item = Row> {
+    let mut rows = outcome.record.rows(plan.name(), outcome.end);
+    let status = plan.plan.status.as_ref();
+    let active = status
+        .and_then(|status| status.active.as_deref())
+        .unwrap_or_default();
+    for node in active.iter().filter(|node| node.phase == NodePhase::Waiting) {
+        let row = rows
+            .entry(node.name.clone())
+            .or_insert_with(|| Row::new(plan.name(), &node.name));
+        row.reason.clone_from(&node.reason);
+        row.message.clone_from(&node.message);
+    }
+    for (node, row) in &mut rows {
+        row.zone = outcome.nodes.get(node).and_then(zone_of);
+    }
+    rows.into_values()
+}
+
+/// The zone of a node, by its labels.
+pub fn zone_of(labels: &std::collections::BTreeMap<String, String>) -> Option<String> {
+    labels.get(ZONE).cloned()
+}
+
+/// A roll-out that stalls goes on for a while without anything to see.
+fn drawn_until(outcome: &Outcome) -> Timestamp {
+    let is_open = |reason| {
+        outcome
+            .plans
+            .iter()
+            .any(|plan| outcome.record.open_waits(plan.name(), reason).next().is_some())
+    };
+    match outcome.ending {
+        Ending::Complete | Ending::Limit(_) => outcome.end,
+        Ending::Quiet(_) if UNTIL_A_TIME.into_iter().any(is_open) => next_window(outcome),
+        Ending::Quiet(_) => {
+            let rest = (outcome.end.duration_since(outcome.start) / 8).max(MIN_REST);
+            outcome
+                .end
+                .saturating_add(rest)
+                .unwrap_or(outcome.seen)
+                .min(outcome.seen)
+        }
+    }
+}
+
+/// The end of the next opening of a window, and some time after it.
+fn next_window(outcome: &Outcome) -> Timestamp {
+    let local = jiff::tz::TimeZone::system();
+    let windows = outcome
+        .plans
+        .iter()
+        .filter_map(|plan| plan.plan.spec.start_windows(&local));
+    let closes = windows.filter_map(|windows| windows.closes(windows.next_open(outcome.seen)?));
+    let last = closes.max().unwrap_or(outcome.seen).max(outcome.seen);
+    let rest = last.duration_since(outcome.start) / 20;
+    last.saturating_add(rest).unwrap_or(last)
 }
 
 fn state(plan: &PlanReport) -> PlanState {
     match plan.failed {
         _ if plan.complete => PlanState::Complete,
-        0 => PlanState::Waiting,
+        0 => PlanState::Held,
         _ => PlanState::Failed,
     }
 }
@@ -86,7 +220,11 @@ fn state(plan: &PlanReport) -> PlanState {
 /// What the nodes of a Plan wait for, or have waited for: those that last first, and of them the longest.
 pub fn wait_cards(record: &Recorder, plan: &str, now: Timestamp) -> Vec<WaitCard> {
     let (_, groups) = wait_groups(record.waits().into_iter().filter(|wait| wait.plan == plan), now);
-    groups.iter().map(wait_card).collect()
+    groups
+        .iter()
+        .filter(|group| group.is_long())
+        .map(wait_card)
+        .collect()
 }
 
 fn wait_card(group: &WaitGroup) -> WaitCard {

@@ -50,11 +50,13 @@ fn example() -> Report {
         verdict: Verdict {
             complete: false,
             line: "would stall: Plan a starts no node".to_owned(),
+            headline: "would stall: Plan a starts no node".to_owned(),
             reasons: ["a", "b"]
                 .map(|plan| UnfinishedPlan {
                     plan: plan.to_owned(),
                     how: crate::verdict::Problem::Stalls,
                     why: "starts no node".to_owned(),
+                    brief: "starts no node".to_owned(),
                     waits_for: None,
                 })
                 .into(),
@@ -300,4 +302,37 @@ fn nodes_that_are_late_for_one_of_several_windows_or_for_a_blackout_are_counted(
     ] {
         assert!(text.contains(line), "{text}");
     }
+}
+
+#[test]
+fn a_comparison_has_the_five_differences_that_matter_as_sentences_and_no_seconds() {
+    let (old, mut new) = (example(), example());
+    new.seconds = old.seconds + 14;
+    assert!(
+        Comparison::new(&old, &new).changes.is_empty(),
+        "1s longer says nothing"
+    );
+    new.seconds = old.seconds * 2;
+    new.verdict.complete = true;
+    new.cordoned.clear();
+    new.plans[0].version = Some("v2".to_owned());
+    (new.plans[0].done, new.plans[0].failed, new.plans[0].waiting) = (0, 1, 0);
+    new.wait_groups.clear();
+    let comparison = Comparison::new(&old, &new);
+    let sentences: Vec<_> = comparison
+        .most_important
+        .iter()
+        .map(|change| &*change.sentence)
+        .collect();
+    assert_eq!(
+        sentences,
+        [
+            "The roll-out is complete; before it was not complete.",
+            "Plan a fails on 1 node instead of 0.",
+            "Plan a leaves 0 nodes waiting instead of 1.",
+            "The roll-out takes 2h instead of 1h: 1h longer.",
+            "Left cordoned: none; before: node-1.",
+        ]
+    );
+    assert!(comparison.changes.len() > sentences.len(), "the table has all");
 }

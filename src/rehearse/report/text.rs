@@ -13,8 +13,6 @@ use refit_base::table::aligned;
 const ROWS: usize = 60;
 /// Maximum number of waits.
 const WAITS: usize = 10;
-/// Shorter waits are normal in a roll-out.
-const MIN_WAIT_SHOWN: SignedDuration = SignedDuration::from_secs(15);
 
 impl Report {
     pub fn to_json(&self) -> String {
@@ -126,10 +124,7 @@ impl Report {
     }
 
     fn write_waits(&self, text: &mut String) {
-        let worth = |group: &&WaitGroup| {
-            SignedDuration::from_secs(group.seconds) >= MIN_WAIT_SHOWN || group.end.is_none()
-        };
-        let shown: Vec<&WaitGroup> = self.wait_groups.iter().filter(worth).collect();
+        let shown: Vec<&WaitGroup> = self.wait_groups.iter().filter(|group| group.is_long()).collect();
         if shown.is_empty() {
             return;
         }

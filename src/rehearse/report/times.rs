@@ -66,6 +66,12 @@ impl TimeFormat {
         }
     }
 
+    /// Name of the zone of what concerns the whole cluster.
+    pub fn zone(&self) -> &str {
+        let zone = self.clock.as_ref().and_then(|zones| zones.otherwise.iana_name());
+        zone.unwrap_or("UTC")
+    }
+
     pub fn of_plan(&self, plan: &str, at: Timestamp) -> String {
         match &self.clock {
             None => offset(at.duration_since(self.start)),

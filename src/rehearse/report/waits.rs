@@ -8,6 +8,9 @@ use serde::Serialize;
 use super::WaitReport;
 use refit_api::{OpenEnum, Reason};
 
+/// Shorter waits are normal in a roll-out, and so are smaller differences, in seconds.
+pub const MIN_WAIT: i64 = 15;
+
 /// Nodes of a Plan that waited for the same thing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -26,6 +29,13 @@ pub struct WaitGroup {
     pub waits: usize,
     /// The nodes, the longest total first; empty if the whole Plan waited.
     pub nodes: Vec<NodeWait>,
+}
+
+impl WaitGroup {
+    /// Whether it is worth a line: shorter waits are normal in a roll-out.
+    pub fn is_long(&self) -> bool {
+        self.seconds >= MIN_WAIT || self.end.is_none()
+    }
 }
 
 /// The waits of a node for one thing.

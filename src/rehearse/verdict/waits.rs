@@ -22,6 +22,7 @@ pub(super) fn stalled_in_prepare(end: &PlanOutcome, outcome: &Outcome) -> Option
         plan: end.name().to_owned(),
         how: Problem::Stalls,
         why: format!("makes no progress: {nodes} in `prepare` for {cause}"),
+        brief: format!("makes no progress: {nodes} in `prepare`"),
         waits_for: end.depends.clone(),
     })
 }
@@ -42,13 +43,12 @@ pub(super) fn stalled_unscheduled(
         0 => String::new(),
         others => format!(" (and on {})", pluralized(others, "more node")),
     };
+    let brief = format!("makes no progress on {node}{others}: its pod is not scheduled");
     Some(UnfinishedPlan {
         plan: end.name().to_owned(),
         how: Problem::Stalls,
-        why: format!(
-            "makes no progress on {node}{others}: its pod is not scheduled, since {}{left}",
-            untolerated(first)
-        ),
+        why: format!("{brief}, since {}{left}", untolerated(first)),
+        brief,
         waits_for: None,
     })
 }

@@ -1,0 +1,169 @@
+//! What concerns a whole Plan: its waves, and what it waited for.
+
+use jiff::Timestamp;
+
+use super::read::text;
+use super::{Recorder, Wait, live};
+use crate::json::Value;
+use crate::report::MIN_WAIT;
+use crate::store::Change;
+use crate::verdict::{duration, pluralized};
+use refit_api::{OpenEnum, Reason, WavePhase};
+use refit_formats::page::{Band, BandKind};
+
+/// Waits that the phases of waves show.
+const OF_WAVES: [Reason; 3] = [
+    Reason::WaveInProgress,
+    Reason::WaveSoaking,
+    Reason::WaveNotApproved,
+];
+
+/// A wave in one of its phases.
+#[derive(Clone, Debug)]
+pub(super) struct WaveSpan {
+    name: String,
+    phase: OpenEnum<WavePhase>,
+    since: Timestamp,
+    until: Option<Timestamp>,
+    /// When a soak should end.
+    due: Option<Timestamp>,
+}
+
+impl Recorder {
+    /// The last wave of `status.wave`, if it is one of this roll-out.
+    pub(super) fn observe_wave(&mut self, plan: &str, status: &Value, now: Timestamp) {
+        let wave = &status["wave"];
+        let (name, phase) = (
+            text(wave, "name"),
+            OpenEnum::<WavePhase>::from(text(wave, "phase")),
+        );
+        if name.is_empty() || wave["hash"] != status["latestHash"] {
+            return;
+        }
+        let since = self.began(wave, now);
+        let Some(seen) = self.plans.get_mut(plan) else {
+            return;
+        };
+        let due = text(wave, "until").parse().ok();
+        if let Some(last) = seen.waves.last_mut() {
+            if last.name == name && last.phase == phase && last.until.is_none() {
+                last.due = due;
+                return;
+            }
+            last.until.get_or_insert(since);
+        }
+        if seen.complete {
+            return; // The status of the last wave is never removed.
+        }
+        if self.is_live {
+            live::make_room(&mut seen.waves);
+        }
+        seen.waves.push(WaveSpan {
+            name: name.to_owned(),
+            phase,
+            since,
+            until: None,
+            due,
+        });
+    }
+
+    pub(super) fn close_wave(&mut self, plan: &str, now: Timestamp) {
+        let last = self.plans.get_mut(plan).and_then(|seen| seen.waves.last_mut());
+        if let Some(last) = last {
+            last.until.get_or_insert(now);
+        }
+    }
+
+    /// The wave whose nodes were upgraded at a time.
+    pub(super) fn wave_at(&self, plan: &str, at: Timestamp) -> Option<&str> {
+        let mut waves = self.plans.get(plan)?.waves.iter();
+        let wave = waves.rfind(|wave| wave.since <= at && wave.until.is_none_or(|until| at <= until))?;
+        Some(&wave.name)
+    }
+
+    /// A node that works on Plans has another boot ID.
+    pub(super) fn note_boot(&mut self, change: &Change) {
+        let boot = |value: &Value| value["status"]["nodeInfo"]["bootID"].as_str().map(str::to_owned);
+        let before = change.old.as_deref().and_then(|old| boot(&old.value));
+        let after = boot(&change.new.value);
+        if before.is_none() || after.is_none() || before == after {
+            return;
+        }
+        let node = change.new.meta("name");
+        let runs = self
+            .plans
+            .values_mut()
+            .filter_map(|seen| seen.turns.get_mut(node));
+        for run in runs.filter(|run| run.until.is_none()) {
+            run.boots += 1;
+        }
+    }
+
+    /// The waves of a Plan, or the time of its work, and its waits.
+    pub fn bands(&self, plan: &str, end: Timestamp) -> Vec<Band> {
+        let Some(seen) = self.plans.get(plan) else {
+            return Vec::new();
+        };
+        let band = |kind, label: String, from: Timestamp, to: Option<Timestamp>| Band {
+            plan: plan.to_owned(),
+            kind,
+            label,
+            from: from.as_second(),
+            to: to.map(Timestamp::as_second),
+            message: None,
+        };
+        let mut bands: Vec<Band> = seen
+            .waves
+            .iter()
+            .filter(|wave| wave.until != Some(wave.since))
+            .map(|wave| {
+                let (kind, label) = match wave.phase.known() {
+                    Some(WavePhase::Soaking) => {
+                        let long = wave.due.or(wave.until).unwrap_or(end).duration_since(wave.since);
+                        (BandKind::Wait, format!("{} · soak {}", wave.name, duration(long)))
+                    }
+                    Some(WavePhase::AwaitingApproval) => {
+                        (BandKind::Wait, format!("{} · approval", wave.name))
+                    }
+                    _ => (BandKind::Work, wave.name.clone()),
+                };
+                band(kind, label, wave.since, wave.until)
+            })
+            .collect();
+        let runs = || self.node_runs(plan).map(|(_, run)| run);
+        if bands.is_empty()
+            && let Some(first) = runs().map(|run| run.since).min()
+        {
+            let ends = runs().map(|run| run.until.unwrap_or(end)).max();
+            let is_over = runs().all(|run| run.until.is_some());
+            let label = pluralized(runs().count(), "node");
+            bands.push(band(BandKind::Work, label, first, ends.filter(|_| is_over)));
+        }
+        let waits = self.waits().into_iter().filter(|wait| {
+            let is_long = wait
+                .until
+                .is_none_or(|until| until.as_second() - wait.since.as_second() >= MIN_WAIT);
+            let is_shown = wait
+                .reason
+                .known()
+                .is_some_and(|reason| OF_WAVES.contains(&reason));
+            wait.plan == plan && wait.node.is_none() && is_long && !is_shown
+        });
+        bands.extend(waits.map(|wait| Band {
+            message: Some(wait.message.clone()),
+            ..band(BandKind::Wait, wait.awaited(), wait.since, wait.until)
+        }));
+        bands
+    }
+}
+
+impl Wait {
+    /// What it waits for, in a few words.
+    pub(super) fn awaited(&self) -> String {
+        if self.reason == self.blocker.as_str() {
+            self.blocker.clone()
+        } else {
+            format!("waits for {}", self.blocker)
+        }
+    }
+}
