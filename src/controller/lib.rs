@@ -25,6 +25,7 @@ pub mod outbox;
 pub mod own_image;
 pub mod server;
 pub mod settings;
+mod story;
 pub mod telemetry;
 mod wanted;
 

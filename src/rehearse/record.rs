@@ -22,7 +22,7 @@ use super::store::{Change, Object};
 use super::upgrade_script::{PrepareWait, dependency};
 use crate::json::Value;
 use refit_api::names::{ANNOTATION_DRAIN, ENV_PLAN_LATEST_VERSION, LABEL_CONTROLLER, LABEL_PLAN};
-use refit_api::{DrainNote, NodeDrain, NodePhase, OpenEnum, Reason};
+use refit_api::{DrainNote, NodeDrain, NodePhase, OpenEnum, Reason, WavePhase};
 use refit_job::name::plan_label_key;
 
 /// Phases in which `prepare` may wait; status may lag behind the start of the container.
@@ -53,6 +53,8 @@ struct PlanRecord {
     complete: bool,
     repetitions: Repetitions,
     turns: BTreeMap<String, NodeRun>,
+    /// The waves that have soaked, and how many nodes had been started by then.
+    soaks: Vec<(String, usize)>,
     /// Nodes with a slot whose Job has not been seen yet. It saves a search of all runs at each change of the Plan.
     without_job: BTreeSet<String>,
 }
@@ -115,6 +117,21 @@ impl Recorder {
         })
     }
 
+    /// The waves that have soaked without a node of theirs.
+    pub fn soaks_without_nodes(&self, plan: &str) -> impl Iterator<Item = &str> {
+        let soaks = self
+            .plans
+            .get(plan)
+            .map(|seen| seen.soaks.as_slice())
+            .unwrap_or_default();
+        let before = std::iter::once(0).chain(soaks.iter().map(|(_, started)| *started));
+        let empty = soaks
+            .iter()
+            .zip(before)
+            .filter(|((_, started), before)| started == before);
+        empty.map(|((wave, _), _)| wave.as_str())
+    }
+
     /// All waits, in the order of their starts.
     pub fn waits(&self) -> Vec<Wait> {
         let mut all: Vec<Wait> = self.closed.iter().chain(self.open.values()).cloned().collect();
@@ -149,6 +166,17 @@ impl Recorder {
         });
     }
 
+    fn observe_wave(&mut self, plan: &str, wave: &Value) {
+        let Some(seen) = self.plans.get_mut(plan).filter(|_| !self.is_live) else {
+            return;
+        };
+        let name = text(wave, "name");
+        let is_new = seen.soaks.last().is_none_or(|(known, _)| known != name);
+        if *text(wave, "phase") == *WavePhase::Soaking.name() && is_new {
+            seen.soaks.push((name.to_owned(), seen.turns.len()));
+        }
+    }
+
     fn observe_plan(&mut self, plan: &Value, now: Timestamp) {
         let name = text(&plan["metadata"], "name").to_owned();
         let status = &plan["status"];
@@ -168,6 +196,7 @@ impl Recorder {
             self.emit(now, &name, None, EventKind::Resolved(version.unwrap_or_default()));
         }
         self.observe_repetition(&name, &status["repeat"], now);
+        self.observe_wave(&name, &status["wave"]);
         let mut waited: BTreeSet<WaitKey> = BTreeSet::new();
         let mut here: BTreeSet<&str> = BTreeSet::new();
         let mut preparing: BTreeSet<&str> = BTreeSet::new();
