@@ -104,7 +104,8 @@ enum Command {
     Drain(drain::Flags),
     /// Show all roll-outs at a glance: version, progress, what holds each Plan, and what would release it
     ///
-    /// Below the Plans are the nodes in maintenance. Needs read access only. If it lacks permission to read an object,
+    /// A line for each Plan; below, why those are held that wait for someone, and the command to begin with. With a Plan, or
+    /// -o wide, everything that is known of it: waves, checks, nodes. Below the Plans are the nodes in maintenance. Needs read access only. If it lacks permission to read an object,
     /// it names the object and shows the rest. If another controller wrote the status of a Plan, nodes are counted by
     /// their labels and Jobs.
     ///
@@ -113,6 +114,8 @@ enum Command {
     #[command(after_help = status::EXAMPLES)]
     Status(status::Flags),
     /// Explain why a Plan, a node or another object is blocked, down to the object that holds it, and how to unblock it
+    ///
+    /// Without arguments, explains all Plans that are held.
     ///
     /// Prints a chain of objects, the remedy with its commands, and for a node its history, as far as its record, its
     /// Jobs and Events still say. Needs read access only.
@@ -143,6 +146,7 @@ enum Command {
     ///
     /// Ends with 0 when the report is printed, with 1 when the cluster cannot be read or there is no such Plan, and
     /// with 2 when the arguments are wrong.
+    #[command(after_help = report::EXAMPLES)]
     Report(report::Flags),
     /// Start no further node of a Plan, or of several; nodes in progress finish
     ///
@@ -151,7 +155,7 @@ enum Command {
     ///
     /// Ends with 0 when the Plan is suspended, also if it was already, with 1 when the cluster refuses or --timeout
     /// passes, and with 2 when the arguments are wrong.
-    #[command(after_help = steer::SUSPEND_EXAMPLES)]
+    #[command(after_help = steer::examples::SUSPEND)]
     Suspend(steer::SuspendFlags),
     /// Resume suspended or aborted Plans
     ///
@@ -160,6 +164,7 @@ enum Command {
     ///
     /// Ends with 0 when the Plan continues, also if it was neither suspended nor aborted, with 1 when the cluster refuses,
     /// a node fails or --timeout passes, and with 2 when the arguments are wrong.
+    #[command(after_help = steer::examples::RESUME)]
     Resume(steer::PlansFlags),
     /// Approve what waits in a Plan: a wave, or a version with `versionPolicy.propose`
     ///
@@ -169,6 +174,7 @@ enum Command {
     ///
     /// Ends with 0 when it is approved, also if it was already, with 1 when nothing waits for approval, a wave and a version do and neither is
     /// named, the cluster refuses, a node fails or --timeout passes, and with 2 when the arguments are wrong.
+    #[command(after_help = steer::examples::APPROVE)]
     Approve(steer::ApproveFlags),
     /// Try again on nodes where a Plan failed: those that are named, or all
     ///
@@ -177,6 +183,7 @@ enum Command {
     ///
     /// Ends with 0 when the nodes are to be retried, with 1 when a node has not failed, the cluster refuses, a node
     /// fails again or --timeout passes, and with 2 when the arguments are wrong.
+    #[command(after_help = steer::examples::RETRY)]
     Retry(steer::NodeFlags),
     /// Skip nodes of a Plan at its current version, or undo that
     ///
@@ -187,6 +194,7 @@ enum Command {
     ///
     /// Ends with 0 when the nodes are skipped, also if they were already, with 1 when a node is done, the cluster refuses
     /// or --timeout passes, and with 2 when the arguments are wrong.
+    #[command(after_help = steer::examples::SKIP)]
     Skip(steer::SkipFlags),
     /// Stop a roll-out: no node starts, drains stop and their nodes are released; upgrades that run finish
     ///
@@ -195,6 +203,7 @@ enum Command {
     ///
     /// Ends with 0 when the Plan is aborted, also if it was already, with 1 when it is complete, the cluster refuses or
     /// --timeout passes, and with 2 when the arguments are wrong.
+    #[command(after_help = steer::examples::ABORT)]
     Abort(steer::ReasonFlags),
     /// Run a Plan again at the same version on nodes that are done: those that are named, or all
     ///
@@ -204,6 +213,7 @@ enum Command {
     ///
     /// Ends with 0 when the nodes are to run again, with 1 when a node is not done, the cluster refuses, a node fails or
     /// --timeout passes, and with 2 when the arguments are wrong.
+    #[command(after_help = steer::examples::RERUN)]
     Rerun(steer::NodeFlags),
     /// Start no further node of any Plan; nodes in progress finish
     ///
@@ -212,6 +222,7 @@ enum Command {
     ///
     /// Ends with 0 when all Plans are frozen, also if they were already, with 1 when the cluster refuses, and with 2 when the
     /// arguments are wrong.
+    #[command(after_help = steer::examples::FREEZE)]
     Freeze(steer::FreezeFlags),
     /// Let nodes start again after `refit freeze`
     ///
@@ -219,6 +230,7 @@ enum Command {
     ///
     /// Ends with 0 when no Plan is frozen, also if none was, with 1 when the cluster refuses, and with 2 when the arguments are
     /// wrong.
+    #[command(after_help = steer::examples::UNFREEZE)]
     Unfreeze(steer::Place),
     /// Print what the containers of a Plan's pod on a node have printed
     ///

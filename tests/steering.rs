@@ -219,6 +219,24 @@ async fn users_see_and_steer_a_roll_out_with_what_they_may_do() {
         .ends(1)
         .says("Aborted")
         .says("refit resume");
+    admin
+        .refit("explain")
+        .await
+        .ends(1)
+        .says("Aborted")
+        .says("refit resume");
+    let table = admin
+        .refit("status")
+        .await
+        .ends(0)
+        .says("PLAN ")
+        .says("see below");
+    assert!(table.out.contains("Aborted"), "{table:#?}");
+    admin
+        .refit("status --as nobody --as-group nobodies")
+        .await
+        .ends(1)
+        .says("User \"nobody\" cannot list");
     assert!(!is_cordoned(&harness.get(second).await));
 
     admin.refit("resume p -o json").await.ends(0).says("resumed");

@@ -1,14 +1,17 @@
 //! Selects Plans by `--plan`: names with or without namespace.
 
+use std::collections::BTreeMap;
+
 use refit_api::crd::VERSION;
 use refit_api::names::GROUP;
 use refit_offline::gitops::Source;
+use refit_offline::gitops::objects::objects;
 
 /// Message for files without a Plan.
 const NO_PLAN: &str = "there is no Plan in these files";
 /// The message for files without a Plan. It names the first file that has one where refit does not look, such as in the
 /// text of a `ConfigMap`.
-pub(super) fn no_plan<'s>(sources: impl IntoIterator<Item = &'s Source>) -> String {
+pub(super) fn no_plan<'s>(sources: impl IntoIterator<Item = &'s Source> + Clone) -> String {
     let wanted = format!("{GROUP}/{VERSION}");
     let is_kind = |line: &str| {
         let mut words = line
@@ -17,15 +20,33 @@ pub(super) fn no_plan<'s>(sources: impl IntoIterator<Item = &'s Source>) -> Stri
         words.any(|word| word == "kind") && words.next() == Some("Plan")
     };
     let mentions = |source: &&Source| source.text.contains(&wanted) && source.text.lines().any(is_kind);
-    match sources.into_iter().find(mentions) {
+    match sources.clone().into_iter().find(mentions) {
         Some(source) => format!(
             "{NO_PLAN}; {} mentions one within another object or text, which refit does not read",
             source.name
         ),
-        None => NO_PLAN.to_owned(),
+        None => match found(sources) {
+            found if found.is_empty() => NO_PLAN.to_owned(),
+            found => format!("{NO_PLAN}; they have {found}; `refit example` prints a Plan"),
+        },
     }
 }
 
+/// The objects that there are, by kind.
+fn found<'s>(sources: impl IntoIterator<Item = &'s Source>) -> String {
+    let mut kinds = BTreeMap::<String, usize>::new();
+    for source in sources {
+        for object in objects(&source.stream.documents) {
+            *kinds.entry(object.kind).or_default() += 1;
+        }
+    }
+    let kinds = kinds.iter().filter(|(kind, _)| !kind.is_empty()).take(SHOWN);
+    let kinds: Vec<_> = kinds.map(|(kind, count)| format!("{count} {kind}")).collect();
+    kinds.join(", ")
+}
+
+/// Where commands that only read files look for Plans.
+pub(super) const FILES: &str = "these files";
 /// Maximum number of names in a message.
 const SHOWN: usize = 20;
 
@@ -36,7 +57,7 @@ pub(super) fn is_chosen(wanted: &[String], name: &str, title: &str) -> bool {
 
 /// A message about wanted names without a Plan; `None` if there is no Plan at all. `plans` has the name and the title
 /// of each.
-pub(super) fn unknown(wanted: &[String], plans: &[(String, String)]) -> Option<String> {
+pub(super) fn unknown(wanted: &[String], plans: &[(String, String)], place: &str) -> Option<String> {
     let has = |wanted: &String| {
         plans
             .iter()
@@ -62,7 +83,7 @@ pub(super) fn unknown(wanted: &[String], plans: &[(String, String)]) -> Option<S
         String::new()
     };
     Some(format!(
-        "there is no Plan {} in these files; the Plans are {}{more}",
+        "there is no Plan {} in {place}; the Plans are {}{more}",
         missing.join(", "),
         titles.join(", ")
     ))
@@ -93,11 +114,11 @@ mod tests {
 
     #[test]
     fn a_name_that_no_plan_has_is_reported_with_the_names_of_all_plans() {
-        let why = unknown(&["server".to_owned(), "c".to_owned()], &plans()).unwrap();
+        let why = unknown(&["server".to_owned(), "c".to_owned()], &plans(), FILES).unwrap();
         assert_eq!(
             why,
             "there is no Plan \"c\" in these files; the Plans are ns/server, agent"
         );
-        assert_eq!(unknown(&["ns/server".to_owned()], &plans()), None);
+        assert_eq!(unknown(&["ns/server".to_owned()], &plans(), FILES), None);
     }
 }

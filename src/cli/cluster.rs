@@ -16,6 +16,7 @@ use tokio::sync::watch;
 
 use super::output;
 use super::output_format::{OutputFormat, any_of};
+use refit_base::go::GoDuration;
 use refit_base::proxy::ProxyEnv;
 use refit_cluster::clock::Clock;
 use refit_cluster::drain::{DryRun, Event, Failure, PlanRun, Session};
@@ -25,6 +26,8 @@ use refit_rehearse::json::Value;
 
 /// Items per page of a list: the default of `kubectl get --chunk-size`.
 const PAGE: u32 = 500;
+/// The time limit of a request without one.
+const NO_LIMIT: Duration = Duration::from_secs(24 * 60 * 60);
 /// Where a pod finds its namespace.
 const POD_NAMESPACE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
 
@@ -38,6 +41,18 @@ pub(super) struct Connection {
     /// Context of the kubeconfig, instead of its current one
     #[arg(long, value_name = "NAME")]
     pub(super) context: Option<String>,
+
+    /// User to impersonate
+    #[arg(long = "as", value_name = "USER")]
+    pub(super) impersonate: Option<String>,
+
+    /// Group to impersonate, with --as; can be repeated
+    #[arg(long = "as-group", value_name = "GROUP", requires = "impersonate")]
+    pub(super) impersonate_groups: Vec<String>,
+
+    /// Time limit of each request, such as 30s [default: 10s]
+    #[arg(long, value_name = "DURATION")]
+    pub(super) request_timeout: Option<GoDuration>,
 }
 
 impl Connection {
@@ -49,6 +64,9 @@ impl Connection {
             master: None,
             context: self.context.clone(),
             in_cluster: is_in_cluster(),
+            impersonate: self.impersonate.clone(),
+            impersonate_groups: self.impersonate_groups.clone(),
+            request_timeout: self.request_timeout.and_then(limit),
         };
         let server = ApiServer::find(&source, &ProxyEnv::read(lookup)?).await?;
         Ok(server.on_node()?)
@@ -67,6 +85,12 @@ impl Connection {
         };
         Some(namespace).filter(|namespace| !namespace.is_empty())
     }
+}
+
+/// As in kubectl, 0 means no limit.
+fn limit(timeout: GoDuration) -> Option<Duration> {
+    let limit = timeout.to_std()?;
+    Some(if limit.is_zero() { NO_LIMIT } else { limit })
 }
 
 fn is_in_cluster() -> bool {
@@ -218,6 +242,7 @@ mod tests {
             let connection = Connection {
                 kubeconfig: Some(kubeconfig.clone()),
                 context: context.map(str::to_owned),
+                ..Connection::default()
             };
             connection.namespace()
         };

@@ -129,6 +129,7 @@ fn place(words: impl IntoIterator<Item = OsString>) -> ClusterFlags {
         connection: Connection {
             kubeconfig: path("kubeconfig"),
             context: text("context"),
+            ..Connection::default()
         },
     }
 }

@@ -18,6 +18,8 @@ use refit_view::{Explanation, PlanOverview, Snapshot, explain_node, explain_plan
 use refit_view::{explain_any_node, explain_maintenance};
 
 pub(super) const EXAMPLES: &str = "Examples:
+  refit explain
+      every Plan that is held
   refit explain server
       what holds the Plan, down to the object, and the command that would release it
   refit explain server node-7
@@ -31,9 +33,10 @@ pub(super) const EXAMPLES: &str = "Examples:
 
 #[derive(Args, Clone, Debug)]
 pub(super) struct Flags {
-    /// The Plan, or another object: nodeop/NAME, nodeopupgrade/NAME, nodemaintenance/NAME, node/NAME
+    /// The Plan, or another object: nodeop/NAME, nodeopupgrade/NAME, nodemaintenance/NAME, node/NAME [default: all Plans
+    /// that are held]
     #[arg(value_name = "[NAMESPACE/]PLAN|KIND/NAME")]
-    plan: String,
+    plan: Option<String>,
 
     /// Node to explain, whether or not the Plan selects it
     #[arg(value_name = "NODE")]
@@ -49,6 +52,8 @@ pub(super) struct Flags {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Target<'a> {
+    /// All Plans that are held.
+    Held,
     /// A Plan, perhaps with its namespace.
     Plan(&'a str),
     /// An object of kairos-operator, perhaps with its own namespace.
@@ -80,8 +85,9 @@ impl<'a> Target<'a> {
 
 pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
     with_client(&flags.place.connection, async |client: Client| {
-        let target = Target::of(&flags.plan);
+        let target = flags.plan.as_deref().map_or(Target::Held, Target::of);
         let scope = match target {
+            Target::Held => flags.place.scope(&client, None).await,
             Target::Plan(plan) => flags.place.scope(&client, Some(plan)).await,
             // Plans of any namespace may hold such an object.
             Target::Op(..) | Target::Maintenance(_) | Target::Node(_) => flags.place.everywhere(),
@@ -89,9 +95,17 @@ pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
         let snapshot = target::read(&client, &scope).await?;
         let node = flags.node.as_deref();
         if let (Target::Maintenance(_) | Target::Node(_), Some(node)) = (target, node) {
-            bail!("{} takes no NODE argument: leave out {node}", flags.plan);
+            let object = flags.plan.as_deref().unwrap_or_default();
+            bail!("{object} takes no NODE argument: leave out {node}");
         }
         let explanations = match target {
+            Target::Held => {
+                let all = snapshot
+                    .plans
+                    .iter()
+                    .map(|plan| PlanOverview::new(&snapshot, plan));
+                all.map(|view| explain_plan(&view)).filter(|it| it.held).collect()
+            }
             Target::Plan(plan) => {
                 let view = find(&snapshot, plan)?;
                 vec![match node {
@@ -134,11 +148,15 @@ fn print(
         let value = match (target, all.len()) {
             // Any number of objects concern a node.
             (Target::Node(name), _) => json!({ "node": name, "held": held, "explanations": all }),
-            (_, 1) => all.pop().unwrap_or_default(),
+            (Target::Plan(_) | Target::Op(..) | Target::Maintenance(_), 1) => all.pop().unwrap_or_default(),
             _ => json!({ "held": held, "explanations": all }),
         };
         flags.output.print(&value)?;
     } else {
+        if explanations.is_empty() {
+            let plans = snapshot.plans.len();
+            output::note(format_args!("none of {plans} Plans is held"));
+        }
         let texts: Vec<_> = explanations.iter().map(Explanation::to_text).collect();
         output::text(&texts.join("\n")).context("the explanation cannot be printed")?;
     }

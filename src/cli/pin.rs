@@ -12,7 +12,7 @@ use clap::Args;
 
 use super::USAGE;
 use super::channel_access::{ChannelFlags, Offers};
-use super::chosen::{is_chosen, no_plan, unknown};
+use super::chosen::{FILES, is_chosen, no_plan, unknown};
 use super::output_format::{OutputFormat, any_of};
 use refit_api::names::GROUP;
 use refit_base::version::Range;
@@ -112,7 +112,7 @@ pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
         .iter()
         .flatten()
         .map(|plan| (plan.name.clone(), plan.title.clone()));
-    if let Some(why) = unknown(&flags.plan, &titles.collect::<Vec<_>>()) {
+    if let Some(why) = unknown(&flags.plan, &titles.collect::<Vec<_>>(), FILES) {
         report.failures.push(Failure::new(why));
         report.print(flags, "", false)?;
         return Ok(ExitCode::from(USAGE));

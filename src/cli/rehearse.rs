@@ -17,8 +17,8 @@ use anyhow::Context as _;
 pub(super) use flags::Flags;
 use flags::Start;
 use inputs::{
-    approved, channel_offers, checked, choose, elsewhere, initial_cluster, missing_secrets, namespace,
-    read_snapshot, requests, settings, unwaited,
+    approved, channel_offers, checked, choose, chosen_on_cluster, elsewhere, initial_cluster,
+    missing_secrets, namespace, read_snapshot, requests, settings, unwaited,
 };
 use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize as _;
@@ -217,14 +217,15 @@ fn prepare(flags: &Flags) -> anyhow::Result<(Rehearsal, Vec<String>)> {
     approved(&given, &mut assumed);
     checked(flags, &given, &mut assumed)?;
     assumed.push(assumptions.describe());
-    let plans = if given.plans.is_empty() {
-        match &initial_cluster {
-            InitialCluster::Snapshot(snapshot) => snapshot.plans.clone(),
-            InitialCluster::Generated { .. } => Vec::new(),
+    let on_cluster = match &initial_cluster {
+        // Those of a snapshot run anyway; they are rehearsed if nothing else is, or if they are chosen.
+        InitialCluster::Snapshot(snapshot) if given.plans.is_empty() || !flags.plan.is_empty() => {
+            chosen_on_cluster(flags, &given, &snapshot.plans)
         }
-    } else {
-        given.plans.iter().map(|plan| plan.value.clone()).collect()
+        InitialCluster::Snapshot(_) | InitialCluster::Generated { .. } => Vec::new(),
     };
+    let plans = given.plans.iter().map(|plan| plan.value.clone());
+    let plans: Vec<Value> = plans.chain(on_cluster).collect();
     requests(&plans, &mut initial_cluster, &mut assumed);
     let mut settings = settings(flags, &namespace, &initial_cluster, &mut assumed)?;
     front_ends::enable(&mut settings, &given.objects, &initial_cluster, &mut assumed);

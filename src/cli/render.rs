@@ -19,7 +19,7 @@ use k8s_openapi::api::core::v1::{Pod, Secret};
 use serde::Serialize;
 
 use super::channel_access::ChannelFlags;
-use super::chosen::{is_chosen, no_plan, unknown};
+use super::chosen::{FILES, is_chosen, no_plan, unknown};
 use super::cluster::Connection;
 use super::output_format::{OutputFormat, any_of};
 use super::{USAGE, defaults, output, validate};
@@ -166,7 +166,7 @@ pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
             .collect();
         // A Plan may be in a file or a document that cannot be read.
         let is_read = all_are_read(&sources);
-        match unknown(&flags.plan, &names) {
+        match unknown(&flags.plan, &names, FILES) {
             Some(why) => output::error(why),
             None if is_read => output::error(no_plan(&sources)),
             None => {}

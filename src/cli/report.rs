@@ -11,6 +11,12 @@ use super::output_format::{OutputFormat, any_of};
 use super::target::{self, ClusterFlags, find, with_client};
 use refit_view::report::Report;
 
+pub(super) const EXAMPLES: &str = "Examples:
+  refit report k3s-agent > k3s-agent.md
+      which nodes were upgraded, when and how, as Markdown
+  refit report k3s-agent -o html > k3s-agent.html
+      as a page";
+
 #[derive(Args, Clone, Debug)]
 pub(super) struct Flags {
     /// Plan by name; NAMESPACE/ is needed only if Plans of several namespaces have this name

@@ -11,7 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::channel_access::{ChannelFlags, Offers};
-use super::chosen::{is_chosen, no_plan, unknown};
+use super::chosen::{FILES, is_chosen, no_plan, unknown};
 use super::output_format::{OutputFormat, any_of};
 use super::{USAGE, output, validate};
 use refit_api::names::ANNOTATION_APPROVE;
@@ -137,7 +137,7 @@ pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
                 (name.to_owned(), plan.title())
             })
             .collect();
-        if let Some(why) = unknown(&flags.plan, &titles) {
+        if let Some(why) = unknown(&flags.plan, &titles, FILES) {
             output::error(why);
             return Ok(ExitCode::from(USAGE));
         }

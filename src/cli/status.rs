@@ -12,17 +12,21 @@ use tokio::time::sleep;
 use super::output;
 use super::output_format::{OutputFormat, any_of};
 use super::target::{self, ClusterFlags, find, with_client};
+use refit_api::PlanState;
 use refit_facts::objects::maintenance::Maintenance;
-use refit_view::{PlanOverview, Scope, Snapshot, maintenance, table};
+use refit_view::table::{self, Look};
+use refit_view::{PlanOverview, Scope, Snapshot, maintenance};
 
 /// How often the cluster is read with `--watch`.
 const INTERVAL: Duration = Duration::from_secs(2);
 
 pub(super) const EXAMPLES: &str = "Examples:
   refit status
-      every Plan: version, progress, what holds it, what would release it; and the nodes in maintenance
-  refit status server --watch
-      watch one Plan
+      a line for every Plan; below, what holds those that wait for you, and the command that releases them
+  refit status server
+      everything about one Plan: waves, checks, nodes in progress
+  refit status --watch
+      the same, redrawn in place
   refit status -o json | jq '.plans[] | {name, state, heldBy}'
       for programs";
 
@@ -35,6 +39,10 @@ pub(super) struct Flags {
     /// Redraw when something changes; if the output is not a terminal, print what has changed
     #[arg(short = 'w', long)]
     watch: bool,
+
+    /// Print times as they are, instead of how long ago they were
+    #[arg(long)]
+    times: bool,
 
     /// Format of the output
     #[arg(short = 'o', long, value_name = "FORMAT", default_value = "text", value_parser = any_of(&[OutputFormat::Text, OutputFormat::Wide, OutputFormat::Json, OutputFormat::Yaml, OutputFormat::Name]))]
@@ -123,7 +131,16 @@ fn text(views: &[PlanOverview<'_>], snapshot: &Snapshot, flags: &Flags) -> Strin
         }
         format => {
             let with_others = flags.plan.is_none().then_some(snapshot);
-            table::status(views, with_others, &snapshot.gaps, format == OutputFormat::Wide)
+            let (wide, terminal) = (format == OutputFormat::Wide, output::is_terminal());
+            let look = Look {
+                detailed: wide || flags.plan.is_some(),
+                wide,
+                // Otherwise each line would change with every reading, and be printed again.
+                times: flags.times || flags.watch && !terminal,
+                bars: flags.watch && terminal,
+                columns: terminal.then(|| output::size().1),
+            };
+            table::status(views, with_others, &snapshot.gaps, &look)
         }
     }
 }
@@ -141,9 +158,9 @@ fn show(text: &str, before: &str, flags: &Flags) -> anyhow::Result<()> {
         flags.output.write(&text)
     } else if flags.watch && output::is_terminal() {
         let (lines, columns) = output::size();
-        output::raw(&screen(text, lines, columns))
+        output::raw(&painted(&screen(text, lines, columns, before.is_empty())))
     } else {
-        output::text(&news(text, before))
+        output::raw(&painted(&output::plain(&news(text, before))))
     };
     printed.context("the status cannot be printed")
 }
@@ -157,8 +174,8 @@ fn news(text: &str, before: &str) -> String {
     lines.flat_map(|line| [line, "\n"]).collect()
 }
 
-/// Clears the screen and shows as much of the text as fits.
-fn screen(text: &str, lines: usize, columns: usize) -> String {
+/// Writes as much of the text as fits over the one before: a screen that is cleared first flickers.
+fn screen(text: &str, lines: usize, columns: usize, first: bool) -> String {
     let room = lines.saturating_sub(1).max(1);
     let text = output::plain(text).into_owned();
     let cut = |line: &str| line.chars().take(columns).collect::<String>();
@@ -167,7 +184,27 @@ fn screen(text: &str, lines: usize, columns: usize) -> String {
     if let Some(last) = shown.last_mut().filter(|_| count > room) {
         *last = format!("… {} more lines", count - room + 1);
     }
-    format!("\x1b[H\x1b[2J{}\n", shown.join("\n"))
+    let start = if first { "\x1b[2J\x1b[H" } else { "\x1b[H" };
+    format!("{start}{}\x1b[K\n\x1b[J", shown.join("\x1b[K\n"))
+}
+
+/// The states in color, on a terminal that shows colors.
+fn painted(text: &str) -> String {
+    if !output::is_colored() {
+        return text.to_owned();
+    }
+    let colors = [
+        (PlanState::Failed, 31),
+        (PlanState::Held, 33),
+        (PlanState::Complete, 32),
+        (PlanState::Running, 36),
+    ];
+    colors.iter().fold(text.to_owned(), |text, (state, color)| {
+        // A cell of a table, or the end of a title.
+        let in_color = |after: &str| format!("  \x1b[{color}m{state}\x1b[0m{after}");
+        let text = text.replace(&format!("  {state}  "), &in_color("  "));
+        text.replace(&format!("  {state}\n"), &in_color("\n"))
+    })
 }
 
 #[cfg(test)]
@@ -176,9 +213,18 @@ mod tests {
 
     #[test]
     fn a_screen_shows_what_fits_and_says_what_does_not() {
-        assert_eq!(screen("a\nbcd\n", 24, 2), "\x1b[H\x1b[2Ja\nbc\n");
-        assert_eq!(screen("a\nb\nc\nd\n", 3, 80), "\x1b[H\x1b[2Ja\n… 3 more lines\n");
-        assert_eq!(screen("\x1b[31mred", 24, 80), "\x1b[H\x1b[2J\\x1b[31mred\n");
+        assert_eq!(
+            screen("a\nbcd\n", 24, 2, true),
+            "\x1b[2J\x1b[Ha\x1b[K\nbc\x1b[K\n\x1b[J"
+        );
+        assert_eq!(
+            screen("a\nb\nc\nd\n", 3, 80, false),
+            "\x1b[Ha\x1b[K\n… 3 more lines\x1b[K\n\x1b[J"
+        );
+        assert_eq!(
+            screen("\x1b[31mred", 24, 80, false),
+            "\x1b[H\\x1b[31mred\x1b[K\n\x1b[J"
+        );
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! hand, with who and when.
 
 mod change;
+pub(super) mod examples;
 mod freeze;
 #[cfg(test)]
 mod tests;
@@ -25,10 +26,6 @@ use refit_api::annotation::signature;
 use refit_cluster::clock::Clock;
 use refit_cluster::drain::DryRun;
 use refit_cluster::drain::flags::TimeoutArg;
-
-pub(super) const SUSPEND_EXAMPLES: &str = "Examples:
-  refit suspend k3s-agent --reason 'storage is rebalanced'   one Plan; refit resume k3s-agent continues
-  refit suspend --all -A --wait                              all Plans, until no node is in progress";
 
 #[derive(Args, Clone, Debug)]
 struct Common {

@@ -119,11 +119,7 @@ fn unread(error: &kube::Error) -> anyhow::Error {
              kubectl apply -f -",
             refit_api::names::GROUP
         ),
-        kube::Error::Api(_) => anyhow!("Plans cannot be read: {}", brief(error)),
-        error => anyhow!(
-            "the API server cannot be reached: {}; check the cluster of the kubeconfig and its context",
-            brief(error)
-        ),
+        error => anyhow!("Plans cannot be read: {}", brief(error)),
     }
 }
 
@@ -244,7 +240,7 @@ mod tests {
             std::fs::write(&kubeconfig, text).unwrap();
             let connection = Connection {
                 kubeconfig: Some(kubeconfig),
-                context: None,
+                ..Connection::default()
             };
             ClusterFlags {
                 connection,

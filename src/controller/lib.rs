@@ -26,6 +26,7 @@ pub mod own_image;
 mod reports;
 pub mod server;
 pub mod settings;
+mod story;
 pub mod telemetry;
 mod wanted;
 mod watches;

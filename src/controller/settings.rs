@@ -202,8 +202,8 @@ impl Settings {
                             .map(PathBuf::from)
                     }),
                 master: text(flags.master).or_else(|| env.text("SYSTEM_UPGRADE_CONTROLLER_MASTER_URL")),
-                context: None,
                 in_cluster: env.text("KUBERNETES_SERVICE_HOST").is_some(),
+                ..ApiSource::default()
             },
             proxies: ProxyEnv::read(lookup)?,
             manage_crd: boolean(&env, flags.manage_crd, "REFIT_MANAGE_CRD", true)?,

@@ -111,7 +111,7 @@ fn is_harmless(metadata: &Metadata<'_>) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::io::Write;
     use std::sync::{Arc, Mutex};
 
@@ -127,6 +127,11 @@ mod tests {
         fn flush(&mut self) -> io::Result<()> {
             Ok(())
         }
+    }
+
+    /// What is logged, as text.
+    pub(crate) fn logged_text(log: impl FnOnce()) -> String {
+        logged(false, LogFormat::Text, &[], log)
     }
 
     fn logged(debug: bool, format: LogFormat, pairs: &[(&str, &str)], log: impl FnOnce()) -> String {

@@ -112,6 +112,7 @@ impl Cluster {
             plan_schema: None,
             stored_plans: BTreeMap::new(),
             economical: options.economical,
+            refuses_pods: None,
         };
         for name in NAMESPACES {
             state.admit_namespace(name);

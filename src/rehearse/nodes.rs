@@ -61,6 +61,17 @@ pub struct Generated {
     pub assumed: Vec<String>,
 }
 
+/// The build suffix of versions of the distribution that an image or a channel is of, such as `+k3s1`.
+pub fn build_of(image: &str, channel: Option<&str>) -> &'static str {
+    let plan = PlanSelector {
+        image,
+        channel,
+        ..PlanSelector::default()
+    };
+    let distribution = Distribution::detect(&[plan], None);
+    distribution.map_or("", Distribution::build)
+}
+
 /// Generates nodes, labelled so that the Plans select some of them; `kubelet` is the version that they run.
 pub fn generate(count: usize, plans: &[PlanSelector<'_>], kubelet: Option<&str>) -> Generated {
     // With three, etcd keeps its quorum while one of them is upgraded.

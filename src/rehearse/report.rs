@@ -27,7 +27,7 @@ pub use waits::{MIN_WAIT, NodeWait, WaitGroup};
 use super::record::{NodeRun, RunState, Wait};
 use super::run::{Outcome, PlanOutcome};
 use super::upgrade_script::PrepareWait;
-use super::verdict::{Verdict, judge};
+use super::verdict::{Verdict, duration, judge};
 use super::version_change::{Unusual, unusual};
 use refit_api::schedule::{Blackout, Windows, next_blackout};
 use refit_api::{NodePhase, OpenEnum, Reason};
@@ -64,6 +64,9 @@ pub struct Report {
     pub budgets_that_never_allow: Vec<String>,
     /// Nodes that are still cordoned for a Plan.
     pub cordoned: Vec<String>,
+    /// Waves that soak although they have no node, a sentence each.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub soaks_without_nodes: Vec<String>,
     /// How the text writes times.
     #[serde(skip)]
     pub times: TimeFormat,
@@ -244,6 +247,7 @@ pub fn report(outcome: &Outcome, seed: u64, assumed: Vec<String>, times: TimeFor
         version_changes: version_changes(outcome),
         budgets_that_never_allow: never.map(|budget| budget.name.clone()).collect(),
         cordoned: outcome.cordoned.clone(),
+        soaks_without_nodes: soaks_without_nodes(outcome),
         times,
     }
 }
@@ -279,6 +283,22 @@ fn node_run_report(plan: &str, node: &str, turn: &NodeRun, end: Timestamp) -> No
         failures: turn.failures,
         phases: phases.collect(),
     }
+}
+
+fn soaks_without_nodes(outcome: &Outcome) -> Vec<String> {
+    let of_plan = |end: &PlanOutcome| {
+        let waves = end.plan.spec.waves().unwrap_or_default();
+        let soak = |name: &str| waves.iter().find(|wave| wave.name == name).map(|wave| wave.soak);
+        let empty = outcome.record.soaks_without_nodes(end.name()).into_iter().map(|name| {
+            let soak = duration(soak(name).unwrap_or_default());
+            format!(
+                "Plan {}: wave {name} soaks {soak} without a node to upgrade",
+                end.name()
+            )
+        });
+        empty.collect::<Vec<_>>()
+    };
+    outcome.plans.iter().flat_map(of_plan).collect()
 }
 
 /// Unusual version changes, grouped.

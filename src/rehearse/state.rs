@@ -61,6 +61,8 @@ pub struct State {
     pub(super) stored_plans: BTreeMap<Key, Value>,
     /// Whether to save processor time.
     pub(super) economical: bool,
+    /// What admission says to each pod of a Job, if it refuses them.
+    pub refuses_pods: Option<&'static str>,
 }
 
 impl State {

@@ -22,6 +22,7 @@ use super::blocker::Blocker;
 use super::event::Event;
 use super::permissions;
 use super::plan::DerivedPlan;
+use super::start::taints::Tolerations;
 use super::state::ClusterState;
 use super::step::{NodeChange, Step, patch};
 use super::targets::TargetState;
@@ -208,7 +209,12 @@ impl NodeReconciler<'_> {
         let pod_stage = pod.map_or(PodStage::Unbound, |p| p.stage);
         let mut state = NodeState::of_job(node, job, pod_stage.phase());
         if let Some(why) = pod.and_then(|p| p.waiting.clone()) {
-            state = state.with_reason(Reason::PodWaiting, why);
+            let taints = Some(node).filter(|_| pod_stage == PodStage::Unbound && why.contains(UNTOLERATED));
+            let taints = taints.and_then(|node| Tolerations::of(self.plan).blocker(node));
+            let text = taints.map_or(why.clone(), |blocker| {
+                format!("{blocker}; the scheduler says: {why}")
+            });
+            state = state.with_reason(Reason::PodWaiting, shorten(&text, MAX_MESSAGE).into_owned());
         }
         // The annotation stays on the Node after a drain, so it may be that of an earlier pod, or of another Plan.
         if let Some(drain) = &node.drain
@@ -339,6 +345,10 @@ impl NodeReconciler<'_> {
         }
     }
 }
+
+/// Words of the scheduler, which does not name the taint (kubernetes/kubernetes,
+/// `pkg/scheduler/framework/plugins/tainttoleration`).
+const UNTOLERATED: &str = "untolerated taint";
 
 /// Why a Job is replaced.
 const NOT_REQUIRED: &str = "the Plan no longer requires it, and none of its pods runs";

@@ -10,13 +10,13 @@ use super::failure::with_decision;
 use super::node::state::NodeState;
 use super::picture::PlanPicture;
 use super::plan::DerivedPlan;
-use super::resolve::Resolution;
+use super::resolve::{Resolution, UNRESOLVABLE};
 use super::state::ClusterState;
 use super::step::Key;
 use refit_api::text::{MAX_CONDITION_MESSAGE, seconds, shorten};
-use refit_api::{ObjectRef, Obstacle, OpenEnum, PlanCondition, Reason, Severity, names};
+use refit_api::{ObjectRef, Obstacle, OpenEnum, PlanCondition, Reason, Severity, names, redacted};
 use refit_base::version::policy::Choice;
-use refit_facts::NodeName;
+use refit_facts::{NodeName, SecretFacts, Text};
 
 pub(super) fn obstacle(
     cluster: &ClusterState,
@@ -46,10 +46,47 @@ fn of_plan(cluster: &ClusterState, plan: &DerivedPlan) -> Option<Obstacle> {
         return error(why);
     }
     match &plan.resolution {
-        Resolution::MissingSecrets(why) | Resolution::Failed(why) => error(why),
+        Resolution::MissingSecrets(why) => missing_secrets(cluster, plan).or_else(|| error(why)),
+        Resolution::Failed(why) => error(&with_channel(plan, why)),
         Resolution::Held(why) => Some(said(Reason::Held, why.clone())),
         Resolution::Reading => unreadable(cluster, plan).map(|why| said(Reason::Error, why)),
         Resolution::Pending | Resolution::Resolved(_) => None,
+    }
+}
+
+/// The Secrets that a Plan needs, and that do not exist.
+fn missing_secrets(cluster: &ClusterState, plan: &DerivedPlan) -> Option<Obstacle> {
+    let secrets = cluster.world.secrets.table();
+    let is_missing = |name: &&Text| secrets.get(name) == Some(&SecretFacts::Missing);
+    let missing: Vec<&str> = plan
+        .secrets
+        .names()
+        .iter()
+        .filter(is_missing)
+        .map(|name| &**name)
+        .collect();
+    let (first, namespace) = (missing.first()?, &cluster.defaults.namespace);
+    let text = match missing.len() {
+        1 => format!("Secret {first}, which the Plan needs, does not exist in namespace {namespace}"),
+        _ => format!(
+            "Secrets that the Plan needs do not exist in namespace {namespace}: {}",
+            missing.join(", ")
+        ),
+    };
+    Some(Obstacle {
+        about: missing
+            .iter()
+            .map(|name| ObjectRef::new("Secret", *name))
+            .collect(),
+        ..said(Reason::Error, text)
+    })
+}
+
+/// The error of a channel, with the channel.
+fn with_channel(plan: &DerivedPlan, why: &str) -> String {
+    match &plan.channel {
+        Some(channel) if why != UNRESOLVABLE => format!("{why} (channel {})", redacted(&channel.url)),
+        _ => why.to_owned(),
     }
 }
 

@@ -34,7 +34,7 @@ mod of_all_plans;
 mod quorum;
 mod room;
 pub(super) mod schedule;
-mod taints;
+pub(super) mod taints;
 mod versions;
 
 use admission::Limits;

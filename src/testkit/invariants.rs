@@ -209,6 +209,8 @@ impl Invariants {
                     }
                     // In the words of node-maintenance-operator.
                     Kind::Event if change.new.value["source"]["component"] == "NodeMaintenance" => Ok(()),
+                    // Of the Job controller.
+                    Kind::Event if change.new.value["involvedObject"]["kind"] == "Job" => Ok(()),
                     Kind::Event if !change.gone => {
                         self.note_named(&change.new.value);
                         reasons::check_event(&change.new.value)

@@ -71,6 +71,10 @@ pub fn explain_plan(view: &PlanOverview<'_>) -> Explanation {
             if let Some(known) = known {
                 chain_of_node(view, &known, &mut explanation, 0);
             }
+            // Status names only some of the waiting nodes.
+            if explanation.chain.is_empty() {
+                explanation.link(format!("Node {node}"), &*obstacle.message);
+            }
         }
         None => chain_of_obstacle(view, obstacle, &mut explanation),
     }

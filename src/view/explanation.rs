@@ -60,11 +60,28 @@ impl Explanation {
         }
     }
 
-    pub fn to_text(&self) -> String {
+    /// The chain, and the one command to begin with.
+    pub(super) fn brief(&self) -> String {
+        let mut out = self.chain();
+        if !self.remedy.is_empty() {
+            let _ = writeln!(out, "Remedy: {}", self.remedy);
+        }
+        if let Some(command) = self.commands.first() {
+            let _ = writeln!(out, "  {command}");
+        }
+        out
+    }
+
+    fn chain(&self) -> String {
         let mut out = format!("{}\n", self.verdict);
         for (depth, link) in self.chain.iter().enumerate() {
             let _ = writeln!(out, "{}└─ {}: {}", "   ".repeat(depth), link.object, link.says);
         }
+        out
+    }
+
+    pub fn to_text(&self) -> String {
+        let mut out = self.chain();
         if !self.remedy.is_empty() {
             let _ = writeln!(out, "\nRemedy: {}", self.remedy);
         }

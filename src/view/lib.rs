@@ -4,12 +4,14 @@
 #![forbid(unsafe_code)]
 
 mod cause;
+mod detail;
 mod differs;
 pub mod explain;
 mod explanation;
 pub mod maintenance;
 pub mod node_op;
 mod obstacle;
+mod overview;
 pub mod plan;
 pub mod read;
 mod remedy;
@@ -17,6 +19,7 @@ pub mod report;
 mod selected;
 mod stall;
 pub mod table;
+mod text;
 mod time;
 mod unavailable;
 

@@ -149,9 +149,9 @@ impl<'a> PlanOverview<'a> {
     /// When the Plan repeats next, if it does.
     pub fn repeats(&self) -> Option<String> {
         let next = self.plan.facts.status().repeat.as_ref()?.next.as_deref()?;
-        let at = next.parse().ok()?;
+        let at: Timestamp = next.parse().ok()?;
         Some(if at > self.snapshot.now {
-            format!("next at {next} ({})", time::until(at, self.snapshot.now))
+            format!("next at {next}")
         } else {
             format!("due since {next}, once this roll-out is over and nodes may start")
         })

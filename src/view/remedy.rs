@@ -1,10 +1,10 @@
 //! What would release a Plan or a node, and the commands for it.
 
-use super::plan::PlanOverview;
+use super::plan::{PlanOverview, condition};
 use super::stall;
 use super::unavailable::unavailable;
 use refit_api::reason::Kind;
-use refit_api::{NodeProgress, ObjectRef, OpenEnum, Reason, limits};
+use refit_api::{ConditionType, NodeProgress, ObjectRef, OpenEnum, Reason, limits};
 
 /// The remedy of a reason in words, and commands that can be copied.
 #[expect(clippy::too_many_lines, reason = "one arm for each remedy")]
@@ -28,7 +28,7 @@ pub(super) fn remedy(
             commands,
         );
     };
-    if let Some(found) = stall::remedy(view, known, node) {
+    if let Some(found) = stall::remedy(view, known, node).or_else(|| of_message(view, known, about, node)) {
         return found;
     }
     let channel = view.plan.facts.status().channel.as_ref();
@@ -191,4 +191,63 @@ pub(super) fn remedy(
         },
     };
     (known.plain_remedy(), commands.into_iter().flatten().collect())
+}
+
+/// The remedy for the one of several causes of a reason that the message names.
+fn of_message(
+    view: &PlanOverview<'_>,
+    reason: Reason,
+    about: &[ObjectRef],
+    node: Option<&str>,
+) -> Option<(String, Vec<String>)> {
+    let (namespace, plan) = (&view.plan.namespace, &view.plan.facts.name);
+    let edit = format!("kubectl edit plan -n {namespace} {plan}");
+    let message = node
+        .and_then(|node| view.node(node)?.message.as_deref())
+        .unwrap_or_default();
+    match reason {
+        Reason::Error => {
+            let secrets: Vec<_> = ObjectRef::named(about, "Secret").collect();
+            if !secrets.is_empty() {
+                let create =
+                    |name| format!("kubectl create secret generic -n {namespace} {name} --from-file=FILE");
+                let remedy = "create the Secret, or remove it from the Plan".to_owned();
+                return Some((remedy, secrets.into_iter().map(create).chain([edit]).collect()));
+            }
+            let validated = condition(view.plan, ConditionType::Validated);
+            if let Some(invalid) = validated.filter(|it| it.status == "False") {
+                let is_of_secret = invalid
+                    .message
+                    .as_deref()
+                    .is_some_and(|why| why.contains("cannot be read"));
+                let remedy = "edit the Plan: the message names the field".to_owned();
+                return (!is_of_secret).then(|| (remedy, vec![edit]));
+            }
+            let channel = view.plan.facts.status().channel.as_ref()?;
+            let (url, _) = (channel.url.as_ref()?, channel.last_error.as_ref()?);
+            let remedy = "make the channel reachable, or set spec.version".to_owned();
+            Some((remedy, vec![format!("refit resolve {url}"), edit]))
+        }
+        Reason::PodRefused => {
+            // The words of the admission plugin ServiceAccount.
+            let (_, account) = message.split_once("serviceaccount \"")?;
+            let (account, _) = account.split_once('"')?;
+            let create = format!("kubectl create serviceaccount -n {namespace} {account}");
+            let remedy = "create the ServiceAccount, or correct spec.serviceAccountName".to_owned();
+            Some((remedy, vec![create, edit]))
+        }
+        Reason::PodWaiting if message.contains("spec.tolerations") => {
+            let remedy = "add the toleration to spec.tolerations, or remove the taint".to_owned();
+            Some((remedy, vec![edit]))
+        }
+        Reason::PodWaiting
+            if ["ImagePull", "InvalidImageName"]
+                .iter()
+                .any(|it| message.contains(it)) =>
+        {
+            let remedy = "correct the image or the version, or set spec.imagePullSecrets".to_owned();
+            Some((remedy, vec![edit]))
+        }
+        _ => None,
+    }
 }

@@ -58,6 +58,10 @@ impl<'a> Report<'a> {
             let state = match value {
                 Some(names::LABEL_VALUE_DISABLED) => NodeState::Disabled,
                 Some(_) if value == hash => NodeState::Done,
+                // Status may not have it yet, as after `refit rerun`.
+                _ if !view.complete && node.facts.skip.is_none() && not_selected(view, node).is_none() => {
+                    NodeState::Phase(NodePhase::Waiting.into())
+                }
                 _ => continue,
             };
             // A Plan of this name in another namespace has the same label, and with the same spec the same hash.
@@ -67,6 +71,13 @@ impl<'a> Report<'a> {
             let report = nodes
                 .entry(name.clone())
                 .or_insert_with(|| node_report(snapshot, view, name));
+            if state == NodeState::Done {
+                // Its label has the Plan's current hash.
+                report.version = report
+                    .version
+                    .take()
+                    .or_else(|| view.version().map(str::to_owned));
+            }
             let is_at_work = |phase: &OpenEnum<NodePhase>| !phase.is_empty() && *phase != NodePhase::Waiting;
             // With `settle.workloads`, a node gets its label while it still holds its slot.
             if !matches!(&report.state, NodeState::Phase(phase) if is_at_work(phase)) {
@@ -333,12 +344,6 @@ fn unknown(view: &PlanOverview<'_>, nodes: &[NodeReport]) -> Vec<String> {
         unknown.push(format!(
             "when {without_times} nodes that are done began: Kubernetes has deleted their Jobs, whose TTL is over"
         ));
-    }
-    if nodes
-        .iter()
-        .any(|node| node.state == NodeState::Done && node.version.is_none())
-    {
-        unknown.push("the version of nodes without a Job: their label has the Plan's current hash, so it is the Plan's".to_owned());
     }
     unknown.push("the version of each node before: only the Plan's own earlier versions are kept".to_owned());
     if view.events().next().is_none() {

@@ -1,208 +1,30 @@
 //! `refit status` as text.
 
-use std::fmt::Write as _;
-
-use super::differs::differs;
-use super::plan::{DONE, PlanOverview, check_says};
+pub use super::detail::Look;
+use super::detail::details;
+use super::overview::overview;
+use super::plan::PlanOverview;
 use super::read::Snapshot;
-use super::{maintenance, time};
-use refit_api::NodeProgress;
-use refit_base::table::aligned;
+use super::text::{relative, wrapped};
 
-/// Cells of a progress bar.
-const BAR: i64 = 20;
-/// Nodes that are listed of each Plan, unless all are asked for.
-const MAX_NODES: usize = 10;
-
-/// All Plans at a glance, and the nodes in maintenance of `snapshot`, if it is given. `wide` adds every known node.
+/// All Plans, and the nodes in maintenance of `snapshot`, if it is given.
 pub fn status(
     views: &[PlanOverview<'_>],
     snapshot: Option<&Snapshot>,
     gaps: &[String],
-    wide: bool,
+    look: &Look,
 ) -> String {
-    let mut out = String::new();
-    for (number, view) in views.iter().enumerate() {
-        if number > 0 {
-            out.push('\n');
-        }
-        plan(view, wide, &mut out);
-    }
-    if views.is_empty() {
-        out.push_str("there is no Plan\n");
-    }
-    if let Some(snapshot) = snapshot.filter(|snapshot| !snapshot.maintenances.is_empty()) {
-        maintenances(snapshot, &mut out);
-    }
-    for gap in gaps {
-        let _ = writeln!(out, "not shown: {gap}");
-    }
-    out
-}
-
-/// A line for each node in maintenance.
-fn maintenances(snapshot: &Snapshot, out: &mut String) {
-    let rows: Vec<_> = snapshot
-        .maintenances
-        .iter()
-        .map(|object| maintenance::parts(snapshot, object))
-        .collect();
-    out.push('\n');
-    for line in aligned(&rows, &[3]) {
-        let _ = writeln!(out, "{line}");
-    }
-}
-
-fn plan(view: &PlanOverview<'_>, wide: bool, out: &mut String) {
-    let status = view.plan.facts.status();
-    let version = view.version().unwrap_or("no version yet");
-    let _ = writeln!(out, "{}  {version}  {}", view.title(), view.state());
-    let counts = view.counts;
-    if view.counted {
-        let _ = write!(
-            out,
-            "  {} {}/{} done",
-            bar(counts.done, counts.selected),
-            counts.done,
-            counts.selected
-        );
-        let phases = view.phases();
-        let others: Vec<_> = phases
-            .iter()
-            .filter(|(phase, _)| **phase != DONE)
-            .map(|(phase, count)| format!("{count} {phase}"))
-            .collect();
-        if !others.is_empty() {
-            let _ = write!(out, "; {}", others.join(", "));
-        }
-        out.push('\n');
-    }
-    if let Some(wave) = view.wave().filter(|_| !view.complete) {
-        let of = view.plan.facts.object.spec.waves().unwrap_or_default().len();
-        let until = wave.until.as_deref().and_then(|until| until.parse().ok());
-        let until = until.map_or_else(String::new, |until| {
-            format!(", {} left", time::short(view.snapshot.now.duration_until(until)))
-        });
-        let number = wave.index.saturating_add(1);
-        let _ = writeln!(
-            out,
-            "  wave: {} ({number} of {of}), {}{until}",
-            wave.name, wave.phase
-        );
-    }
-    for check in status.checks.iter().flatten().filter(|_| !view.complete) {
-        let says = check_says(check, view.snapshot.now);
-        let _ = writeln!(out, "  check: {} {says}", check.name);
-    }
-    if let Some(repeats) = view.repeats() {
-        let _ = writeln!(out, "  repeats: {repeats}");
-    }
-    if view.foreign {
-        let _ = writeln!(
-            out,
-            "  status is of another controller; nodes are counted by labels and Jobs"
-        );
-    }
-    if let Some(obstacle) = &view.obstacle {
-        let _ = writeln!(out, "  held by: {} ({})", obstacle.reason, obstacle.says());
-        if !obstacle.remedy.is_empty() {
-            let _ = writeln!(out, "  remedy: {}", obstacle.remedy);
-        }
-        for command in &obstacle.commands {
-            let _ = writeln!(out, "    {command}");
-        }
-    }
-    for entry in status.version_differs.iter().flatten() {
-        if let Some(differs) = differs(view, &entry.name)
-            && let Some(reason) = differs.reason
-        {
-            let _ = writeln!(
-                out,
-                "  {reason}: Node {} counts as done, and {}",
-                entry.name, differs.text
-            );
-        }
-    }
-    if let Some((earliest, latest)) = view.expected_end() {
-        let now = view.snapshot.now;
-        let _ = writeln!(
-            out,
-            "  expected end: {} to {} ({earliest:.0} to {latest:.0})",
-            time::until(earliest, now),
-            time::until(latest, now)
-        );
-    }
-    if let Some(origin) = &status.origin {
-        let parts = [
-            origin.commit.as_ref().map(|commit| format!("commit {commit}")),
-            origin.author.as_ref().map(|author| format!("by {author}")),
-            origin
-                .manager
-                .as_ref()
-                .map(|manager| format!("applied by {manager}")),
-        ];
-        let parts: Vec<_> = parts.into_iter().flatten().collect();
-        let _ = writeln!(out, "  from: {}", parts.join(", "));
-    }
-    if let Some(owner) = &view.plan.node_op {
-        let _ = writeln!(out, "  of: {owner}");
-    }
-    nodes(view, wide, out);
-}
-
-fn nodes(view: &PlanOverview<'_>, wide: bool, out: &mut String) {
-    let shown: Vec<_> = view.nodes.iter().filter(|node| wide || node.has_slot()).collect();
-    let limit = if wide { usize::MAX } else { MAX_NODES };
-    let row = |node: &&&NodeProgress| {
-        let since = node.since.as_deref();
-        let since = since.and_then(|since| time::since(since, view.snapshot.now));
-        let why = match (&node.reason, &node.message) {
-            (Some(reason), Some(message)) => format!("{reason}: {message}"),
-            (Some(reason), None) => reason.to_string(),
-            (None, Some(message)) => message.clone(),
-            (None, None) => String::new(),
-        };
-        let since = format!("{:>6}", since.unwrap_or_default());
-        [
-            format!("  {}", node.name),
-            format!("{:10}", node.phase),
-            since,
-            why,
-        ]
-    };
-    let rows: Vec<_> = shown.iter().take(limit).map(|node| row(&node)).collect();
-    for line in aligned(&rows, &[]) {
-        let _ = writeln!(out, "{line}");
-    }
-    match shown.len().saturating_sub(limit) {
-        0 => {}
-        more => {
-            let _ = writeln!(out, "  and {more} more (-o wide shows all)");
-        }
-    }
-}
-
-/// `[#####...............]`, full only when all are done.
-fn bar(done: i64, selected: i64) -> String {
-    let filled = if selected > 0 {
-        (done.clamp(0, selected) * BAR / selected).clamp(0, BAR)
+    let mut out = if look.detailed {
+        details(views, snapshot, gaps, look)
     } else {
-        BAR
+        overview(views, snapshot, gaps, look)
     };
-    let cells = |count: i64, cell: &str| cell.repeat(usize::try_from(count).unwrap_or_default());
-    format!("[{}{}]", cells(filled, "#"), cells(BAR - filled, "."))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_bar_is_full_only_when_all_nodes_are_done() {
-        assert_eq!(bar(0, 3), format!("[{}]", ".".repeat(20)));
-        assert_eq!(bar(999, 1_000), format!("[{}.]", "#".repeat(19)));
-        assert_eq!(bar(3, 3), format!("[{}]", "#".repeat(20)));
-        assert_eq!(bar(7, 3), bar(3, 3));
-        assert_eq!(bar(0, 0), bar(3, 3));
+    let now = views.first().map(|view| view.snapshot.now);
+    if let Some(now) = now.filter(|_| !look.times) {
+        out = relative(&out, now);
+    }
+    match look.columns {
+        Some(columns) => wrapped(&out, columns),
+        None => out,
     }
 }

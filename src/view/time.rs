@@ -41,9 +41,36 @@ pub(super) fn until(at: Timestamp, now: Timestamp) -> String {
     }
 }
 
+/// A time in the future that is not known exactly: `in 12m to 20m`.
+pub(super) fn range(earliest: Timestamp, latest: Timestamp, now: Timestamp) -> String {
+    let last = short(latest.duration_since(now));
+    if earliest <= now {
+        return format!("within {last}");
+    }
+    match short(earliest.duration_since(now)) {
+        first if first == last => format!("in {last}"),
+        first => format!("in {first} to {last}"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_end_that_is_not_known_exactly_is_a_range() {
+        let now = Timestamp::UNIX_EPOCH;
+        let of = |first, last| {
+            range(
+                now + SignedDuration::from_secs(first),
+                now + SignedDuration::from_secs(last),
+                now,
+            )
+        };
+        assert_eq!(of(7, 21), "in 7s to 21s");
+        assert_eq!(of(0, 21), "within 21s");
+        assert_eq!(of(3_600, 3_601), "in 1h");
+    }
 
     #[test]
     fn a_duration_has_at_most_two_units() {

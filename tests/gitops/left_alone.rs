@@ -225,7 +225,10 @@ fn errors_are_in_the_json_too_and_a_template_is_skipped() {
     ran.err_has("c.yaml:1: skipped, a template");
     assert_eq!(errors(&dir.run("pin -o json none.yaml").ends(2)).len(), 1);
     let empty = dir.run("pin -o json d.yaml").ends(2);
-    assert_eq!(errors(&empty), ["there is no Plan in these files"]);
+    assert_eq!(
+        errors(&empty),
+        ["there is no Plan in these files; they have 1 ConfigMap; `refit example` prints a Plan"]
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

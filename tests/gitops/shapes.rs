@@ -116,7 +116,9 @@ fn a_plan_within_another_object_or_text_is_named_where_there_is_no_other() {
         ] {
             dir.run(&format!("{command} a.yaml b.yaml")).ends(2).err_has(why);
             let none = dir.run(&format!("{command} a.yaml")).ends(2);
-            none.err_has("there is no Plan in these files\n");
+            none.err_has(
+                "there is no Plan in these files; they have 1 ConfigMap; `refit example` prints a Plan\n",
+            );
         }
         assert_eq!(dir.read("b.yaml"), text);
     }

@@ -114,6 +114,29 @@ fn a_version_that_a_tool_fills_in_is_assumed() {
 }
 
 #[test]
+fn an_assumed_version_is_of_the_distribution_of_its_plan() {
+    for (image, version) in [
+        ("rancher/k3s-upgrade", "v1.34.1-k3s1"),
+        ("rancher/rke2-upgrade", "v1.34.1-rke2r1"),
+        ("example.com/upgrade", "v1.34.1"),
+    ] {
+        let text = plan("a", "").replace("  version: v1.34.1\n", "  channel: https://example.com/stable\n");
+        let dir = Workdir::new([("plan.yaml", &text.replace("example.com/upgrade", image))]);
+        let ran = dir.run("rehearse plan.yaml --nodes 3 -o json").ends(0);
+        assert_eq!(ran.json()["plans"][0]["version"], version, "{image}");
+    }
+}
+
+#[test]
+fn a_wave_that_soaks_without_a_node_is_remarked() {
+    let waves = "  waves: [{name: canary, nodes: 1, soak: 10m}, {name: tenth, nodes: 10%, soak: 30m}, {name: rest}]\n";
+    let dir = with_plan("a", waves);
+    let ran = dir.run("rehearse plan.yaml --nodes 7 -q").ends(0);
+    ran.out_has("\nPlan a: wave tenth soaks 30m without a node to upgrade\n")
+        .out_lacks("wave canary soaks 10m without");
+}
+
+#[test]
 fn a_snapshot_continues_where_the_cluster_was() {
     let dir = with_plan("a", "  drain: {}\n");
     dir.write("ready.json", CLUSTER.replace("WEB2", "True"));
@@ -176,6 +199,11 @@ fn a_snapshot_with_plans_needs_no_files() {
     for seed in 2..=5 {
         assert_eq!(order(seed), first);
     }
+    let chosen = rehearse("--plan live");
+    assert_eq!(chosen["plans"][0]["rehearsed"], true);
+    dir.run("rehearse --plan lave --snapshot cluster.json")
+        .ends(2)
+        .err_has("there is no Plan \"lave\" in the snapshot; the Plans are system-upgrade/live");
     // The Plans of the cluster run beside those of the files.
     let report = rehearse("plan.yaml");
     let plans = report["plans"].as_array().unwrap().iter();

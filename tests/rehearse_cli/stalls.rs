@@ -240,7 +240,8 @@ fn a_failed_node_keeps_its_slot_and_is_reported_with_its_termination_message() {
     let line = ran.last_line();
     says(line, "would fail: Plan some failed on node-2: ", &[]);
     // All others are done.
-    assert!(line.ends_with("made to fail by --fail"), "{line}");
+    let words = "container upgrade exited with 1: made to fail by --fail; Job has reached the specified backoff limit";
+    assert!(line.ends_with(words), "{line}");
     let ran = with_plan("some", "")
         .run("rehearse plan.yaml -q --nodes 12 --fail node-1,node-2,50%")
         .ends(1);

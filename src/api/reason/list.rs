@@ -172,16 +172,16 @@ reasons! {
             => "nothing"
         JobRefused Warning [Node PlanEvent]
             "the API server refused the Job (quota, admission, Pod Security)"
-            => "follow the message; refit retries"
+            => "allow what the API server refused, or correct the Plan; refit retries"
         NodeRefused Warning [Node]
             "the API server refused a patch of the Node (admission)"
-            => "follow the message; refit retries"
+            => "have the admission webhook or policy allow it; refit retries"
         ObjectUnreadable Warning [Node NodeEvent]
             "refit cannot read the Node, or a time in it: it starts nothing there, and keeps the slot"
             => "correct the field that the message names"
         PodWaiting Warning [Node FailedNode PlanEvent]
             "the pod of the Job, or the reboot Pod, does not start: no image, or no place"
-            => "follow the message of the kubelet or scheduler"
+            => "correct the image, or make place for the pod on the node"
         DrainWaiting Warning [Node FailedNode PlanEvent Rehearsal]
             "evictions on the node are refused; the message names the pod, the budget, and since when"
             => "make the budget's pods Ready, or relax the budget; `drain.timeout` ends the wait, `drain.disableEviction` ignores budgets"
@@ -193,7 +193,7 @@ reasons! {
             => "correct `reboot.command`; see [Reboots](reboot.md#while-a-node-reboots)"
         PodRefused Warning [Node FailedNode]
             "the API server refuses the pod of the Job, or the reboot Pod (quota, admission, Pod Security, no ServiceAccount)"
-            => "follow the message; Kubernetes or refit tries again"
+            => "create what is missing, or allow what the API server refused; Kubernetes or refit tries again"
         OsImage Normal [Node]
             "with `settle.osImage`: the Node's `osImage` lacks the Plan's version"
             => "wait; if it persists, see whether the node has installed and booted the new system"
@@ -266,7 +266,7 @@ reasons! {
             "the version is from `spec.channel`"
         Held Warning [LatestResolved]
             "the channel gave a version, and `versionPolicy` holds it back"
-            => "do what the message says to allow it"
+            => "allow the version in `versionPolicy`, or set `spec.version`"
         Complete Normal [Complete PlanEvent]
             "all selected nodes are done, or none is selected"
         Resolved Normal [Complete PlanEvent]
@@ -329,7 +329,7 @@ reasons! {
             "no Job can be created for a node, because a setting is missing (`SettingMissing`)"
         StatusRefused Warning [PlanEvent]
             "the API server refused the Plan's status, for example because it is too large, so no node starts"
-            => "follow the message; refit retries"
+            => "have the API server accept the status; refit retries"
         HolderUnknown Warning [NodeEvent]
             "`refit.rs/cordon` of the node names a Plan that refit has never seen; refit removes the entry and leaves the node cordoned"
             => "find out who cordoned the node, and uncordon it with `refit uncordon`"
@@ -395,7 +395,7 @@ reasons! {
             => "correct `nodeSelector`, or label nodes; `refit explain PLAN NODE` says what one lacks"
         PodFailed Warning [Explain]
             "pods of the Job have failed, the last one with the message"
-            => "follow the message, or the logs; the Job tries again until its deadline"
+            => "correct what the pod or its log says; the Job tries again until its deadline"
         PodTerminating Warning [Explain]
             "a drain waits for a pod that should have ended; the message names its finalizers"
             => "have the owner of the finalizer, or the kubelet, end the pod; `drain.skipWaitForDeleteTimeout` ends the wait"

@@ -63,7 +63,7 @@ impl ReadCluster {
                 // Without the definition there are no Plans.
                 Err(error) if kind == "Plan" && Answer::of(&error) == Answer::NotFound => {}
                 Err(error @ kube::Error::Api(_)) => read.failed(&format!("{kind}s"), &brief(&error)),
-                Err(error) => return Err(anyhow!("the API server cannot be reached: {}", brief(&error))),
+                Err(error) => return Err(anyhow!("the cluster cannot be read: {}", brief(&error))),
             }
         }
         let definitions = Api::<CustomResourceDefinition>::all(client.clone());

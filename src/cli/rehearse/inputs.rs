@@ -110,7 +110,13 @@ pub(super) fn choose(
         .plans
         .iter()
         .map(|plan| (plan.name().to_owned(), title(plan)));
-    if let Some(why) = unknown(&flags.plan, &names.collect::<Vec<_>>()) {
+    let names: Vec<_> = names.chain(on_cluster.iter().map(names_of)).collect();
+    let place = match (flags.files.is_empty(), snapshot) {
+        (_, None) => "these files",
+        (true, Some(_)) => "the snapshot",
+        (false, Some(_)) => "these files and the snapshot",
+    };
+    if let Some(why) = unknown(&flags.plan, &names, place) {
         return Err(BadInput::Invalid(why));
     }
     if !flags.plan.is_empty() {
@@ -142,8 +148,9 @@ pub(super) fn choose(
         }
         given.plans = wanted;
     }
-    let is_from_files = !flags.files.is_empty() || !flags.plan.is_empty();
-    if given.plans.is_empty() && (is_from_files || on_cluster.is_empty()) {
+    let is_from_files = !flags.files.is_empty();
+    let is_chosen_there = !flags.plan.is_empty() && !chosen_on_cluster(flags, given, on_cluster).is_empty();
+    if given.plans.is_empty() && !is_chosen_there && (is_from_files || on_cluster.is_empty()) {
         let why = if is_from_files {
             no_plan(sources)
         } else {
@@ -152,6 +159,22 @@ pub(super) fn choose(
         return Err(BadInput::Invalid(why));
     }
     Ok(())
+}
+
+/// Name and title of a Plan of the snapshot.
+fn names_of(plan: &Value) -> (String, String) {
+    let [name, namespace] =
+        ["name", "namespace"].map(|field| plan["metadata"][field].as_str().unwrap_or_default());
+    (name.to_owned(), format!("{namespace}/{name}"))
+}
+
+/// The Plans of the snapshot that `--plan` selects, unless a file has them.
+pub(super) fn chosen_on_cluster(flags: &Flags, given: &RehearsalInput, on_cluster: &[Value]) -> Vec<Value> {
+    let is_chosen = |plan: &&Value| {
+        let (name, title) = names_of(plan);
+        is_chosen(&flags.plan, &name, &title) && !given.plans.iter().any(|given| given.name() == name)
+    };
+    on_cluster.iter().filter(is_chosen).cloned().collect()
 }
 
 /// Remarks about `prepare` containers that wait for nothing, or whose command is not understood.
@@ -279,7 +302,11 @@ pub(super) fn namespace(
                 .unwrap_or_default()
                 .to_owned()
         };
-        on_cluster.map(of).collect()
+        let chosen = on_cluster.filter(|plan| {
+            let (name, title) = names_of(plan);
+            is_chosen(&flags.plan, &name, &title)
+        });
+        chosen.map(of).collect()
     } else {
         given
             .plans
@@ -412,8 +439,8 @@ pub(super) fn channel_offers(
     for plan in &mut given.plans {
         let written = plan.plan.spec.version.clone().unwrap_or_default();
         if syntax(&written).is_some() {
-            let version = version.unwrap_or(VERSION);
-            plan.value["spec"]["version"] = version.into();
+            let version = version.map_or_else(|| default_version(&plan.plan), str::to_owned);
+            plan.value["spec"]["version"] = version.as_str().into();
             assumed.push(format!(
                 "Plan {}: version {version} replaces {written} (change it with --version)",
                 plan.name()
@@ -429,15 +456,16 @@ pub(super) fn channel_offers(
         let channel = plan.spec.channel.clone().unwrap_or_default();
         (!has_version && !channel.is_empty()).then_some(channel)
     };
-    let channels: BTreeSet<String> = given
+    // The default version of each, which is of the distribution of the Plan.
+    let channels: BTreeMap<String, String> = given
         .plans
         .iter()
         .map(|plan| &plan.plan)
         .chain(&stored)
-        .filter_map(follows)
+        .filter_map(|plan| Some((follows(plan)?, default_version(plan))))
         .collect();
     if flags.assumed.online {
-        let answers = flags.channels.ask(channels)?;
+        let answers = flags.channels.ask(channels.into_keys().collect())?;
         for (channel, answer) in &answers {
             match answer {
                 Ok(offer) => output::note(format_args!("{} gives {}", redacted(channel), releases(offer))),
@@ -455,18 +483,30 @@ pub(super) fn channel_offers(
         .filter_map(|plan| Some((follows(plan)?, plan.status.as_ref()?.latest_version.clone()?)))
         .filter(|_| version.is_none())
         .collect();
-    for channel in channels {
-        let known = resolved.get(&channel);
-        let version = version.or(known.map(String::as_str)).unwrap_or(VERSION);
+    for (channel, default) in &channels {
+        let known = resolved.get(channel).unwrap_or(default);
+        let version = version.unwrap_or(known);
         assumed.push(format!(
             "the channel {channel} gives {version} (change it with --version, ask the channel with --online)"
         ));
     }
-    let fallback = version.unwrap_or(VERSION).to_owned();
+    let given = version.map(str::to_owned);
     Ok(Arc::new(move |url| {
-        let version = resolved.get(url).unwrap_or(&fallback);
-        Ok(Offer::one(version.clone()))
+        let known = given
+            .as_ref()
+            .or_else(|| resolved.get(url))
+            .or_else(|| channels.get(url));
+        Ok(Offer::one(
+            known.map_or_else(|| VERSION.to_owned(), String::clone),
+        ))
     }))
+}
+
+/// The version that is assumed for a Plan, with the build of its distribution if it installs Kubernetes.
+fn default_version(plan: &Plan) -> String {
+    let image = plan.spec.upgrade.as_ref().map(|upgrade| upgrade.image.as_str());
+    let channel = plan.spec.channel.as_deref();
+    format!("{VERSION}{}", nodes::build_of(image.unwrap_or_default(), channel))
 }
 
 /// Describes a channel's offer in a few words.

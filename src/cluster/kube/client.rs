@@ -25,7 +25,7 @@ use hyper_util::client::legacy::connect::{Connect, HttpConnector};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::client::retry::RetryPolicy;
 use kube::client::{Body, ConfigExt};
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 use percent_encoding::percent_decode_str;
 use tower::retry::{Policy, Retry};
@@ -36,6 +36,7 @@ use url::Url;
 pub use guard::{GuardedBody, NoAnswer, NotLeader};
 pub use requests::{Call, Outcome, RequestCounts};
 
+use super::error::innermost;
 use super::leadership::Leadership;
 use guard::{Guard, Rules};
 use refit_base::proxy::ProxyEnv;
@@ -69,6 +70,11 @@ pub struct ApiSource {
     /// Whether this process runs in a pod (`KUBERNETES_SERVICE_HOST` is set). Without the two flags it then uses the
     /// pod's service account, otherwise `$KUBECONFIG` or `~/.kube/config`.
     pub in_cluster: bool,
+    /// `--as` and `--as-group`: whom to impersonate.
+    pub impersonate: Option<String>,
+    pub impersonate_groups: Vec<String>,
+    /// `--request-timeout`, instead of [`REQUEST_TIMEOUT`].
+    pub request_timeout: Option<Duration>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -76,7 +82,15 @@ pub enum ClientError {
     #[error("--master {url:?} is not a URL such as https://10.0.0.1:6443")]
     Master { url: String },
     #[error("the kubeconfig cannot be used")]
-    Kubeconfig(#[source] Box<kube::config::KubeconfigError>),
+    Kubeconfig(#[source] Box<KubeconfigError>),
+    #[error("there is no kubeconfig {path}: name one with --kubeconfig or KUBECONFIG, as for kubectl")]
+    NoKubeconfig { path: String },
+    #[error("the kubeconfig {path} cannot be read: {why}")]
+    UnreadKubeconfig { path: String, why: std::io::Error },
+    #[error("context {name:?} does not exist in the kubeconfig; {}", known_contexts(.known))]
+    NoContext { name: String, known: Vec<String> },
+    #[error("the kubeconfig has no current context: choose one with --context; {}", known_contexts(.known))]
+    NoCurrentContext { known: Vec<String> },
     #[error("the service account of the pod cannot be used")]
     InCluster(#[source] kube::config::InClusterError),
     #[error("credentials or certificates for the API server cannot be used")]
@@ -87,10 +101,26 @@ pub enum ClientError {
     ProxyScheme { scheme: String },
 }
 
+fn known_contexts(known: &[String]) -> String {
+    match known {
+        [] => "it has none".to_owned(),
+        all => format!("there are {}", all.join(", ")),
+    }
+}
+
+/// No connection: which server, and what else the kubeconfig has.
+#[derive(Debug, thiserror::Error)]
+#[error("{server} cannot be reached: {}", innermost(.source))]
+pub struct Unreachable {
+    server: Arc<str>,
+    source: hyper_util::client::legacy::Error,
+}
+
 /// An API server that was found but not connected to yet.
 #[derive(Clone)]
 pub struct ApiServer {
     endpoint: Endpoint,
+    timeout: Duration,
     requests: Arc<RequestCounts>,
 }
 
@@ -102,10 +132,14 @@ enum Endpoint {
     Process(BoxCloneSyncService<Request<GuardedBody>, Response<AnyBody>, BoxError>),
 }
 
+/// The context, and the others that the kubeconfig has.
+type Contexts = (String, Vec<String>);
+
 #[derive(Clone)]
 struct Network {
     config: Config,
     proxy: Option<Url>,
+    contexts: Option<Contexts>,
 }
 
 impl ApiServer {
@@ -114,18 +148,19 @@ impl ApiServer {
     /// # Errors
     /// Fails if the kubeconfig or the service account is missing or invalid.
     pub async fn find(source: &ApiSource, proxies: &ProxyEnv) -> Result<Self, ClientError> {
-        let (mut config, kubeconfig_proxy) = match source {
+        let (mut config, kubeconfig_proxy, contexts) = match source {
             ApiSource {
                 kubeconfig: None,
                 master: None,
                 context: None,
                 in_cluster: true,
-            } => (Config::incluster().map_err(ClientError::InCluster)?, None),
+                ..
+            } => (Config::incluster().map_err(ClientError::InCluster)?, None, None),
             ApiSource {
                 kubeconfig: None,
                 master: Some(url),
                 ..
-            } => (Config::new(server(url)?), None),
+            } => (Config::new(server(url)?), None, None),
             ApiSource {
                 kubeconfig,
                 master,
@@ -134,6 +169,9 @@ impl ApiServer {
             } => from_kubeconfig(kubeconfig.as_ref(), master.as_deref(), context.as_deref()).await?,
         };
         config.headers.push((USER_AGENT, HeaderValue::from_static(AGENT)));
+        config.auth_info.impersonate.clone_from(&source.impersonate);
+        let groups = Some(source.impersonate_groups.clone());
+        config.auth_info.impersonate_groups = groups.filter(|groups| !groups.is_empty());
         // kube matches NO_PROXY against the proxy's own URL, and uses no proxy in a pod. The latter is right, because
         // the address from the pod's environment is that of a service.
         // Only `Config::incluster` sets `root_cert_file`.
@@ -145,7 +183,12 @@ impl ApiServer {
         };
         config.proxy_url = None;
         Ok(Self {
-            endpoint: Endpoint::Network(Box::new(Network { config, proxy })),
+            endpoint: Endpoint::Network(Box::new(Network {
+                config,
+                proxy,
+                contexts,
+            })),
+            timeout: source.request_timeout.unwrap_or(REQUEST_TIMEOUT),
             requests: Arc::default(),
         })
     }
@@ -164,6 +207,7 @@ impl ApiServer {
             .map_err(Into::into);
         Self {
             endpoint: Endpoint::Process(BoxCloneSyncService::new(transport)),
+            timeout: REQUEST_TIMEOUT,
             requests: Arc::default(),
         }
     }
@@ -205,12 +249,7 @@ impl ApiServer {
         let Endpoint::Network(network) = &self.endpoint else {
             return "in this process".to_owned();
         };
-        let uri = &network.config.cluster_url;
-        format!(
-            "{}://{}",
-            uri.scheme_str().unwrap_or("http"),
-            uri.authority().map_or("", |a| host_of(a.as_str()))
-        )
+        network.url()
     }
 
     fn client(&self, leadership: Option<Leadership>, protocol: Protocol) -> Result<Client, ClientError> {
@@ -219,7 +258,7 @@ impl ApiServer {
             Endpoint::Network(network) => network.client(
                 Rules {
                     leadership,
-                    timeout: REQUEST_TIMEOUT,
+                    timeout: self.timeout,
                     requests,
                 },
                 protocol,
@@ -230,6 +269,25 @@ impl ApiServer {
 }
 
 impl Network {
+    fn url(&self) -> String {
+        let uri = &self.config.cluster_url;
+        format!(
+            "{}://{}",
+            uri.scheme_str().unwrap_or("http"),
+            uri.authority().map_or("", |a| host_of(a.as_str()))
+        )
+    }
+
+    /// How an error names it.
+    fn title(&self) -> String {
+        let contexts = match &self.contexts {
+            None => String::new(),
+            Some((context, others)) if others.is_empty() => format!(" (context {context})"),
+            Some((context, others)) => format!(" (context {context}; there are also {})", others.join(", ")),
+        };
+        format!("the API server {}{contexts}", self.url())
+    }
+
     fn client(&self, rules: Rules, protocol: Protocol) -> Result<Client, ClientError> {
         let mut tcp = HttpConnector::new();
         // `HttpsConnector` passes https URIs to this connector, which by default accepts only http.
@@ -287,6 +345,15 @@ impl Network {
             // connection.
             .http2_keep_alive_while_idle(true)
             .build(connector);
+        let server: Arc<str> = self.title().into();
+        let transport = transport.map_err(move |source| -> BoxError {
+            if source.is_connect() {
+                let server = Arc::clone(&server);
+                Unreachable { server, source }.into()
+            } else {
+                source.into()
+            }
+        });
         let credentials = |error| ClientError::Credentials(Box::new(error));
         let auth = self.config.auth_layer().map_err(credentials)?;
         let headers = self.config.extra_headers_layer().map_err(credentials)?;
@@ -296,7 +363,6 @@ impl Network {
             .layer_fn(|inner| Retry::new(RetryReads::new(), inner))
             .option_layer(auth)
             .layer(headers)
-            .map_err(BoxError::from)
             .service(Guard::new(transport, rules));
         Ok(Client::new(service, self.config.default_namespace.clone()))
     }
@@ -409,8 +475,7 @@ async fn from_kubeconfig(
     path: Option<&PathBuf>,
     master: Option<&str>,
     context: Option<&str>,
-) -> Result<(Config, Option<Url>), ClientError> {
-    let unusable = |error| ClientError::Kubeconfig(Box::new(error));
+) -> Result<(Config, Option<Url>, Option<Contexts>), ClientError> {
     let mut kubeconfig = path
         .map_or_else(Kubeconfig::read, Kubeconfig::read_from)
         .map_err(unusable)?;
@@ -418,6 +483,20 @@ async fn from_kubeconfig(
         kubeconfig.current_context = Some(context.to_owned());
     }
     let current = kubeconfig.current_context.clone().unwrap_or_default();
+    let (chosen, others): (Vec<_>, Vec<_>) = kubeconfig
+        .contexts
+        .iter()
+        .map(|context| context.name.clone())
+        .partition(|name| *name == current);
+    if chosen.is_empty() {
+        return Err(match &*current {
+            "" => ClientError::NoCurrentContext { known: others },
+            name => ClientError::NoContext {
+                name: name.to_owned(),
+                known: others,
+            },
+        });
+    }
     let cluster = kubeconfig
         .contexts
         .iter()
@@ -449,7 +528,22 @@ async fn from_kubeconfig(
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
         .await
         .map_err(unusable)?;
-    Ok((config, proxy))
+    Ok((config, proxy, Some((current, others))))
+}
+
+fn unusable(error: KubeconfigError) -> ClientError {
+    match error {
+        KubeconfigError::ReadConfig(why, path) if why.kind() == std::io::ErrorKind::NotFound => {
+            ClientError::NoKubeconfig {
+                path: path.display().to_string(),
+            }
+        }
+        KubeconfigError::ReadConfig(why, path) => ClientError::UnreadKubeconfig {
+            path: path.display().to_string(),
+            why,
+        },
+        error => ClientError::Kubeconfig(Box::new(error)),
+    }
 }
 
 /// A connector through an HTTP proxy; `None` if the proxy's URL is unusable.

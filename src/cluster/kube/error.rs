@@ -2,7 +2,7 @@
 
 use kube::core::Status;
 
-use super::client::NotLeader;
+use super::client::{NotLeader, Unreachable};
 use refit_api::text::{MAX_MESSAGE, shorten};
 
 /// What is known about a failed write.
@@ -103,10 +103,17 @@ pub fn brief(error: &kube::Error) -> String {
             shorten(&status.message, MAX_MESSAGE).into_owned()
         };
     }
-    let innermost =
-        std::iter::successors(Some(error as &dyn std::error::Error), |error| error.source()).last();
-    let text = innermost.map_or_else(|| error.to_string(), ToString::to_string);
+    let text = match find::<Unreachable>(error) {
+        Some(unreachable) => unreachable.to_string(),
+        None => innermost(error),
+    };
     shorten(&text, MAX_MESSAGE).into_owned()
+}
+
+/// The cause of all causes.
+pub(super) fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes.last().unwrap_or(error).to_string()
 }
 
 /// Finds an error of type `E` in a chain of causes.

@@ -52,7 +52,7 @@ impl Actor {
 
     /// The offer of a channel, or the error for status and events.
     async fn poll(&self, channel: &ChannelRef, latest_version: Option<&str>) -> Result<Offer, String> {
-        let answer = match self.access(channel).await {
+        match self.access(channel).await {
             Ok(access) => {
                 let request = ChannelRequest {
                     url: &channel.url,
@@ -65,11 +65,7 @@ impl Actor {
                     .map_err(|error| error.to_string())
             }
             Err(why) => Err(why),
-        };
-        if let Err(error) = &answer {
-            tracing::warn!(%error, "cannot resolve a channel");
         }
-        answer
     }
 
     async fn image(&self, image: &str, access: &ChannelRef, pins: bool) -> ImageAnswer {

@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::permissions::OptionalPermissions;
 use super::write::{Target, Verb, Write};
+use crate::story;
 use refit_api::{crd, names};
 use refit_facts::{JobName, NodeFacts, NodeName, PlanName, Text};
 use refit_job::{JobInput, NodeInput, PlanInput, RebootInput, RebootPodMode, VerifyInput};
@@ -58,6 +59,8 @@ pub fn prepare(cluster: &ClusterState, step: Step) -> Result<Option<Request>, St
             plan, status, events, ..
         } => cluster.plan(&plan).map(|facts| {
             let version = cluster.plan_version(&plan).unwrap_or_default();
+            let drains = facts.object.spec.drain.is_some();
+            story::tell(&plan, drains, facts.status(), &status);
             // With a resourceVersion, the API server refuses a merge patch of an object that has changed since (409).
             // The UID has it refuse another object of the same name.
             let body = json!({
@@ -297,7 +300,7 @@ fn create_job(
         annotations.insert(names::ANNOTATION_BOOT_IDS.to_owned(), facts.boot_id.to_string());
     }
     let body = serde_json::to_vec(&manifest).map_err(|error| error.to_string())?;
-    tracing::info!(
+    tracing::debug!(
         plan = input.plan.name,
         node = &*facts.name,
         job = &**job,

@@ -47,6 +47,11 @@ impl State {
             self.enqueue_at(until, Work::SyncJob(key.clone()));
             return;
         }
+        if let Some(why) = self.refuses_pods {
+            self.record_refusal(key, job, why);
+            self.enqueue_after(jiff::SignedDuration::from_secs(1), Work::SyncJob(key.clone()));
+            return;
+        }
         for _ in there..wanted {
             match self.create(Kind::Pod, &key.namespace, pod(job), false) {
                 Ok(_) => count.active += 1,
@@ -61,6 +66,18 @@ impl State {
                 }
             }
         }
+    }
+
+    /// The event of the Job controller, once for each Job (`pkg/controller/controller_utils.go`).
+    fn record_refusal(&mut self, key: &Key, job: &Object, why: &str) {
+        let event = json!({
+            "apiVersion": "v1", "kind": "Event", "type": "Warning", "reason": "FailedCreate",
+            "metadata": { "name": format!("{}.refused", key.name), "namespace": &*key.namespace },
+            "involvedObject": { "kind": "Job", "name": &*key.name, "namespace": &*key.namespace, "uid": job.uid() },
+            "message": format!("Error creating: {why}"), "lastTimestamp": self.now().to_string(),
+        });
+        // The second attempt finds the event of the first.
+        let _ = self.create(Kind::Event, &key.namespace, event, false);
     }
 }
 

@@ -27,6 +27,8 @@ pub(super) struct WaveSpan {
     until: Option<Timestamp>,
     /// When a soak should end.
     due: Option<Timestamp>,
+    /// How many nodes had been started when it began.
+    started: usize,
 }
 
 impl Recorder {
@@ -64,6 +66,7 @@ impl Recorder {
             since,
             until: None,
             due,
+            started: seen.turns.len(),
         });
     }
 
@@ -72,6 +75,21 @@ impl Recorder {
         if let Some(last) = last {
             last.until.get_or_insert(now);
         }
+    }
+
+    /// Waves that have soaked although none of their nodes had to be upgraded.
+    pub fn soaks_without_nodes(&self, plan: &str) -> Vec<&str> {
+        let waves = self.plans.get(plan).map(|seen| seen.waves.as_slice());
+        let waves = waves.unwrap_or_default().iter();
+        let mut before = 0;
+        let mut empty = Vec::new();
+        for soak in waves.filter(|wave| wave.phase == WavePhase::Soaking) {
+            if soak.started == before && !empty.contains(&soak.name.as_str()) {
+                empty.push(soak.name.as_str());
+            }
+            before = soak.started;
+        }
+        empty
     }
 
     /// The wave whose nodes were upgraded at a time.

@@ -111,6 +111,7 @@ fn example() -> Report {
         version_changes: Vec::new(),
         budgets_that_never_allow: vec!["shop/web".to_owned()],
         cordoned: vec!["node-1".to_owned()],
+        soaks_without_nodes: Vec::new(),
         wait_groups: Vec::new(),
         times: TimeFormat::since(start),
     };

@@ -263,6 +263,9 @@ impl Report {
                 );
             }
         }
+        for remark in &self.soaks_without_nodes {
+            line(text, remark);
+        }
         if !self.cordoned.is_empty() {
             line(text, &format!("Still cordoned: {}", shortened(&self.cordoned)));
         }

@@ -70,7 +70,7 @@ impl NodeReconciler<'_> {
                     let took = at.duration_since(job.created);
                     let entry = self.verify_entry(node);
                     let (cause, text) = self.failure_cause(job, [reason, message], took, entry);
-                    let message = format!("the upgrade succeeded, but verify did not: {cause}: {text}");
+                    let message = format!("the upgrade succeeded, but verify did not: {text} ({cause})");
                     let failed = Reason::VerifyFailed;
                     return Some(self.fail_permanently(node, record, failed, failed, message));
                 }

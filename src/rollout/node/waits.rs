@@ -118,7 +118,7 @@ impl NodeReconciler<'_> {
             return (Reason::PrepareTimedOut.into(), text);
         }
         // The Job says only which limit was exceeded. The cause is in the last lines of the container.
-        let text = tail.map_or_else(|| message.to_owned(), |tail| format!("{message}: {tail}"));
+        let text = tail.map_or_else(|| message.to_owned(), |tail| format!("{tail}; {message}"));
         (reason.into(), text)
     }
 }

@@ -13,7 +13,7 @@ use refit_facts::{NodeFacts, Taint};
 const TOLERATED_BY_DEFAULT: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
 
 /// The tolerations of a Plan's pods.
-pub(super) struct Tolerations(Vec<Toleration>);
+pub(crate) struct Tolerations(Vec<Toleration>);
 
 impl<'a> Limit<'a> for Tolerations {
     fn admit(&mut self, turn: &mut Turn<'_, 'a>) -> Verdict {
@@ -22,11 +22,11 @@ impl<'a> Limit<'a> for Tolerations {
 }
 
 impl Tolerations {
-    pub(super) fn of(plan: &DerivedPlan) -> Self {
+    pub(crate) fn of(plan: &DerivedPlan) -> Self {
         Self(refit_job::tolerations(plan.spec()))
     }
 
-    pub(super) fn blocker(&self, node: &NodeFacts) -> Option<Blocker> {
+    pub(crate) fn blocker(&self, node: &NodeFacts) -> Option<Blocker> {
         let taints = node.taints.iter().flatten();
         let taints: Vec<_> = taints.filter(|taint| self.is_kept_off(taint)).cloned().collect();
         (!taints.is_empty()).then_some(Blocker::TaintNotTolerated { taints })

@@ -367,6 +367,62 @@ async fn a_context_selects_its_server() {
 }
 
 #[tokio::test]
+async fn an_error_names_the_kubeconfig_the_context_and_those_that_there_are() {
+    let file = kubeconfig("http://127.0.0.1:1", "").await;
+    let find = async |source: ApiSource| ApiServer::find(&source, &ProxyEnv::default()).await;
+    let missing = ApiSource {
+        kubeconfig: Some("/nowhere/config".into()),
+        ..ApiSource::default()
+    };
+    let staging = ApiSource {
+        context: Some("staging".to_owned()),
+        ..source(&file)
+    };
+    for (source, expected) in [
+        (
+            missing,
+            "there is no kubeconfig /nowhere/config: name one with --kubeconfig or KUBECONFIG, as for kubectl",
+        ),
+        (
+            staging,
+            "context \"staging\" does not exist in the kubeconfig; there are a, b",
+        ),
+    ] {
+        assert_eq!(find(source).await.err().unwrap().to_string(), expected);
+    }
+    let client = find(source(&file)).await.unwrap().on_node().unwrap();
+    let error = Api::<ConfigMap>::default_namespaced(client)
+        .get("x")
+        .await
+        .unwrap_err();
+    let text = brief(&error);
+    let start = "the API server http://127.0.0.1:1 (context a; there are also b) cannot be reached: Connection refused";
+    assert!(text.starts_with(start), "{text}");
+    assert_eq!(failure(&error), Failure::NotSent);
+}
+
+#[tokio::test]
+async fn a_user_is_impersonated_with_groups() {
+    let (address, seen) = listen().await;
+    let file = kubeconfig(&format!("http://{address}"), "").await;
+    let source = ApiSource {
+        impersonate: Some("alice".to_owned()),
+        impersonate_groups: vec!["ops".to_owned(), "dev".to_owned()],
+        ..source(&file)
+    };
+    let server = ApiServer::find(&source, &ProxyEnv::default()).await.unwrap();
+    get_config_map(server.unguarded().unwrap()).await;
+    let seen = seen.lock().unwrap().to_lowercase();
+    for header in [
+        "impersonate-user: alice",
+        "impersonate-group: ops",
+        "impersonate-group: dev",
+    ] {
+        assert!(seen.contains(header), "{header}: {seen}");
+    }
+}
+
+#[tokio::test]
 async fn master_alone_gets_no_credentials() {
     let (address, seen) = listen().await;
     let source = ApiSource {

@@ -33,14 +33,21 @@ impl Subject<'_> {
             .repeated()
             .iter()
             .filter(|key| !is_reported(key.span.start))
-            .map(|key| (key.span.start, key.name.clone()))
+            .map(|key| {
+                (
+                    key.span.start,
+                    key.name.clone(),
+                    key.earlier.unwrap_or(key.span.start),
+                )
+            })
             .collect();
-        for (offset, name) in repeated {
+        for (offset, name, earlier) in repeated {
+            let line = self.source.position(earlier).line;
             self.report_at(
                 Rule::DuplicateKey,
                 offset,
                 None,
-                format!("the key {name:?} appears twice in the same object"),
+                format!("the key {name:?} appears twice in the same object; before in line {line}"),
                 Some("keep one of the two; kubectl takes the last".to_owned()),
             );
         }

@@ -32,6 +32,8 @@ pub struct Key {
     /// With its quotes.
     pub span: Range<usize>,
     pub style: Style,
+    /// Of a repeated key, where it was before.
+    pub earlier: Option<usize>,
 }
 
 pub(super) fn key_of(node: Node) -> Result<Key, SyntaxError> {
@@ -51,6 +53,7 @@ pub(super) fn key_of(node: Node) -> Result<Key, SyntaxError> {
         name,
         span,
         style: node.style,
+        earlier: None,
     })
 }
 
@@ -60,7 +63,10 @@ impl Object {
             Some(position) => {
                 let entry = &mut self.entries[position];
                 if entry.merged.is_none() {
-                    self.repeated.push(key.clone());
+                    self.repeated.push(Key {
+                        earlier: Some(entry.key.span.start),
+                        ..key.clone()
+                    });
                 }
                 *entry = Entry {
                     key,

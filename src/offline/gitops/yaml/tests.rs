@@ -80,6 +80,7 @@ fn a_repeated_key_is_reported_and_the_last_one_counts() {
     let repeated = node.repeated();
     assert_eq!(repeated.len(), 1);
     assert_eq!(repeated[0].span.start, text.rfind('b').unwrap());
+    assert_eq!(repeated[0].earlier, text.find('b'));
 }
 
 #[test]

@@ -32,7 +32,7 @@ fn a_failure_is_recorded_on_its_node_in_status_and_by_an_event() {
     assert_eq!(record.reason.as_deref(), Some("BackoffLimitExceeded"));
     let message = record.message.clone().unwrap();
     assert!(
-        message.starts_with(LIMIT) && message.contains("upgrade exited with 1"),
+        message.starts_with("container upgrade exited with 1") && message.ends_with(LIMIT),
         "{message}"
     );
     let text = format!(
@@ -63,7 +63,7 @@ fn a_termination_message_is_kept_when_the_pod_is_gone_before_its_job_has_failed(
     let message = scenario.entry("p", "a").message.unwrap();
     assert_eq!(
         message,
-        "Job was active longer than specified deadline: container upgrade exited with 7"
+        "container upgrade exited with 7; Job was active longer than specified deadline"
     );
 }
 

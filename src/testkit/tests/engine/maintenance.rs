@@ -9,7 +9,8 @@ use refit_api::{DrainSpec, MarkForm, NodeMark};
 use refit_fixtures::{plan, plan_with};
 use refit_rehearse::Kind;
 use refit_rehearse::json::{Value, json};
-use refit_view::{PlanOverview, Snapshot, explain_node, table};
+use refit_view::table::{self, Look};
+use refit_view::{PlanOverview, Snapshot, explain_node};
 use refit_view::{explain_any_node, explain_maintenance};
 
 fn scenario(nodes: &[&str]) -> Scenario {
@@ -254,7 +255,7 @@ fn status_and_explain_say_what_a_maintenance_waits_for_and_who_holds_its_node() 
     assert_eq!(snapshot.gaps, [""; 0]);
     let line = format!("NodeMaintenance disk  {busy}  Running  10s  Plan p works on the node\n");
     has(
-        &table::status(&[], Some(&snapshot), &[], false),
+        &table::status(&[], Some(&snapshot), &[], &Look::default()),
         &["there is no Plan\n\n", &line],
     );
     let waits = format!("NodeMaintenance disk waits: Node {busy} is not drained yet\n");

@@ -67,7 +67,8 @@ fn a_node_whose_preflight_fails_has_failed_and_is_not_cordoned() {
     let failed = scenario.entry("p", "b");
     assert_eq!(failed.phase, NodePhase::Failed);
     assert_eq!(failed.reason.as_deref(), Some("BackoffLimitExceeded"));
-    assert!(failed.message.unwrap().ends_with("no such command"));
+    let message = failed.message.unwrap();
+    assert!(message.contains(": no such command; Job has "), "{message}");
     assert!(!scenario.is_cordoned("b"));
 }
 

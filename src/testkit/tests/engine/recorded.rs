@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use super::scenario::Scenario;
+use super::scenario::{NAMESPACE, Scenario};
 use refit_api::{DrainSpec, names};
 use refit_facts::PodStage;
 use refit_fixtures::generated::{assert_committed, committed};
 use refit_fixtures::{plan, plan_with};
 use refit_view::report::Report;
-use refit_view::{PlanOverview, explain_node, table};
+use refit_view::table::{self, Look};
+use refit_view::{PlanOverview, explain_node};
 
 /// The sessions in the documents: `just generate` writes them again.
 #[test]
@@ -42,7 +43,8 @@ fn the_committed_recordings_are_what_the_commands_print() {
     }
     scenario.pass_secs(300);
 
-    let snapshot = scenario.snapshot();
+    let mut snapshot = scenario.snapshot();
+    snapshot.namespace = Some(NAMESPACE.to_owned());
     let views: Vec<_> = snapshot
         .plans
         .iter()
@@ -52,11 +54,23 @@ fn the_committed_recordings_are_what_the_commands_print() {
         panic!("two Plans")
     };
     let explained = explain_node(server, "node-2").to_text();
+    let look = Look {
+        columns: Some(100),
+        ..Look::default()
+    };
+    let of_one = Look {
+        detailed: true,
+        ..look
+    };
     let sessions = [
         (
             "docs/steering.md",
             "refit status",
-            table::status(&views, Some(&snapshot), &snapshot.gaps, false),
+            table::status(&views, Some(&snapshot), &snapshot.gaps, &look),
+        ),
+        (
+            "refit status server",
+            table::status(std::slice::from_ref(server), None, &[], &of_one),
         ),
         ("README.md", "refit explain server node-2", shortened(&explained)),
         ("docs/steering.md", "refit explain server node-2", explained),
@@ -132,6 +146,7 @@ fn a_report_says_what_was_done_where_and_when_and_what_is_not_known_any_more() {
                 (&node["state"], &node["kubeletNow"]),
                 (&"Done".into(), &"v1.36.0".into())
             );
+            assert_eq!(node["version"], "v2", "{node}");
             assert_eq!(node["started"].is_null(), gone, "{node}");
             assert!(node["ended"].is_string(), "the event still says when: {node}");
         }

@@ -12,7 +12,8 @@ use refit_api::{
 use refit_fixtures::{plan, plan_with, repetitions};
 use refit_rehearse::Kind;
 use refit_rehearse::json::json;
-use refit_view::{PlanOverview, table};
+use refit_view::PlanOverview;
+use refit_view::table::{self, Look};
 
 const HOUR: u64 = 3600;
 
@@ -68,11 +69,24 @@ fn done_nodes_run_again_when_a_repetition_is_due() {
     assert_eq!(repeat(&scenario).schedule.as_deref(), Some("0 12 * * * UTC"));
     let snapshot = scenario.snapshot();
     let view = PlanOverview::new(&snapshot, &snapshot.plans[0]);
-    let table = table::status(std::slice::from_ref(&view), Some(&snapshot), &[], false);
-    assert!(
-        table.contains("  repeats: next at 2026-01-01T12:00:00Z (in "),
-        "{table}"
-    );
+    for (times, text) in [
+        (true, "repeats at 2026-01-01T12:00:00Z"),
+        (false, "repeats in 2h"),
+    ] {
+        let look = Look {
+            times,
+            ..Look::default()
+        };
+        let table = table::status(std::slice::from_ref(&view), Some(&snapshot), &[], &look);
+        assert!(table.contains(text), "{table}");
+        let look = Look {
+            detailed: true,
+            ..look
+        };
+        let details = table::status(std::slice::from_ref(&view), Some(&snapshot), &[], &look);
+        let text = text.replace("repeats ", "  repeats: next ");
+        assert!(details.contains(&text), "{details}");
+    }
 
     scenario.pass_secs(4 * HOUR);
     assert_eq!(since(&scenario).as_deref(), Some("2026-01-01T12:00:00Z"));

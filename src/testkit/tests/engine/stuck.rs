@@ -1,6 +1,7 @@
 //! Clusters in which a roll-out is stuck, each for another reason: `refit status` and `refit explain` name the object that
 //! holds it and the remedy.
 
+mod broken;
 mod kubectl;
 mod readers;
 mod versions;
@@ -15,8 +16,17 @@ use refit_fixtures::{plan, plan_with};
 use refit_job::name::{RunId, job_name};
 use refit_rehearse::Kind;
 use refit_rehearse::json::json;
-use refit_view::{PlanOverview, explain_node, explain_plan, table};
+use refit_view::table::{self, Look};
+use refit_view::{PlanOverview, explain_node, explain_plan};
 
+/// A Plan with everything that is known of it, and times as the API server has them.
+const ABSOLUTE: Look = Look {
+    detailed: true,
+    wide: false,
+    times: true,
+    bars: false,
+    columns: None,
+};
 const BY: &str = "by alice at 2026-01-01T09:00:00Z";
 
 /// What both commands print of Plan `p`.
@@ -30,7 +40,7 @@ fn shown(scenario: &mut Scenario) -> (String, String) {
         .collect();
     let of_p = views.iter().find(|view| &*view.plan.facts.name == "p").unwrap();
     (
-        table::status(&views, Some(&snapshot), &snapshot.gaps, false),
+        table::status(&views, Some(&snapshot), &snapshot.gaps, &ABSOLUTE),
         explain_plan(of_p).to_text(),
     )
 }
@@ -320,7 +330,7 @@ fn a_webhook_or_a_quota_that_refuses_the_job() {
         names(
             &mut scenario,
             &["JobRefused", &format!("injected fault {code}"), "Node "],
-            &["follow the message"],
+            &["allow what the API server refused"],
         );
     }
 }

@@ -97,8 +97,9 @@ fn a_node_whose_verification_fails_stays_cordoned_and_a_retry_upgrades_and_verif
     assert_eq!(failed.reason.as_deref(), Some("VerifyFailed"));
     let message = failed.message.unwrap();
     assert!(
-        message.starts_with("the upgrade succeeded, but verify did not: BackoffLimitExceeded: ")
-            && message.ends_with("container verify exited with 1: the kubelet has no certificate"),
+        message.starts_with(
+            "the upgrade succeeded, but verify did not: container verify exited with 1: the kubelet has no certificate; "
+        ) && message.ends_with(" (BackoffLimitExceeded)"),
         "{message}"
     );
     assert!(scenario.is_cordoned("a") && !scenario.is_done("a", "p"));
@@ -144,7 +145,8 @@ fn a_verification_that_waits_until_its_deadline_says_for_what() {
     assert_eq!(failed.reason.as_deref(), Some("VerifyFailed"));
     let message = failed.message.unwrap();
     assert!(
-        message.starts_with("the upgrade succeeded, but verify did not: PodWaiting: ")
+        message.starts_with("the upgrade succeeded, but verify did not: ")
+            && message.ends_with(" (PodWaiting)")
             && message.contains(image)
             && message.contains("; DeadlineExceeded: "),
         "{message}"

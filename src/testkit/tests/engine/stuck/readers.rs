@@ -2,7 +2,7 @@
 
 use super::super::super::faults::FaultInjector;
 use super::super::scenario::{NAMESPACE, Scenario, Setup};
-use super::{names, names_node, shown};
+use super::{ABSOLUTE, names, names_node, shown};
 use crate::fault::Rule;
 use refit_facts::PodStage;
 use refit_fixtures::plan;
@@ -72,7 +72,7 @@ fn objects_that_may_not_be_read_are_named_and_the_others_shown() {
     let snapshot = scenario.snapshot_over(&faults);
     assert_eq!(snapshot.gaps.len(), 4, "{:?}", snapshot.gaps);
     let view = PlanOverview::new(&snapshot, &snapshot.plans[0]);
-    let text = table::status(std::slice::from_ref(&view), None, &snapshot.gaps, false);
+    let text = table::status(std::slice::from_ref(&view), None, &snapshot.gaps, &ABSOLUTE);
     assert!(text.contains("0/2 done; 1 Failed, 1 Waiting"), "{text}");
     assert!(text.contains("not shown: Nodes cannot be read"), "{text}");
     let text = explain_node(&view, &failed).to_text();
