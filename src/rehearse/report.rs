@@ -289,13 +289,17 @@ fn soaks_without_nodes(outcome: &Outcome) -> Vec<String> {
     let of_plan = |end: &PlanOutcome| {
         let waves = end.plan.spec.waves().unwrap_or_default();
         let soak = |name: &str| waves.iter().find(|wave| wave.name == name).map(|wave| wave.soak);
-        let empty = outcome.record.soaks_without_nodes(end.name()).into_iter().map(|name| {
-            let soak = duration(soak(name).unwrap_or_default());
-            format!(
-                "Plan {}: wave {name} soaks {soak} without a node to upgrade",
-                end.name()
-            )
-        });
+        let empty = outcome
+            .record
+            .soaks_without_nodes(end.name())
+            .into_iter()
+            .map(|name| {
+                let soak = duration(soak(name).unwrap_or_default());
+                format!(
+                    "Plan {}: wave {name} soaks {soak} without a node to upgrade",
+                    end.name()
+                )
+            });
         empty.collect::<Vec<_>>()
     };
     outcome.plans.iter().flat_map(of_plan).collect()

@@ -69,6 +69,7 @@ fn the_committed_recordings_are_what_the_commands_print() {
             table::status(&views, Some(&snapshot), &snapshot.gaps, &look),
         ),
         (
+            "docs/steering.md",
             "refit status server",
             table::status(std::slice::from_ref(server), None, &[], &of_one),
         ),
