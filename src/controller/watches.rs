@@ -107,7 +107,7 @@ impl Watches {
                 Ok(false) => (Some(News::NotPermitted), ASK_AGAIN),
                 Err(error) => {
                     let why = format!("its permission cannot be checked: {}", brief(&error));
-                    tracing::warn!(error = why, "cannot watch {} yet", K::kind(&()));
+                    tracing::warn!(kind = %K::kind(&()), error = why, "cannot watch yet");
                     (Some(News::Failed(Answer::of(&error), why)), RETRY)
                 }
             };
@@ -151,10 +151,10 @@ impl Watches {
                 WatchEvent::Failed(error) => {
                     let (answer, why) = (error.answer(), error.to_string());
                     tracing::warn!(
+                        kind = %K::kind(&()),
                         selected = subject.selection.fields,
                         error = why,
-                        "cannot list or watch {}; refit tries again",
-                        K::kind(&())
+                        "cannot list or watch; refit tries again"
                     );
                     if let Some(resource) = subject.resource {
                         self.metrics.watch_restarted(resource);

@@ -25,7 +25,7 @@ async fn without_the_permission_to_watch_secrets_from_the_start_plans_that_have_
     complete_says(&rollout, &[MISSING, "list secrets", "watch secrets"]).await;
     assert_eq!(ctx.jobs_of(PLAN).await.len(), 0);
     controller.logs(&refusal("list", "secrets"), SOON).await;
-    controller.logs("cannot list or watch Secret;", SOON).await;
+    controller.logs("tries again kind=Secret", SOON).await;
     let events = ctx.events_with(MISSING).await;
     assert_eq!(events.len(), 1, "{events:?}");
     removed.restore(&rollout.ctx).await;

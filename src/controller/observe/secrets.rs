@@ -74,7 +74,7 @@ impl Observer {
         }
     }
 
-    async fn follow_secret(&self, name: &Text, is_forbidden: &mut bool) {
+    async fn follow_secret(&self, name: &Text, refused: &mut bool) {
         let secret = Subject {
             selection: Selection {
                 fields: Some(format!("metadata.name={name}")),
@@ -93,12 +93,12 @@ impl Observer {
                 Named::Deleted => Some(Observation::SecretDeleted(name.clone())),
                 Named::Unreadable(_) => None,
             },
-            News::Watching if *is_forbidden => {
-                *is_forbidden = false;
+            News::Watching if *refused => {
+                *refused = false;
                 Some(Observation::SecretForbidden(name.clone(), false))
             }
-            News::Failed(Answer::Forbidden, _) if !*is_forbidden => {
-                *is_forbidden = true;
+            News::Failed(Answer::Forbidden, _) if !*refused => {
+                *refused = true;
                 Some(Observation::SecretForbidden(name.clone(), true))
             }
             _ => None,
