@@ -70,10 +70,10 @@ fn wrap(line: &str, columns: usize, out: &mut String) {
     let (mut rest, mut margin) = (line, String::new());
     while !is_command && margin.len() + rest.chars().count() > columns {
         let limit = rest.char_indices().nth(columns.saturating_sub(margin.len()));
-        let limit = limit.map_or(rest.len(), |(at, _)| at);
+        let (limit, next) = limit.map_or((rest.len(), 0), |(at, c)| (at, c.len_utf8()));
         let first_word = rest.len() - rest.trim_start().len();
         // A word that is too long for a line stays whole.
-        let at = rest[..=limit].rfind(' ').filter(|at| *at > first_word);
+        let at = rest[..limit + next].rfind(' ').filter(|at| *at > first_word);
         let at = at.or_else(|| rest[limit..].find(' ').map(|at| limit + at));
         let Some(at) = at else { break };
         out.push_str(&margin);

@@ -41,7 +41,8 @@ async fn a_job_that_takes_longer_than_its_deadline_says_so(on: Backend) {
     assert_ne!(condition.status, "True");
     let message = condition.message.unwrap();
     assert!(
-        message.contains("DeadlineExceeded: Job was active longer than specified deadline"),
+        message.contains(": DeadlineExceeded: ")
+            && message.ends_with("Job was active longer than specified deadline"),
         "{message}"
     );
     let failed = harness.phase("sleeps", "one", "Failed").await;

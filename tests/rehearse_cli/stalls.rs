@@ -240,7 +240,7 @@ fn a_failed_node_keeps_its_slot_and_is_reported_with_its_termination_message() {
     let line = ran.last_line();
     says(line, "would fail: Plan some failed on node-2: ", &[]);
     // All others are done.
-    let words = "container upgrade exited with 1: made to fail by --fail; Job has reached the specified backoff limit";
+    let words = "container upgrade exited with 1: made to fail by --fail; Job was active longer than specified deadline";
     assert!(line.ends_with(words), "{line}");
     let ran = with_plan("some", "")
         .run("rehearse plan.yaml -q --nodes 12 --fail node-1,node-2,50%")

@@ -352,13 +352,10 @@ fn by_kubectl(scenario: &Scenario, namespace: &str) -> String {
 /// What a path of the definition gives: fields, and one element of a list by its `type`.
 fn cell(object: &Value, path: &str) -> String {
     let path = path.replace("[?(@.type=='", ".").replace("')]", "");
-    let fields = path.split('.').filter(|field| !field.is_empty());
-    let found = fields.fold(Some(object), |value, field| {
-        let value = value?;
-        match value.as_array() {
-            Some(items) => items.iter().find(|item| item["type"] == field),
-            None => Some(&value[field]),
-        }
+    let mut fields = path.split('.').filter(|field| !field.is_empty());
+    let found = fields.try_fold(object, |value, field| match value.as_array() {
+        Some(items) => items.iter().find(|item| item["type"] == field),
+        None => Some(&value[field]),
     });
     found.and_then(Value::as_str).unwrap_or_default().to_owned()
 }
