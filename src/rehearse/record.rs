@@ -175,7 +175,7 @@ impl Recorder {
             self.emit(now, &name, None, EventKind::Resolved(version.unwrap_or_default()));
         }
         self.observe_repetition(&name, &status["repeat"], now);
-        self.observe_wave(&name, status, now);
+        self.observe_wave(&name, plan, now);
         let mut waited: BTreeSet<WaitKey> = BTreeSet::new();
         let mut here: BTreeSet<&str> = BTreeSet::new();
         let mut preparing: BTreeSet<&str> = BTreeSet::new();

@@ -80,20 +80,17 @@ pub fn judge(outcome: &Outcome, times: &TimeFormat) -> Verdict {
             .is_some_and(|other| unfinished.contains(other));
         (is_follower, reason.how)
     });
-    let (line, headline) = match (reasons.first(), outcome.ending) {
-        (Some(first), ending) => {
-            let would = match (first.how, ending) {
-                (_, Ending::Limit(limit)) => format!("would not complete within {}", duration(limit)),
-                (Problem::Fails, _) => "would fail".to_owned(),
-                (Problem::Stalls, _) => "would stall".to_owned(),
-            };
-            let says = |what: &str| format!("{would}: Plan {} {what}", first.plan);
-            (says(&first.why), says(&first.brief))
-        }
-        (None, _) => {
-            let line = through(outcome, times);
-            (line.clone(), line)
-        }
+    let (line, headline) = if let Some(first) = reasons.first() {
+        let would = match (first.how, outcome.ending) {
+            (_, Ending::Limit(limit)) => format!("would not complete within {}", duration(limit)),
+            (Problem::Fails, _) => "would fail".to_owned(),
+            (Problem::Stalls, _) => "would stall".to_owned(),
+        };
+        let says = |what: &str| format!("{would}: Plan {} {what}", first.plan);
+        (says(&first.why), says(&first.brief))
+    } else {
+        let line = through(outcome, times);
+        (line.clone(), line)
     };
     Verdict {
         complete: reasons.is_empty(),

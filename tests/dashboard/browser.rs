@@ -167,7 +167,7 @@ async fn the_page_of_a_cluster_shows_a_roll_out_in_a_browser() {
     let dom = dom.await.unwrap();
     for text in [
         "3 of 3 done",
-        "Complete: 3 of 3 nodes are done",
+        "<span class=\"state Complete\">Complete</span>",
         "Live, ",
         "class=\"upgrading\"",
     ] {

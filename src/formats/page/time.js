@@ -97,12 +97,14 @@
   /** Labels of the axis: the date only where it changes, and the zone. */
   function axis(range, width) {
     const { step, found } = ticks(range, most(width));
-    let day = '';
+    let [day, end] = ['', 0];
     return found.map((at) => {
       const date = clock(at, 'date');
       const label = step >= DAY ? date : `${date === day ? '' : `${date}, `}${shortTime(at, step)}`;
       day = date;
-      const hasRoom = (1 - place(at, range)) * width > label.length * 7;
+      const left = place(at, range) * width;
+      const hasRoom = left >= end && left + label.length * 7 < width;
+      if (hasRoom) end = left + label.length * 7;
       return hasRoom ? put(make('span', { class: 'tick' }, label), at, at, range) : '';
     }).filter(Boolean);
   }

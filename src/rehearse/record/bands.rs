@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use super::read::text;
+use super::read::{is_complete, text};
 use super::{Recorder, Wait, live};
 use crate::json::Value;
 use crate::report::MIN_WAIT;
@@ -33,7 +33,8 @@ pub(super) struct WaveSpan {
 
 impl Recorder {
     /// The last wave of `status.wave`, if it is one of this roll-out.
-    pub(super) fn observe_wave(&mut self, plan: &str, status: &Value, now: Timestamp) {
+    pub(super) fn observe_wave(&mut self, name_of_plan: &str, plan: &Value, now: Timestamp) {
+        let status = &plan["status"];
         let wave = &status["wave"];
         let (name, phase) = (
             text(wave, "name"),
@@ -43,7 +44,7 @@ impl Recorder {
             return;
         }
         let since = self.began(wave, now);
-        let Some(seen) = self.plans.get_mut(plan) else {
+        let Some(seen) = self.plans.get_mut(name_of_plan) else {
             return;
         };
         let due = text(wave, "until").parse().ok();
@@ -54,8 +55,9 @@ impl Recorder {
             }
             last.until.get_or_insert(since);
         }
-        if seen.complete {
-            return; // The status of the last wave is never removed.
+        // The status of the last wave is never removed.
+        if seen.complete || is_complete(plan) {
+            return;
         }
         if self.is_live {
             live::make_room(&mut seen.waves);

@@ -1,5 +1,7 @@
 //! What decides the length of a roll-out: the nodes and waits of which each let the next one begin, up to what ended last.
 
+use std::fmt::Write as _;
+
 use jiff::{SignedDuration, Timestamp};
 
 use super::{NodeRun, Recorder, Wait};
@@ -28,7 +30,7 @@ const OF_OTHERS: [Reason; 10] = [
 struct Run<'r> {
     plan: &'r str,
     node: &'r str,
-    run: &'r NodeRun,
+    seen: &'r NodeRun,
     until: Timestamp,
 }
 
@@ -46,7 +48,7 @@ impl Recorder {
             runs.extend(self.node_runs(plan).map(|(node, run)| Run {
                 plan,
                 node,
-                run,
+                seen: run,
                 until: run.until.unwrap_or(end),
             }));
         }
@@ -73,7 +75,7 @@ impl Recorder {
                     links.push((None, Vec::new(), link));
                 }
                 Step::Run(run, from) => {
-                    let wave = self.wave_at(run.plan, run.run.since);
+                    let wave = self.wave_at(run.plan, run.seen.since);
                     let held = self.longest_wait(run, *from);
                     match links.last_mut() {
                         Some((of, waits, link))
@@ -147,7 +149,7 @@ fn steps<'r>(runs: &'r [Run<'r>], waits: &'r [Wait], end: Timestamp) -> Vec<Step
     let open = waits
         .iter()
         .filter(|wait| wait.until.is_none() && wait.node.is_none());
-    let is_working = runs.iter().any(|run| run.run.until.is_none());
+    let is_working = runs.iter().any(|run| run.seen.until.is_none());
     let (mut plan, mut node, mut at);
     match open.min_by_key(|wait| wait.since).filter(|_| !is_working) {
         // A Plan that waits for another one waits for what that one waits for.
@@ -203,7 +205,7 @@ fn began(run: &Run<'_>, waits: &[Wait]) -> Timestamp {
         .filter_map(|wait| wait.until)
         .filter(|until| *until <= run.until)
         .max();
-    prepared.map_or(run.run.since, |until| until.max(run.run.since))
+    prepared.map_or(run.seen.since, |until| until.max(run.seen.since))
 }
 
 /// `the 9 nodes of Plan agents take 31m, one after the other`.
@@ -223,7 +225,8 @@ fn nodes_text(link: &Link, wave: Option<&str>, waits: &[&Wait]) -> String {
     };
     if let Some(wait) = waits.iter().max_by_key(|wait| took(wait)) {
         let node = wait.node.as_deref().unwrap_or_default();
-        text += &format!(
+        let _ = write!(
+            text,
             "; {node} waits {} of it: {}",
             duration(took(wait)),
             wait.awaited()

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use super::Recorder;
 use refit_api::NodePhase;
@@ -23,6 +23,8 @@ const CONTROL_PLANE: [&str; 2] = [
     "node-role.kubernetes.io/control-plane",
     "node-role.kubernetes.io/master",
 ];
+/// On a real cluster, an end is observed so much later at most, and a beginning is known by the second.
+const LATE: SignedDuration = SignedDuration::from_secs(2);
 const ETCD: &str = "node-role.kubernetes.io/etcd";
 
 /// The nodes of the control plane, and the members of etcd, by their labels.
@@ -76,6 +78,7 @@ impl Recorder {
         phases: &'r [NodePhase],
         end: Timestamp,
     ) -> impl Iterator<Item = Outage<'r>> {
+        let late = if self.is_live { LATE } else { SignedDuration::ZERO };
         self.node_runs(plan).flat_map(move |(node, run)| {
             let spans = run.phases.iter().filter(|span| {
                 let phase = span.phase.known();
@@ -85,7 +88,12 @@ impl Recorder {
                 node,
                 plan,
                 from: span.since,
-                until: span.until.or(run.until).unwrap_or(end),
+                until: span
+                    .until
+                    .or(run.until)
+                    .unwrap_or(end)
+                    .saturating_sub(late)
+                    .unwrap_or(span.since),
             })
         })
     }

@@ -110,9 +110,9 @@ fn a_plan_that_waits_for_good_ends_the_chain() {
 fn a_row_has_the_evictions_of_its_drain_and_the_boots_of_its_node() {
     let mut fixture = RecorderFixture::new();
     fixture.plan(0, &active(&[("one", "Draining", "")]));
-    let note = json!({ "plan": "p", "pod": "u", "evicted": 3, "total": 5 });
+    let progress = json!({ "plan": "p", "pod": "u", "evicted": 3, "total": 5 });
     let node = |boot: &str, annotations: Value| json!({ "metadata": { "name": "one", "annotations": annotations }, "status": { "nodeInfo": { "bootID": boot } } });
-    let drained = node("1", json!({ ANNOTATION_DRAIN: note.to_string() }));
+    let drained = node("1", json!({ ANNOTATION_DRAIN: progress.to_string() }));
     fixture.observe(5, Kind::Node, Some(node("1", json!({}))), drained.clone());
     assert_eq!(fixture.recorder.rows("p", at(9))["one"].evicted, 3);
     fixture.observe(6, Kind::Node, Some(drained), node("1", json!({})));
