@@ -208,7 +208,7 @@ fn only_components_allow_to_write_crds_and_to_delete_pods_of_others() {
     );
     assert_eq!(
         of_component("delete-pods"),
-        [pair("create", "events"), pair("delete", "pods")]
+        [pair("delete", "pods"), pair("create", "events")]
     );
     assert_eq!(
         of(&component("agent")[1]),

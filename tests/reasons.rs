@@ -34,6 +34,7 @@ const OF_OTHERS: [(&str, &[&str]); 10] = [
     (
         "Failed",
         &[
+            "cluster/drain/virtual_machine.rs",
             "controller/own_image.rs",
             "cluster/drain/pods.rs",
             "job/render.rs",

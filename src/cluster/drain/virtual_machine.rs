@@ -52,7 +52,7 @@ fn says(machine: &str, phases: impl Iterator<Item = String>) -> Option<String> {
         }
     }
     let times = if failed == 1 { "a migration" } else { "migrations" };
-    (failed > 0).then(|| format!("{times} of VM {machine} failed, and none is under way"))
+    (failed > 0).then(|| format!("{times} of VM {machine} failed, and none is running"))
 }
 
 #[cfg(test)]
@@ -67,7 +67,7 @@ mod tests {
             Some("VM web-0 migrates: Running")
         );
         assert_eq!(of(&[""]).as_deref(), Some("VM web-0 migrates"));
-        let failed = "a migration of VM web-0 failed, and none is under way";
+        let failed = "a migration of VM web-0 failed, and none is running";
         assert_eq!(of(&["Succeeded", "Failed"]).as_deref(), Some(failed));
         assert_eq!((of(&[]), of(&["Succeeded"])), (None, None));
     }
