@@ -6,7 +6,7 @@ mod page;
 #[cfg(test)]
 mod tests;
 mod text;
-mod times;
+pub(super) mod times;
 mod waits;
 
 use std::cmp::Reverse;
@@ -18,8 +18,7 @@ use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 pub use page::wait_cards;
 use serde::Serialize;
-pub use text::offset;
-pub use times::TimeFormat;
+pub use times::{TimeFormat, offset};
 pub use waits::{NodeWait, WaitGroup};
 
 use super::record::{NodeRun, RunState, Wait};

@@ -18,6 +18,7 @@ use futures::future::BoxFuture;
 use http::{Request, Response};
 use http_body::{Body as HttpBody, Frame};
 use http_body_util::BodyExt as _;
+use kube::Client;
 use tower::{BoxError, Service};
 
 use super::cluster::Cluster;
@@ -27,6 +28,7 @@ use super::status_error::StatusError;
 use crate::json::{Value, json};
 use refit_api::names::ControlPlaneRole;
 use refit_base::version::Version;
+use refit_cluster::kube::client::{ApiServer, RequestCounts, over_transport};
 use route::ApiRequest;
 use watch_body::WatchBody;
 
@@ -60,6 +62,26 @@ impl Transport {
     /// The cluster that it serves.
     pub fn cluster(&self) -> &Cluster {
         &self.cluster
+    }
+}
+
+impl Cluster {
+    /// Replaces the client factory, for example to inject faults. Only the first call has an effect.
+    pub fn set_client_factory(&self, client_factory: impl Fn(Transport) -> Client + Send + Sync + 'static) {
+        let factory = move |cluster: &Self, who: &str| client_factory(Transport::new(cluster, who));
+        let _ = self.client_factory().set(Box::new(factory));
+    }
+
+    pub fn server(&self) -> ApiServer {
+        ApiServer::in_process(Transport::new(self, "controller"))
+    }
+
+    /// A client for a container on a node; it needs no leadership to write. `who` is its name in the trace.
+    pub fn client(&self, who: &str) -> Client {
+        match self.client_factory().get() {
+            Some(client_factory) => client_factory(self, who),
+            None => over_transport(Transport::new(self, who), None, Arc::<RequestCounts>::default()),
+        }
     }
 }
 
