@@ -89,7 +89,7 @@ impl Observer {
     pub async fn jobs(self) {
         let (intern, ttl) = (self.intern.clone(), self.ttl);
         let observe =
-            move |job: &SlimJob| Observation::Job(version(job.meta()), Box::new(job.facts(&intern, ttl)));
+            move |job: SlimJob| Observation::Job(version(job.meta()), Box::new(job.facts(&intern, ttl)));
         let ours = Selection {
             labels: Some(format!("{}={}", names::LABEL_CONTROLLER, self.controller)),
             ..self.all::<SlimJob>(true)
@@ -100,8 +100,7 @@ impl Observer {
     /// Watches the pods of this controller's Jobs. If that is forbidden, lists them while `wanted`.
     pub async fn pods(self, may_watch: bool, mut wanted: watch::Receiver<bool>) {
         let intern = self.intern.clone();
-        let observe =
-            move |pod: &SlimPod| Observation::Pod(version(pod.meta()), Box::new(pod.facts(&intern)));
+        let observe = move |pod: SlimPod| Observation::Pod(version(pod.meta()), Box::new(pod.facts(&intern)));
         let ours = Selection {
             labels: Some(self.our_pods()),
             ..self.all::<SlimPod>(true)
@@ -125,12 +124,12 @@ impl Observer {
     }
 
     /// Lists the pods once, in pages as a watch does. Returns whether that succeeded.
-    async fn list_pods(&self, selection: &Selection, observe: &impl Fn(&SlimPod) -> Observation) -> bool {
+    async fn list_pods(&self, selection: &Selection, observe: &impl Fn(SlimPod) -> Observation) -> bool {
         let mut list = Watch::<SlimPod>::new(self.client.clone(), selection.clone());
         loop {
             match list.next().await {
                 WatchEvent::ListStarted => self.send(Observation::ListStarted(Kind::Pod)).await,
-                WatchEvent::Object(pod) => self.send(observe(&pod)).await,
+                WatchEvent::Object(pod) => self.send(observe(pod)).await,
                 WatchEvent::Unreadable(unreadable) => self.skip::<SlimPod>(Kind::Pod, unreadable).await,
                 WatchEvent::ListFinished => {
                     self.send(Observation::ListFinished(Kind::Pod)).await;
@@ -154,15 +153,14 @@ impl Observer {
     pub async fn nodes(self) {
         let intern = self.intern.clone();
         let observe =
-            move |node: &SlimNode| Observation::Node(version(node.meta()), Box::new(node.facts(&intern)));
+            move |node: SlimNode| Observation::Node(version(node.meta()), Box::new(node.facts(&intern)));
         let all = self.all::<SlimNode>(false);
         self.run(Kind::Node, all, observe, Observation::NodeDeleted).await;
     }
 
     /// Watches the Plans of the namespace. Starts again whenever `again` changes.
     pub async fn plans(self, mut again: watch::Receiver<()>) {
-        let observe =
-            |plan: &RawPlan| Observation::Plan(version(plan.meta()), Box::new(plan.clone().facts()));
+        let observe = |plan: RawPlan| Observation::Plan(version(plan.meta()), Box::new(plan.facts()));
         let all = self.all::<RawPlan>(true);
         loop {
             self.send(Observation::PlanRelistStarted).await;
@@ -258,7 +256,7 @@ impl Observer {
         &self,
         kind: Kind,
         selection: Selection,
-        observe: impl Fn(&K) -> Observation,
+        observe: impl Fn(K) -> Observation,
         gone: impl Fn(Name, Uid) -> Observation,
     ) where
         K: Watched + Resource<DynamicType = ()>,
@@ -273,7 +271,7 @@ impl Observer {
                 WatchEvent::ListFinished => self.send(Observation::ListFinished(kind)).await,
                 WatchEvent::Object(object) => {
                     self.reports.report_ignored(&object);
-                    self.send(observe(&object)).await;
+                    self.send(observe(object)).await;
                 }
                 WatchEvent::Deleted { name, uid } => {
                     self.send(gone(name.as_str().into(), uid.as_str().into())).await;

@@ -303,12 +303,20 @@ resource!(
 impl Watched for k8s_openapi::api::core::v1::ConfigMap {}
 
 impl Watched for SlimNode {
+    fn metadata(&self) -> Option<&ObjectMeta> {
+        Some(&self.metadata)
+    }
+
     fn ignored_time(&self) -> Option<String> {
         ignored_time(&self.status.conditions)
     }
 }
 
 impl Watched for SlimJob {
+    fn metadata(&self) -> Option<&ObjectMeta> {
+        Some(&self.metadata)
+    }
+
     fn ignored_time(&self) -> Option<String> {
         ignored_time(&self.status.conditions)
     }
@@ -330,6 +338,10 @@ impl Watched for CustomResourceDefinition {}
 
 /// A Plan has a status, which says what is wrong with it.
 impl Watched for RawPlan {
+    fn metadata(&self) -> Option<&ObjectMeta> {
+        Some(&self.metadata)
+    }
+
     fn salvage(raw: &RawValue, unreadable: &Unreadable) -> Option<Self> {
         #[derive(Deserialize)]
         struct Parts<'a> {

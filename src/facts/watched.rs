@@ -1,5 +1,6 @@
 //! What a watch needs to know of an object.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
@@ -7,6 +8,11 @@ use crate::read::Unreadable;
 
 /// An object of a kind that is watched.
 pub trait Watched: DeserializeOwned + Send + 'static {
+    /// Its metadata, for kinds with so many changes that each is to be read in one pass.
+    fn metadata(&self) -> Option<&ObjectMeta> {
+        None
+    }
+
     /// What was ignored of an object that was read, as a sentence.
     fn ignored_time(&self) -> Option<String> {
         None

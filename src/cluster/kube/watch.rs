@@ -164,6 +164,24 @@ struct Line<'a> {
     object: &'a RawValue,
 }
 
+/// A line of a change, read in one pass.
+#[derive(Deserialize)]
+struct Change<K> {
+    #[serde(rename = "type")]
+    type_: String,
+    object: K,
+}
+
+impl<K: Watched> Change<K> {
+    /// The object and its version. What cannot be read like this is read again, part by part.
+    fn of(line: &[u8]) -> Option<(K, String)> {
+        let Self { type_, object } = serde_json::from_slice(line).ok()?;
+        let version = object.metadata()?.resource_version.clone()?;
+        let exists = matches!(&*type_, "ADDED" | "MODIFIED");
+        (exists && !version.is_empty()).then_some((object, version))
+    }
+}
+
 impl<K: Watched> Watch<K> {
     pub fn new(client: Client, selection: Selection) -> Self {
         Self {
@@ -357,6 +375,12 @@ impl<K: Watched> Watch<K> {
 
     /// Takes a line of a watch, and returns the version up to which everything is known.
     fn take_line(&mut self, line: &[u8], version: String) -> (String, Result<(), WatchError>) {
+        if let Some((object, version)) = Change::of(line) {
+            if !self.note_version(&version) {
+                self.received.push_back(WatchEvent::Object(object));
+            }
+            return (version, Ok(()));
+        }
         let Line { type_, object } = match serde_json::from_slice::<Line<'_>>(line) {
             Ok(line) => line,
             // The end of a connection in the middle of a line.

@@ -31,6 +31,10 @@ resource!(
 );
 
 impl Watched for SlimPod {
+    fn metadata(&self) -> Option<&ObjectMeta> {
+        Some(&self.metadata)
+    }
+
     fn ignored_time(&self) -> Option<String> {
         ignored_time(&self.status.conditions)
     }
