@@ -130,7 +130,7 @@ where
         Box::pin(async move {
             let (parts, body) = request.into_parts();
             let body = body.collect().await.map_err(Into::into)?.to_bytes();
-            let request = format!("{} {}", parts.method, parts.uri);
+            let line = || format!("{} {}", parts.method, parts.uri);
             let (code, answer) = cluster.with(|state| {
                 let reply =
                     ApiRequest::read(&parts, any_verb).and_then(|request| state.serve(&request, &body));
@@ -139,14 +139,14 @@ where
                     Ok(Reply::Whole(code, bytes)) => (code, Ok(bytes)),
                     Err(status_error) => {
                         if status_error.code == 501 {
-                            state.unsupported_requests.push(request.clone());
+                            state.unsupported_requests.push(line());
                         }
                         (status_error.code, Ok(status_error.status().to_bytes()))
                     }
                 };
                 let now = state.now();
                 if let Some(trace) = &mut state.trace {
-                    trace.push(format!("{now:.3} {who} {request} {code}"));
+                    trace.push(format!("{now:.3} {who} {} {code}", line()));
                 }
                 (code, body)
             });
