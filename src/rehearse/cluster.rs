@@ -1,28 +1,23 @@
 //! A handle on the simulated cluster: creates it, changes objects, and runs it.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::convert::Infallible;
-use std::future::Future;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::Duration;
+mod work;
 
-use futures::future::{AbortHandle, Abortable};
-use futures::stream::{FuturesUnordered, StreamExt as _};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
 use jiff::Timestamp;
 use kube::Client;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep_until};
 
 use super::controller_manager::backoff::Backoffs;
-use super::controller_manager::budget::Budgets;
-use super::controller_manager::replica_set::Replicas;
+use super::controller_manager::pod_counts::Replicas;
+use super::controller_manager::selected_pods::Budgets;
 use super::delete::DeleteOptions;
 use super::ids::Ids;
 use super::journal::CLUSTER;
-use super::kubelets::{DefaultBehaviour, Kubelets, container_task};
+use super::kubelets::{DefaultBehaviour, Kubelets};
 use super::resources::Kind;
-use super::scheduler::Loads;
-use super::server::Transport;
+use super::scheduler::loads::Loads;
 use super::state::State;
 use super::status_error::StatusError;
 use super::store::{Key, Store};
@@ -31,7 +26,6 @@ use super::write::{WriteTarget, merge};
 use crate::json::{Value, json};
 use refit_cluster::clock::Clock;
 use refit_cluster::drain::Changes;
-use refit_cluster::kube::client::{ApiServer, RequestCounts, over_transport};
 
 /// Number of changes per kind that the API server keeps, about as many as a real one.
 const HISTORY: usize = 1_000;
@@ -78,7 +72,7 @@ impl Options {
 pub struct Cluster(Arc<Shared>, Arc<str>);
 
 /// Creates the clients of containers that run on nodes.
-type ClientFactory = Box<dyn Fn(Transport) -> Client + Send + Sync>;
+pub(super) type ClientFactory = Box<dyn Fn(&Cluster, &str) -> Client + Send + Sync>;
 
 struct Shared {
     state: Mutex<State>,
@@ -132,27 +126,13 @@ impl Cluster {
         Self(Arc::clone(&self.0), who.into())
     }
 
-    /// Replaces the client factory, for example to inject faults. Only the first call has an effect.
-    pub fn set_client_factory(&self, client_factory: impl Fn(Transport) -> Client + Send + Sync + 'static) {
-        let _ = self.0.client_factory.set(Box::new(client_factory));
-    }
-
     /// The cluster's time of day.
     pub fn clock(&self) -> Clock {
         self.0.clock.clone()
     }
 
-    pub fn server(&self) -> ApiServer {
-        ApiServer::in_process(Transport::new(self, "controller"))
-    }
-
-    /// A client for a container on a node; it needs no leadership to write. `who` is its name in the trace.
-    pub fn client(&self, who: &str) -> Client {
-        let transport = Transport::new(self, who);
-        match self.0.client_factory.get() {
-            Some(client_factory) => client_factory(transport),
-            None => over_transport(transport, None, Arc::<RequestCounts>::default()),
-        }
+    pub(super) fn client_factory(&self) -> &OnceLock<ClientFactory> {
+        &self.0.client_factory
     }
 
     /// Tells drains which reads they may leave out.
@@ -277,52 +257,6 @@ impl Cluster {
                 return std::future::pending().await;
             }
         }
-    }
-
-    /// Runs the cluster while a future runs, and returns its result.
-    pub async fn run_while<T>(&self, work: impl Future<Output = T>) -> T {
-        tokio::select! {
-            // Without `biased`, `select!` polls in random order, and a rehearsal could not be repeated.
-            biased;
-            done = work => done,
-            never = self.run_due_work() => match never {},
-        }
-    }
-
-    /// Runs the controllers, the scheduler, the kubelets and the containers.
-    async fn run_due_work(&self) -> Infallible {
-        let this = self.acting_as(CLUSTER);
-        let mut version = self.0.version.subscribe();
-        let mut running = FuturesUnordered::new();
-        loop {
-            version.borrow_and_update();
-            let (due, new_tasks) = this.with(|state| (state.process_due(), state.kubelets.take_tasks()));
-            for task in new_tasks {
-                let (abort, registration) = AbortHandle::new_pair();
-                this.with(|state| state.kubelets.task_started(&task, abort));
-                running.push(Abortable::new(
-                    container_task::run(this.clone(), task),
-                    registration,
-                ));
-            }
-            let wait = due.map(|due| {
-                let wait = due.duration_since(self.0.clock.now());
-                Instant::now() + Duration::try_from(wait).unwrap_or_default()
-            });
-            tokio::select! {
-                biased;
-                Ok(()) = version.changed() => {}
-                Some(_) = running.next(), if !running.is_empty() => {}
-                () = until(wait) => {}
-            }
-        }
-    }
-}
-
-async fn until(at: Option<Instant>) {
-    match at {
-        Some(at) => sleep_until(at).await,
-        None => std::future::pending().await,
     }
 }
 

@@ -1,7 +1,7 @@
 //! The kubelets of all nodes. `pod_lifecycle` decides what a pod does; this connects it with the cluster: which pods a
 //! node has, when to sync each of them, and what to write.
 
-pub mod container_task;
+pub(super) mod container_task;
 mod pod;
 mod prepare;
 mod sync;
@@ -15,8 +15,7 @@ use serde::Deserialize as _;
 
 use super::pod_lifecycle::{Boot, Defaults, Machine, Power, STEERING_PREFIX};
 use super::store::{Change, Object};
-use container_task::ContainerTask;
-use pod::Pod;
+use pod::{ContainerTask, Pod};
 
 const BOOT: SignedDuration = SignedDuration::from_mins(2);
 

@@ -20,6 +20,7 @@ pub mod kubelets;
 mod node_fit;
 pub mod nodes;
 pub mod pod_lifecycle;
+mod pods;
 pub mod record;
 pub mod report;
 pub mod resources;

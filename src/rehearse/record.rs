@@ -440,7 +440,7 @@ impl Recorder {
                 wait.reason == Reason::Unschedulable && key.0 == plan && key.1.as_deref() == Some(&*node)
             });
         }
-        if change.gone || has_ended(&change.new, "drain") || super::state::has_ended(&change.new) {
+        if change.gone || has_ended(&change.new, "drain") || super::pods::has_ended(&change.new) {
             self.observe_drain(&plan, &node, None, now);
         }
         let was_upgraded = change

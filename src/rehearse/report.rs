@@ -7,7 +7,7 @@ mod page;
 #[cfg(test)]
 mod tests;
 mod text;
-mod times;
+pub(super) mod times;
 mod waits;
 
 use std::cmp::Reverse;
@@ -20,8 +20,7 @@ use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 pub use page::{allowed, wait_cards, zone_of};
 use serde::Serialize;
-pub use text::offset;
-pub use times::TimeFormat;
+pub use times::{TimeFormat, offset};
 pub use waits::{MIN_WAIT, NodeWait, WaitGroup};
 
 use super::record::{NodeRun, RunState, Wait};

@@ -1,7 +1,9 @@
 //! The scheduler. It checks selectors, affinity, taints and the anti-affinity of pods, but no resources, and chooses
 //! the node with the fewest pods, among those without a taint of the effect `PreferNoSchedule` if there are any.
 
-use std::collections::{BTreeMap, BTreeSet};
+pub(super) mod loads;
+
+use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{Pod, PodAffinityTerm, Taint};
 use serde::Deserialize as _;
@@ -9,8 +11,9 @@ use serde::Deserialize as _;
 use super::journal::JournalEvent;
 use super::node_fit::{selects, tolerates};
 use super::pod_lifecycle::Machine;
+use super::pods::{has_ended, is_bound};
 use super::resources::Kind;
-use super::state::{State, has_ended, seconds};
+use super::state::{State, seconds};
 use super::store::{Key, Object};
 use super::write::WriteTarget;
 use crate::json::{Value, json};
@@ -22,47 +25,6 @@ const AFFINITY: &str = "node(s) didn't match Pod's node affinity/selector";
 const TAINT: &str = "node(s) had untolerated taint(s)";
 const ANTI_AFFINITY: &str = "node(s) didn't match pod anti-affinity rules";
 const OTHERS_ANTI_AFFINITY: &str = "node(s) didn't satisfy existing pods anti-affinity rules";
-
-/// The number of pods per node, and the nodes in that order.
-#[derive(Debug, Default)]
-pub(super) struct Loads {
-    pods: BTreeMap<String, usize>,
-    order: BTreeSet<(usize, String)>,
-}
-
-impl Loads {
-    fn of(&self, node: &str) -> usize {
-        self.pods.get(node).copied().unwrap_or_default()
-    }
-
-    pub(super) fn add_node(&mut self, node: &str) {
-        self.order.insert((self.of(node), node.to_owned()));
-    }
-
-    /// Removes a node. Its pods stay counted for a new node with the same name.
-    pub(super) fn remove_node(&mut self, node: &str) {
-        self.order.remove(&(self.of(node), node.to_owned()));
-    }
-
-    /// Counts a pod of a node, or removes it from the count.
-    pub(super) fn change(&mut self, node: &str, more: bool) {
-        let before = self.of(node);
-        let after = if more {
-            before + 1
-        } else {
-            before.saturating_sub(1)
-        };
-        self.pods.insert(node.to_owned(), after);
-        if self.order.remove(&(before, node.to_owned())) {
-            self.order.insert((after, node.to_owned()));
-        }
-    }
-
-    /// Nodes with the fewest pods first.
-    fn ascending(&self) -> impl Iterator<Item = &str> {
-        self.order.iter().map(|(_, node)| node.as_str())
-    }
-}
 
 impl State {
     /// Retries all pods without a node.
@@ -77,7 +39,7 @@ impl State {
         let Some(object) = self.store.get(Kind::Pod, key).cloned() else {
             return;
         };
-        if super::state::is_bound(&object) || object.is_being_deleted() || has_ended(&object) {
+        if is_bound(&object) || object.is_being_deleted() || has_ended(&object) {
             self.unscheduled.remove(key);
             return;
         }

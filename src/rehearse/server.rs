@@ -18,6 +18,7 @@ use futures::future::BoxFuture;
 use http::{Request, Response};
 use http_body::{Body as HttpBody, Frame};
 use http_body_util::BodyExt as _;
+use kube::Client;
 use tower::{BoxError, Service};
 
 use super::cluster::Cluster;
@@ -27,6 +28,7 @@ use super::status_error::StatusError;
 use crate::json::{Value, json};
 use refit_api::names::ControlPlaneRole;
 use refit_base::version::Version;
+use refit_cluster::kube::client::{ApiServer, RequestCounts, over_transport};
 use route::ApiRequest;
 use watch_body::WatchBody;
 
@@ -60,6 +62,26 @@ impl Transport {
     /// The cluster that it serves.
     pub fn cluster(&self) -> &Cluster {
         &self.cluster
+    }
+}
+
+impl Cluster {
+    /// Replaces the client factory, for example to inject faults. Only the first call has an effect.
+    pub fn set_client_factory(&self, client_factory: impl Fn(Transport) -> Client + Send + Sync + 'static) {
+        let factory = move |cluster: &Self, who: &str| client_factory(Transport::new(cluster, who));
+        let _ = self.client_factory().set(Box::new(factory));
+    }
+
+    pub fn server(&self) -> ApiServer {
+        ApiServer::in_process(Transport::new(self, "controller"))
+    }
+
+    /// A client for a container on a node; it needs no leadership to write. `who` is its name in the trace.
+    pub fn client(&self, who: &str) -> Client {
+        match self.client_factory().get() {
+            Some(client_factory) => client_factory(self, who),
+            None => over_transport(Transport::new(self, who), None, Arc::<RequestCounts>::default()),
+        }
     }
 }
 
@@ -108,7 +130,7 @@ where
         Box::pin(async move {
             let (parts, body) = request.into_parts();
             let body = body.collect().await.map_err(Into::into)?.to_bytes();
-            let request = format!("{} {}", parts.method, parts.uri);
+            let line = || format!("{} {}", parts.method, parts.uri);
             let (code, answer) = cluster.with(|state| {
                 let reply =
                     ApiRequest::read(&parts, any_verb).and_then(|request| state.serve(&request, &body));
@@ -117,14 +139,14 @@ where
                     Ok(Reply::Whole(code, bytes)) => (code, Ok(bytes)),
                     Err(status_error) => {
                         if status_error.code == 501 {
-                            state.unsupported_requests.push(request.clone());
+                            state.unsupported_requests.push(line());
                         }
                         (status_error.code, Ok(status_error.status().to_bytes()))
                     }
                 };
                 let now = state.now();
                 if let Some(trace) = &mut state.trace {
-                    trace.push(format!("{now:.3} {who} {request} {code}"));
+                    trace.push(format!("{now:.3} {who} {} {code}", line()));
                 }
                 (code, body)
             });

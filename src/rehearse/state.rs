@@ -8,13 +8,14 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::JSONSchemaProps;
 
 use super::controller_manager::backoff::Backoffs;
-use super::controller_manager::budget::Budgets;
-use super::controller_manager::replica_set::Replicas;
+use super::controller_manager::pod_counts::Replicas;
+use super::controller_manager::selected_pods::Budgets;
 use super::ids::Ids;
 use super::journal::{Entry, JournalEvent};
 use super::kubelets::Kubelets;
+use super::pods::{has_ended, is_bound};
 use super::resources::Kind;
-use super::scheduler::Loads;
+use super::scheduler::loads::Loads;
 use super::store::{Change, Key, Object, Store};
 use super::work_queue::{Work, WorkQueue};
 use crate::json::Value;
@@ -313,15 +314,6 @@ impl State {
             }
         }
     }
-}
-
-pub(super) fn is_bound(pod: &Object) -> bool {
-    !pod.text("/spec/nodeName").is_empty()
-}
-
-/// Whether a pod has terminated.
-pub(super) fn has_ended(pod: &Object) -> bool {
-    matches!(pod.text("/status/phase"), "Succeeded" | "Failed")
 }
 
 /// This time, or the next whole second.

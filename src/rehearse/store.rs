@@ -1,6 +1,7 @@
 //! Storage: objects in their newest version, one version counter, a bounded history, and watches. Writes are validated
 //! before they come here.
 
+mod event;
 pub mod object;
 pub mod select;
 #[cfg(test)]
@@ -9,12 +10,12 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
-use bytes::{BufMut as _, Bytes, BytesMut};
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::json::Value;
 use refit_cluster::drain::NodeVersions;
 
+pub use event::{Event, drop_superseded, line};
 pub use object::{Key, Object};
 pub use select::Filter;
 
@@ -33,8 +34,7 @@ pub struct Change {
 #[derive(Debug)]
 struct Watcher {
     filter: Filter,
-    metadata_only: bool,
-    to: UnboundedSender<Bytes>,
+    to: UnboundedSender<Event>,
 }
 
 #[derive(Debug, Default)]
@@ -206,7 +206,7 @@ impl Store {
         };
         let table = &mut self.tables[kind as usize];
         table.watchers.retain(|watcher| {
-            let event = event(&change, &watcher.filter, watcher.metadata_only);
+            let event = Event::of(&change, &watcher.filter);
             event.map_or_else(|| !watcher.to.is_closed(), |event| watcher.to.send(event).is_ok())
         });
         table.history.push_back(change.clone());
@@ -295,9 +295,8 @@ impl Store {
         &mut self,
         kind: Kind,
         filter: Filter,
-        metadata_only: bool,
         since: u64,
-        to: UnboundedSender<Bytes>,
+        to: UnboundedSender<Event>,
     ) -> Result<(), u64> {
         let table = &mut self.tables[kind as usize];
         if since < table.forgotten {
@@ -307,15 +306,11 @@ impl Store {
         table.watchers.retain(|watcher| !watcher.to.is_closed());
         let later = table.history.partition_point(|change| change.version <= since);
         for change in table.history.range(later..) {
-            if let Some(event) = event(change, &filter, metadata_only) {
+            if let Some(event) = Event::of(change, &filter) {
                 let _ = to.send(event); // a closed watcher is removed with the next change
             }
         }
-        table.watchers.push(Watcher {
-            filter,
-            metadata_only,
-            to,
-        });
+        table.watchers.push(Watcher { filter, to });
         Ok(())
     }
 
@@ -370,35 +365,4 @@ impl Store {
 fn is_indexed_alike(old: &Object, new: &Object) -> bool {
     let same = |field: &str| old.value["metadata"][field] == new.value["metadata"][field];
     same("uid") && same("ownerReferences") && old.text("/spec/nodeName") == new.text("/spec/nodeName")
-}
-
-/// The watch event of a change, as a watcher with this filter sees it.
-fn event(change: &Change, filter: &Filter, metadata_only: bool) -> Option<Bytes> {
-    let before = change.old.as_ref().is_some_and(|old| filter.matches(old));
-    let after = !change.gone && filter.matches(&change.new);
-    let type_ = match (before, after) {
-        (false, false) => return None,
-        (false, true) => "ADDED",
-        (true, true) => "MODIFIED",
-        (true, false) => "DELETED",
-    };
-    if type_ == "DELETED" && !change.gone {
-        // The last version that matched the filter, with the version of the change (`convertToWatchEvent` of
-        // k8s.io/apiserver).
-        let old = change.old.as_ref()?;
-        let seen = Object::new(old.value.clone(), change.version);
-        return Some(line(type_, seen.json(metadata_only)));
-    }
-    Some(line(type_, change.new.json(metadata_only)))
-}
-
-/// A line of a watch.
-pub fn line(type_: &str, object: &[u8]) -> Bytes {
-    let mut line = BytesMut::with_capacity(object.len() + 40);
-    line.put_slice(b"{\"type\":\"");
-    line.put_slice(type_.as_bytes());
-    line.put_slice(b"\",\"object\":");
-    line.put_slice(object);
-    line.put_slice(b"}\n");
-    line.freeze()
 }

@@ -235,7 +235,7 @@ fn is_subdomain(name: &str) -> bool {
 /// Grace period of a pod: 0 if no kubelet has started it, or it has terminated.
 pub(super) fn grace(pod: &Object, asked: Option<i64>) -> i64 {
     let own = pod.value["spec"]["terminationGracePeriodSeconds"].as_i64();
-    let bound = super::state::is_bound(pod) && !super::state::has_ended(pod);
+    let bound = super::pods::is_bound(pod) && !super::pods::has_ended(pod);
     match asked.or(own).unwrap_or(GRACE_SECONDS) {
         _ if !bound => 0,
         // `BeforeDelete` reads a negative period as one second.

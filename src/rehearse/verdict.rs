@@ -9,7 +9,7 @@ use jiff::tz::TimeZone;
 use serde::Serialize;
 
 use super::nodes::{PlanSelector, contradiction};
-use super::report::TimeFormat;
+use super::report::times::TimeFormat;
 use super::run::{Ending, Outcome, PlanOutcome};
 use refit_api::selector::explain;
 use refit_api::{ConditionType, NodeProgress, PlanCondition, PlanStatus, Reason};

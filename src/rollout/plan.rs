@@ -79,6 +79,8 @@ pub(super) struct DerivedPlan {
     pub(super) inputs: Text,
     /// What registries say about the images at that version.
     pub(super) digests: Digests,
+    /// The digest of refit's own fields in the spec (`pruning.rs`), once it is needed.
+    pub(super) own_fields: OnceLock<Option<String>>,
     /// Errors that every Job would have at that version.
     pub(super) job_errors: Vec<refit_job::JobError>,
     pub(super) targets: Targets,
@@ -153,6 +155,7 @@ impl DerivedPlan {
             resolved: None,
             inputs: "".into(),
             digests: Digests::default(),
+            own_fields: OnceLock::new(),
             job_errors: Vec::new(),
             targets: Targets::default(),
             last_unready: None,
@@ -245,6 +248,7 @@ impl DerivedPlan {
         self.window = parsed.window;
         self.windows = parsed.windows;
         self.longest_window = OnceLock::new();
+        self.own_fields = OnceLock::new();
         self.blackouts = parsed.blackouts;
         self.repeat = parsed.repeat;
         self.delay = parsed.post_complete_delay;

@@ -7,25 +7,27 @@
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
+use super::plan::DerivedPlan;
 use refit_api::crd;
 use refit_api::names::ANNOTATION_FIELDS;
 use refit_facts::PlanFacts;
 
 /// Whether the fields differ from those at the generation in the annotation.
-pub(super) fn are_pruned(plan: &PlanFacts) -> bool {
-    let Some((generation, digest)) = noted(plan) else {
+pub(super) fn are_pruned(plan: &DerivedPlan) -> bool {
+    let Some((generation, digest)) = noted(&plan.facts) else {
         return false;
     };
-    generation == plan.generation() && Some(digest) != digest_of(plan).as_deref()
+    generation == plan.facts.generation() && Some(digest) != own_fields(plan)
 }
 
 /// `Err` with the value that the annotation should have, if it differs; `None` means that it should be absent.
-pub(super) fn note(plan: &PlanFacts) -> Result<(), Option<String>> {
-    if plan.malformed.is_some() || are_pruned(plan) {
+pub(super) fn note(plan: &DerivedPlan) -> Result<(), Option<String>> {
+    let facts = &plan.facts;
+    if facts.malformed.is_some() || are_pruned(plan) {
         return Ok(());
     }
-    let wanted = digest_of(plan).map(|digest| format!("{}:{digest}", plan.generation()));
-    let known = plan
+    let wanted = own_fields(plan).map(|digest| format!("{}:{digest}", facts.generation()));
+    let known = facts
         .object
         .metadata
         .annotations
@@ -67,6 +69,11 @@ fn noted(plan: &PlanFacts) -> Option<(i64, &str)> {
         .get(ANNOTATION_FIELDS)?;
     let (generation, digest) = note.split_once(':')?;
     Some((generation.parse().ok()?, digest))
+}
+
+fn own_fields(plan: &DerivedPlan) -> Option<&str> {
+    let digest = plan.own_fields.get_or_init(|| digest_of(&plan.facts));
+    digest.as_deref()
 }
 
 /// Digest of refit's own fields; `None` if the Plan uses none.

@@ -60,7 +60,7 @@ pub(super) fn gate(
     if plan.invalid.is_some() || plan.unproven {
         return Some(Blocker::NotReady);
     }
-    if pruning::are_pruned(&plan.facts) {
+    if pruning::are_pruned(plan) {
         return Some(Blocker::SpecPruned);
     }
     if let Some(what) = permissions::missing(cluster, plan) {

@@ -80,7 +80,7 @@ pub(super) fn report(
     limits::truncate_to_budget(&mut status, |entry| limits::is_recorded(cluster, plan, entry));
     if status == *stored {
         // Not while a status write is in flight: either write would make the other one stale.
-        if let Err(note) = pruning::note(&plan.facts) {
+        if let Err(note) = pruning::note(plan) {
             decision.steps.push(Step::NoteFields {
                 plan: plan.facts.name.clone(),
                 note,

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use crate::json::seconds;
 use crate::json::{Value, json};
-use crate::server::evict::is_ready;
-use crate::state::{has_ended, seconds};
+use crate::pods::{has_ended, is_ready};
 use crate::store::Object;
 
 /// How many pods of a Job are what.

@@ -12,8 +12,9 @@ use crate::json::{Value, json};
 use crate::node_fit::tolerates;
 use crate::work_queue::Work;
 
+use crate::pods::has_ended;
 use crate::resources::Kind;
-use crate::state::{State, has_ended, seconds};
+use crate::state::{State, seconds};
 use crate::store::{Key, Object};
 use crate::write::WriteTarget;
 

@@ -1,15 +1,14 @@
 //! ReplicaSets: a pod that is being deleted is replaced at once.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::job::active;
 use super::job_pods::pod_of;
 use crate::json::json;
+use crate::pods::{is_bound, is_ready};
 use crate::resources::Kind;
-use crate::server::evict::is_ready;
-use crate::state::{State, has_ended};
-use crate::store::{Change, Key, Object};
+use crate::state::State;
+use crate::store::{Key, Object};
 use crate::write::WriteTarget;
 
 impl State {
@@ -36,7 +35,7 @@ impl State {
             let mut active = self.active_pods(set.uid());
             // Deleted first: pods without a node, then unready pods, then the youngest.
             active.sort_by_key(|pod| {
-                let bound = crate::state::is_bound(pod);
+                let bound = is_bound(pod);
                 (
                     bound,
                     is_ready(pod),
@@ -73,49 +72,5 @@ impl State {
             .filter_map(|(kind, key)| self.store.get(*kind, key).cloned())
             .collect();
         active(&pods)
-    }
-}
-
-/// Number of pods of each controller, updated with each change, as in [`Budgets`](super::budget::Budgets).
-#[derive(Debug, Default)]
-pub(crate) struct Replicas(HashMap<String, PodCounts>);
-
-/// Pods of one controller that have not ended and are not being deleted.
-#[derive(Clone, Copy, Debug, Default)]
-struct PodCounts {
-    active: usize,
-    ready: usize,
-}
-
-impl Replicas {
-    /// Counts a changed pod.
-    pub(crate) fn apply(&mut self, change: &Change) {
-        // A pod that is being deleted does not count, so its replacement does not wait for it (`FilterActivePods`).
-        let counted = |pod: &Object| !has_ended(pod) && !pod.is_being_deleted();
-        if let Some(old) = change.old.as_ref().filter(|pod| counted(pod))
-            && let Some(counts) = old.controller().and_then(|uid| self.0.get_mut(uid))
-        {
-            counts.active -= 1;
-            counts.ready -= usize::from(is_ready(old));
-        }
-        let new = &change.new;
-        if !change.gone
-            && counted(new)
-            && let Some(uid) = new.controller()
-        {
-            let counts = self.0.entry(uid.to_owned()).or_default();
-            counts.active += 1;
-            counts.ready += usize::from(is_ready(new));
-        }
-        // A controller that has no pods is forgotten: there are as many Jobs as nodes.
-        if let Some(uid) = new.controller()
-            && self.0.get(uid).is_some_and(|counts| counts.active == 0)
-        {
-            self.0.remove(uid);
-        }
-    }
-
-    fn of(&self, controller: &str) -> PodCounts {
-        self.0.get(controller).copied().unwrap_or_default()
     }
 }

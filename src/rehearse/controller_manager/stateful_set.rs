@@ -2,8 +2,8 @@
 
 use super::job_pods::pod_of;
 use crate::json::{Value, json};
+use crate::pods::is_ready;
 use crate::resources::Kind;
-use crate::server::evict::is_ready;
 use crate::state::State;
 use crate::store::{Key, Object};
 use crate::write::WriteTarget;

@@ -4,23 +4,15 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
+use super::pod::ContainerTask;
 use super::prepare;
 use crate::cluster::Cluster;
-use crate::pod_lifecycle::{ContainerAttempt, ContainerStart, Exit};
+use crate::pod_lifecycle::Exit;
 use refit_cluster::drain::flags::{OnNode, on_node};
 use refit_cluster::drain::{DryRun, PlanRun, Session};
 
-#[derive(Clone, Debug)]
-pub struct ContainerTask {
-    pub node: String,
-    pub pod_uid: String,
-    /// The container and its restart count.
-    pub started: ContainerAttempt,
-    pub start: ContainerStart,
-}
-
 /// Runs the container, and reports how it ended.
-pub async fn run(cluster: Cluster, task: ContainerTask) {
+pub(crate) async fn run(cluster: Cluster, task: ContainerTask) {
     let exit = perform(&cluster, &task).await;
     cluster.with(|state| state.finish_task(&task.pod_uid, task.started.clone(), exit));
 }

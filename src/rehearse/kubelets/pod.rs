@@ -10,6 +10,16 @@ use crate::pod_lifecycle::{ContainerAttempt, ContainerStart, PodBehaviour, PodLi
 use crate::store::{Key, Object};
 use refit_api::names::LABEL_CONTROLLER;
 
+/// A container with a real effect that is to start.
+#[derive(Clone, Debug)]
+pub(crate) struct ContainerTask {
+    pub(crate) node: String,
+    pub(crate) pod_uid: String,
+    /// The container and its restart count.
+    pub(crate) started: ContainerAttempt,
+    pub(crate) start: ContainerStart,
+}
+
 /// A container with a real effect.
 #[derive(Debug)]
 pub(super) struct RunningTask {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use jiff::SignedDuration;
 use tokio::time::sleep;
 
-use super::container_task::ContainerTask;
+use super::pod::ContainerTask;
 use crate::cluster::Cluster;
 use crate::journal::JournalEvent;
 use crate::json::Value;

@@ -3,8 +3,7 @@
 use jiff::SignedDuration;
 
 use super::Kubelets;
-use super::container_task::ContainerTask;
-use super::pod::RunningTask;
+use super::pod::{ContainerTask, RunningTask};
 use crate::delete::DeleteOptions;
 use crate::journal::JournalEvent;
 use crate::json::{Value, json};

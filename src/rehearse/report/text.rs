@@ -312,17 +312,6 @@ fn write_late(text: &mut String, plan: &str, late: usize, seconds: i64, after: &
     );
 }
 
-/// `+1:02:03`.
-pub fn offset(since: SignedDuration) -> String {
-    let seconds = since.as_secs().max(0);
-    let (hours, minutes, seconds) = (seconds / 3_600, seconds / 60 % 60, seconds % 60);
-    if hours < 24 {
-        format!("+{hours}:{minutes:02}:{seconds:02}")
-    } else {
-        format!("+{}d {:02}:{minutes:02}:{seconds:02}", hours / 24, hours % 24)
-    }
-}
-
 fn shortened(names: &[String]) -> String {
     const SHOWN: usize = 8;
     let shown: Vec<&str> = names.iter().take(SHOWN).map(String::as_str).collect();

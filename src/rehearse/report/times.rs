@@ -3,10 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use jiff::Timestamp;
 use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
 
-use super::offset;
 use refit_api::Plan;
 use refit_api::schedule::Blackout;
 
@@ -126,6 +125,17 @@ fn written(at: Timestamp, zone: &TimeZone) -> String {
     at.to_zoned(zone.clone())
         .strftime("%Y-%m-%d %H:%M:%S %Z")
         .to_string()
+}
+
+/// `+1:02:03`.
+pub fn offset(since: SignedDuration) -> String {
+    let seconds = since.as_secs().max(0);
+    let (hours, minutes, seconds) = (seconds / 3_600, seconds / 60 % 60, seconds % 60);
+    if hours < 24 {
+        format!("+{hours}:{minutes:02}:{seconds:02}")
+    } else {
+        format!("+{}d {:02}:{minutes:02}:{seconds:02}", hours / 24, hours % 24)
+    }
 }
 
 #[cfg(test)]

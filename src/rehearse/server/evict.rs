@@ -6,9 +6,10 @@ use super::route::Object as ApiRequest;
 use super::write::deletion;
 use super::{Reply, parse};
 use crate::delete::DeleteOptions;
-use crate::json::{Value, json};
+use crate::json::{Value, json, seconds};
+use crate::pods::{has_ended, is_ready};
 use crate::resources::Kind;
-use crate::state::{State, has_ended, seconds};
+use crate::state::State;
 use crate::status_error::StatusError;
 use crate::store::object::text;
 use crate::store::{Key, Object};
@@ -128,14 +129,6 @@ impl State {
 /// Pods that are pending, terminated or being deleted need no budget: their eviction disrupts nothing (`canIgnorePDB`).
 fn is_free(pod: &Object) -> bool {
     has_ended(pod) || pod.text("/status/phase") == "Pending" || pod.is_being_deleted()
-}
-
-pub(crate) fn is_ready(pod: &Object) -> bool {
-    let conditions = pod.value["status"]["conditions"].as_array();
-    conditions
-        .into_iter()
-        .flatten()
-        .any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
 }
 
 /// The server's response if several budgets select the pod.

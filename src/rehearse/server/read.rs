@@ -13,7 +13,7 @@ use super::watch_body::WatchEvents;
 use crate::json::{Value, json};
 use crate::state::State;
 use crate::status_error::StatusError;
-use crate::store::{Filter, Object, SavedList, line};
+use crate::store::{Event, Filter, Object, SavedList, line};
 
 /// Default duration of a watch. A real server chooses 30 to 60 minutes at random.
 const WATCH_SECONDS: u64 = 45 * 60;
@@ -102,17 +102,15 @@ impl State {
             // Starts at any version, with the existing objects first.
             since = self.store.version();
             for object in self.store.list(request.kind, &filter) {
-                let _ = to.send(line("ADDED", object.json(request.metadata_only)));
+                let _ = to.send(Event::added(object));
             }
         }
-        let watched = self
-            .store
-            .watch(request.kind, filter, request.metadata_only, since, to.clone());
-        if let Err(oldest) = watched {
-            // The API server sends this error as an event of a watch, and not as a response (`Watch` in cacher.go).
+        let watched = self.store.watch(request.kind, filter, since, to);
+        // The API server sends this error as an event of a watch, and not as a response (`Watch` in cacher.go).
+        let error = watched.err().map(|oldest| {
             let status_error = StatusError::expired(format!("too old resource version: {since} ({oldest})"));
-            let _ = to.send(line("ERROR", status_error.status().to_string().as_bytes()));
-        }
+            line("ERROR", &status_error.status().to_bytes())
+        });
         let seconds = match request.number("timeoutSeconds")? {
             0 => WATCH_SECONDS,
             seconds => seconds,
@@ -122,9 +120,11 @@ impl State {
             request.kind,
             WatchEvents {
                 events,
+                error,
+                metadata_only: request.metadata_only,
+                merges: self.economical,
                 seconds,
                 bookmarks,
-                broken: watched.is_err(),
             },
         ))
     }

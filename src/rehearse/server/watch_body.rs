@@ -1,5 +1,6 @@
 //! The body of a watch: changes, a bookmark every minute, and an end after its timeout.
 
+use std::collections::VecDeque;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -11,24 +12,29 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use crate::cluster::Cluster;
 use crate::json::json;
 use crate::resources::Kind;
-use crate::store::line;
+use crate::store::{Event, drop_superseded, line};
 
 /// Interval of bookmarks (`defaultBookmarkFrequency`). Without them, a client resumes a quiet watch at a version that
 /// may have been compacted.
 const BOOKMARK: Duration = Duration::from_secs(60);
 
 pub(super) struct WatchEvents {
-    pub(super) events: UnboundedReceiver<Bytes>,
+    pub(super) events: UnboundedReceiver<Event>,
+    /// The line after which it ends.
+    pub(super) error: Option<Bytes>,
+    pub(super) metadata_only: bool,
+    /// Whether it leaves out versions that were superseded before they were read.
+    pub(super) merges: bool,
     pub(super) seconds: u64,
     pub(super) bookmarks: bool,
-    /// Whether it ends after the pending events.
-    pub(super) broken: bool,
 }
 
 pub struct WatchBody {
     cluster: Cluster,
     kind: Kind,
     lines: WatchEvents,
+    /// Events that were received and not read yet.
+    received: VecDeque<Event>,
     end: Pin<Box<Sleep>>,
     bookmark: Pin<Box<Sleep>>,
 }
@@ -42,17 +48,39 @@ impl WatchBody {
             end: Box::pin(sleep_until(now + Duration::from_secs(lines.seconds))),
             bookmark: Box::pin(sleep_until(now + BOOKMARK)),
             lines,
+            received: VecDeque::new(),
         }
     }
 
+    /// The next event; `None` after the last one.
+    fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<Event>> {
+        if let Some(event) = self.received.pop_front() {
+            return Poll::Ready(Some(event));
+        }
+        let mut all: Vec<Event> = std::task::ready!(self.lines.events.poll_recv(cx))
+            .into_iter()
+            .collect();
+        while self.lines.merges
+            && let Ok(event) = self.lines.events.try_recv()
+        {
+            all.push(event);
+        }
+        drop_superseded(&mut all);
+        self.received = all.into();
+        Poll::Ready(self.received.pop_front())
+    }
+
     pub(super) fn poll_line(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
-        match self.lines.events.poll_recv(cx) {
-            Poll::Ready(Some(line)) => return Poll::Ready(Some(line)),
+        if let Some(error) = self.lines.error.take() {
+            return Poll::Ready(Some(error));
+        }
+        match self.poll_event(cx) {
+            Poll::Ready(Some(event)) => return Poll::Ready(Some(event.line(self.lines.metadata_only))),
             // The server has ended it.
             Poll::Ready(None) => return Poll::Ready(None),
             Poll::Pending => {}
         }
-        if self.lines.broken || self.end.as_mut().poll(cx).is_ready() {
+        if self.end.as_mut().poll(cx).is_ready() {
             return Poll::Ready(None);
         }
         if self.lines.bookmarks && self.bookmark.as_mut().poll(cx).is_ready() {

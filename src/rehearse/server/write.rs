@@ -74,6 +74,10 @@ impl State {
             )?;
             return Ok(Reply::Whole(201, made.json(request.metadata_only).clone()));
         }
+        // Only a Plan grows with what refit writes; to measure all objects would take as long as to write them.
+        let plan = self.store.get(request.kind, &request.key());
+        let plan = plan.filter(|_| request.kind == Kind::Plan);
+        let most = plan.map_or(0, |plan| plan.json(false).len() + body.len());
         let written = self.update(request.kind, &request.key(), part, request.is_dry_run(), |old| {
             let mut new = old.clone();
             match request.patch_type {
@@ -87,8 +91,7 @@ impl State {
                     return Err(strict(&patch, &unknown));
                 }
             }
-            // Only a Plan grows with what refit writes; to measure all objects would take as long as to write them.
-            if request.kind == Kind::Plan && new.to_bytes().len() > MAX_OBJECT_BYTES {
+            if most > MAX_OBJECT_BYTES && new.to_bytes().len() > MAX_OBJECT_BYTES {
                 return Err(StatusError::internal("etcdserver: request is too large"));
             }
             Ok(new)

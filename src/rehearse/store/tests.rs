@@ -14,10 +14,15 @@ fn write(store: &mut Store, name: &str, label: &str) -> u64 {
     change.version
 }
 
-fn watch_events(lines: &mut UnboundedReceiver<Bytes>) -> Vec<(String, String, String)> {
+fn watch_events(events: &mut UnboundedReceiver<Event>) -> Vec<(String, String, String)> {
+    let events = std::iter::from_fn(|| events.try_recv().ok());
+    shown(&events.collect::<Vec<_>>())
+}
+
+fn shown(events: &[Event]) -> Vec<(String, String, String)> {
     let mut all = Vec::new();
-    while let Ok(line) = lines.try_recv() {
-        let event: Value = serde_json::from_slice(&line).unwrap();
+    for event in events {
+        let event: Value = serde_json::from_slice(&event.line(false)).unwrap();
         let text = |pointer| event.pointer(pointer).and_then(Value::as_str).unwrap().to_owned();
         all.push((
             text("/type"),
@@ -51,7 +56,7 @@ fn a_watch_sees_objects_enter_and_leave_its_filter() {
     let filter = Filter::parse(Kind::Secret, Some("a"), "x=1", "").unwrap();
     let (to, mut lines) = unbounded_channel();
     let added = write(&mut store, "a", "1");
-    store.watch(Kind::Secret, filter, false, begin, to).unwrap();
+    store.watch(Kind::Secret, filter, begin, to).unwrap();
     write(&mut store, "b", "2");
     let changed = write(&mut store, "a", "1");
     let left = write(&mut store, "a", "2");
@@ -75,7 +80,7 @@ fn a_compacted_version_cannot_be_watched_from() {
     write(&mut store, "a", "3");
     let watch = |store: &mut Store, since| {
         let (to, _lines) = unbounded_channel();
-        store.watch(Kind::Secret, Filter::default(), false, since, to)
+        store.watch(Kind::Secret, Filter::default(), since, to)
     };
     assert_eq!(
         watch(&mut store, first),
@@ -119,4 +124,26 @@ fn a_field_that_cannot_be_selected_by_is_refused() {
     let not_a = Filter::parse(Kind::Secret, None, "", "metadata.name!=a").unwrap();
     assert!(!not_a.matches(&Object::new(secret("a", ""), 1)));
     assert!(not_a.matches(&Object::new(secret("b", ""), 1)));
+}
+
+#[test]
+fn a_watcher_that_reads_late_gets_the_newest_version_and_the_last_one_before_a_deletion() {
+    let mut store = Store::new(10);
+    let (to, mut events) = unbounded_channel();
+    store
+        .watch(Kind::Secret, Filter::default(), store.version(), to)
+        .unwrap();
+    write(&mut store, "a", "1");
+    write(&mut store, "b", "1");
+    let last_of_a = write(&mut store, "a", "2");
+    let gone = store.commit(Kind::Secret, &Key::new("a", "a"), None).version;
+    let last_of_b = write(&mut store, "b", "2");
+    let mut events: Vec<Event> = std::iter::from_fn(|| events.try_recv().ok()).collect();
+    drop_superseded(&mut events);
+    let expected = [
+        event("MODIFIED", "a", last_of_a),
+        event("DELETED", "a", gone),
+        event("MODIFIED", "b", last_of_b),
+    ];
+    assert_eq!(shown(&events), expected);
 }
