@@ -36,6 +36,7 @@ mod strategy;
 pub mod upgrade_script;
 pub mod verdict;
 pub mod version_change;
+pub mod words;
 mod work_queue;
 pub mod write;
 

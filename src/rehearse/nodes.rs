@@ -4,6 +4,7 @@
 //! Pure: the same Plans and the same number give the same objects.
 
 mod distribution;
+mod kubelet_version;
 mod labels;
 mod workloads;
 
@@ -13,10 +14,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
 use crate::json::{Value, json};
 
+pub use kubelet_version::is_kubelet_version;
 pub use workloads::describe as describe_workloads;
 pub use workloads::workloads;
 
-use super::run::is_kubelet_version;
 use distribution::{Distribution, Roles};
 use labels::{NodeRole, Profile, profiles};
 use refit_api::names::{LABEL_HOSTNAME, LABEL_OS};

@@ -21,13 +21,14 @@ use jiff::{SignedDuration, Timestamp};
 pub use page::{allowed, wait_cards, zone_of};
 use serde::Serialize;
 pub use times::{TimeFormat, offset};
-pub use waits::{MIN_WAIT, NodeWait, WaitGroup};
+pub use waits::{NodeWait, WaitGroup};
 
 use super::record::{NodeRun, RunState, Wait};
 use super::run::{Outcome, PlanOutcome};
 use super::upgrade_script::PrepareWait;
-use super::verdict::{Verdict, duration, judge};
+use super::verdict::{Verdict, judge};
 use super::version_change::{Unusual, unusual};
+use super::words::duration;
 use refit_api::schedule::{Blackout, Windows, next_blackout};
 use refit_api::{NodePhase, OpenEnum, Reason};
 

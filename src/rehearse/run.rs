@@ -28,6 +28,7 @@ use super::fault::Fault;
 use super::in_virtual_time;
 use super::journal::JournalEvent;
 use super::json::{Value, json};
+use super::nodes::is_kubelet_version;
 use super::record::{Effect, Recorder, RolloutEvent, VersionStep};
 use super::resources::Kind;
 use super::snapshot::Snapshot;
@@ -557,17 +558,6 @@ fn boot_os_image(cluster: &Cluster, node: &str, version: &str) {
     let status = json!({ "status": { "nodeInfo": { "osImage": words.join(" ") } } });
     // The node may have been deleted.
     let _ = cluster.patch_status(Kind::Node, "", node, &status);
-}
-
-/// The oldest minor version that counts as one of Kubernetes: others, as Talos, are at `v1.9`.
-const OLDEST_MINOR: u64 = 20;
-
-/// True for `v1.33.4`, with or without a build suffix.
-pub fn is_kubelet_version(version: &str) -> bool {
-    let parsed = version
-        .strip_prefix('v')
-        .and_then(|version| semver::Version::parse(version).ok());
-    parsed.is_some_and(|version| version.major == 1 && version.minor >= OLDEST_MINOR)
 }
 
 /// The version as it was released: tags and labels have `-` instead of `+` before the build suffix.

@@ -4,13 +4,13 @@ mod waits;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use jiff::SignedDuration;
 use jiff::tz::TimeZone;
 use serde::Serialize;
 
 use super::nodes::{PlanSelector, contradiction};
 use super::report::times::TimeFormat;
 use super::run::{Ending, Outcome, PlanOutcome};
+use super::words::{duration, one_line, pluralized};
 use refit_api::selector::explain;
 use refit_api::{ConditionType, NodeProgress, PlanCondition, PlanStatus, Reason};
 
@@ -274,35 +274,6 @@ fn why_no_node(end: &PlanOutcome, outcome: &Outcome) -> String {
 fn windows(end: &PlanOutcome) -> String {
     let windows = end.plan.spec.start_windows(&TimeZone::system());
     windows.map_or_else(String::new, |windows| format!(" ({windows})"))
-}
-
-/// Joins the lines of a message.
-pub(super) fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
-}
-
-pub fn pluralized(number: usize, word: &str) -> String {
-    format!("{number} {word}{}", if number == 1 { "" } else { "s" })
-}
-
-/// `3h12m`, `4m10s`, `7s`: the two largest units.
-pub fn duration(duration: SignedDuration) -> String {
-    let seconds = duration.as_secs().max(0);
-    let (days, hours, minutes, rest) = (
-        seconds / 86_400,
-        seconds / 3_600 % 24,
-        seconds / 60 % 60,
-        seconds % 60,
-    );
-    match (days, hours, minutes) {
-        (0, 0, 0) => format!("{rest}s"),
-        (0, 0, _) if rest == 0 => format!("{minutes}m"),
-        (0, 0, _) => format!("{minutes}m{rest}s"),
-        (0, _, 0) => format!("{hours}h"),
-        (0, _, _) => format!("{hours}h{minutes}m"),
-        (_, 0, _) => format!("{days}d"),
-        (_, _, _) => format!("{days}d{hours}h"),
-    }
 }
 
 #[cfg(test)]

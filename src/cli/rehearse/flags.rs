@@ -12,7 +12,7 @@ use crate::cli::cluster::Connection;
 use crate::cli::output_format::{OutputFormat, any_of};
 use refit_rehearse::assumptions::{Fail, Span};
 use refit_rehearse::fault::Fault;
-use refit_rehearse::run::is_kubelet_version;
+use refit_rehearse::nodes::is_kubelet_version;
 
 /// Well above the 5,000 nodes that Kubernetes supports.
 const MAX_NODES: usize = 20_000;

@@ -27,7 +27,7 @@ use refit_rehearse::nodes::PlanSelector;
 use refit_rehearse::run::{ChannelOffers, InitialCluster, secrets};
 use refit_rehearse::snapshot::{Snapshot, SnapshotError};
 use refit_rehearse::upgrade_script::dependency;
-use refit_rehearse::verdict::pluralized;
+use refit_rehearse::words::pluralized;
 use refit_rehearse::{nodes, snapshot};
 
 /// Default number of generated nodes.

@@ -5,9 +5,8 @@ use jiff::Timestamp;
 use super::read::{is_complete, text};
 use super::{Recorder, Wait, live};
 use crate::json::Value;
-use crate::report::MIN_WAIT;
 use crate::store::Change;
-use crate::verdict::{duration, pluralized};
+use crate::words::{MIN_WAIT, duration, pluralized};
 use refit_api::{OpenEnum, Reason, WavePhase};
 use refit_formats::page::{Band, BandKind};
 

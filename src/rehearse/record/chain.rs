@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use jiff::{SignedDuration, Timestamp};
 
 use super::{NodeRun, Recorder, Wait};
-use crate::verdict::{duration, pluralized};
+use crate::words::{duration, pluralized};
 use refit_api::Reason;
 use refit_formats::page::Link;
 

@@ -7,9 +7,8 @@ use jiff::SignedDuration;
 use serde::Serialize;
 
 use super::text::table;
-use super::waits::MIN_WAIT;
 use super::{PlanReport, Report, WaitGroup};
-use crate::verdict::{duration, pluralized};
+use crate::words::{MIN_WAIT, duration, pluralized};
 use refit_formats::page::Change;
 
 /// Nodes of an order that are written out.

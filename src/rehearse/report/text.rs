@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use jiff::{SignedDuration, Timestamp};
 
 use super::{ControlPlaneReport, NodeWait, Report, WaitGroup, WindowReport};
-use crate::verdict::{duration, one_line, pluralized};
 use crate::version_change::{Unusual, next_minor};
+use crate::words::{duration, one_line, pluralized};
 use refit_base::table::aligned;
 
 /// Maximum number of table rows; of a longer table the first and the last half are shown.

@@ -6,10 +6,8 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::WaitReport;
+use crate::words::MIN_WAIT;
 use refit_api::{OpenEnum, Reason};
-
-/// Shorter waits are normal in a roll-out, and so are smaller differences, in seconds.
-pub const MIN_WAIT: i64 = 15;
 
 /// Nodes of a Plan that waited for the same thing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

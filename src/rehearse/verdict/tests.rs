@@ -1,5 +1,6 @@
 //! Verdicts that the tests of the command (`tests/rehearse_cli/stalls.rs`) do not reach.
 
+use jiff::SignedDuration;
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
