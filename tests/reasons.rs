@@ -44,7 +44,7 @@ const OF_OTHERS: [(&str, &[&str]); 10] = [
             "rehearse/controller_manager/node.rs",
             "rehearse/pod_lifecycle/state.rs",
             "rehearse/snapshot/builder.rs",
-            "rehearse/state.rs",
+            "rehearse/pods.rs",
         ],
     ),
     (

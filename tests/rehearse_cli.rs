@@ -143,7 +143,7 @@ fn servers_come_before_agents_and_each_node_has_its_times() {
     );
     let ran = ran.err_has("assumed: label k3s-upgrade=enabled on 12 nodes");
     ran.err_has(
-        "assumed: the channel https://update.k3s.io/v1-release/channels/stable gives v1.34.1 (change it with --version",
+        "assumed: the channel https://update.k3s.io/v1-release/channels/stable gives v1.34.1+k3s1 (change it with --version",
     );
 }
 
