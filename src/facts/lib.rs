@@ -22,7 +22,7 @@ use refit_api::{Ledger, NodeDrain, NodeInfo, Notified, Plan, PlanStatus, RebootR
 use refit_base::version::policy::Offered;
 use refit_job::name::RunId;
 
-pub use pod::{PodFacts, PodStage, RebootPod, SentinelResult};
+pub use pod::{PodFacts, PodStage, RebootPod, SentinelResult, Termination};
 pub use record::{Phase, Reboot, Record};
 pub use refit_api::ids::{BootId, Hash, JobName, JobUid, NodeName, NodeUid, PlanName, PlanUid, PodUid, Text};
 pub use taint::Taint;

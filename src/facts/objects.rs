@@ -36,6 +36,7 @@ fn slim_meta<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D
         creation_timestamp: Option<Timestamp>,
         #[serde(deserialize_with = "present_time")]
         deletion_timestamp: Option<Timestamp>,
+        deletion_grace_period_seconds: Option<i64>,
         labels: Option<BTreeMap<String, String>>,
         annotations: Option<BTreeMap<String, String>>,
         owner_references: Option<Vec<OwnerReference>>,
@@ -49,6 +50,7 @@ fn slim_meta<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D
         generation: slim.generation,
         creation_timestamp: slim.creation_timestamp.map(Time),
         deletion_timestamp: slim.deletion_timestamp.map(Time),
+        deletion_grace_period_seconds: slim.deletion_grace_period_seconds,
         labels: slim.labels,
         annotations: slim.annotations,
         owner_references: slim.owner_references,

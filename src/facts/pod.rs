@@ -1,5 +1,7 @@
 //! Facts of a pod: its progress, and what it reports about its node.
 
+use std::fmt;
+
 use jiff::Timestamp;
 
 use super::{BootId, Hash, JobUid, NodeName, NodeUid, PlanName, PlanUid, PodUid, Text};
@@ -92,8 +94,8 @@ pub struct PodFacts {
     pub stage: PodStage,
     /// Why it does not progress (unschedulable, image pull), as its status says.
     pub waiting: Option<String>,
-    /// Termination message of the failed container.
-    pub termination_message: Option<String>,
+    /// The end of the last container that failed.
+    pub failed: Option<Termination>,
     /// Whether its `upgrade` container has started.
     pub upgraded: bool,
     /// What it reports about its node.
@@ -102,4 +104,31 @@ pub struct PodFacts {
     pub reboot: Option<Box<RebootPod>>,
     /// Whether `metadata.deletionTimestamp` is set, or a delete request of refit has succeeded.
     pub deleting: bool,
+}
+
+/// How a container failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Termination {
+    pub container: String,
+    pub exit_code: i32,
+    /// Its termination message, or the end of its log.
+    pub says: String,
+    /// Whether it ended because its pod was deleted, as at the deadline of its Job.
+    pub is_of_deletion: bool,
+}
+
+impl fmt::Display for Termination {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            container,
+            exit_code,
+            says,
+            ..
+        } = self;
+        write!(f, "container {container} exited with {exit_code}")?;
+        match says.as_str() {
+            "" => Ok(()),
+            says => write!(f, ": {says}"),
+        }
+    }
 }

@@ -19,7 +19,7 @@ use super::world::limits::KnownLimits;
 use super::world::reservations::ReservationDecisions;
 use refit_api::Reason;
 use refit_facts::store::{DeletedUids, Listing};
-use refit_facts::{JobFacts, NodeFacts, NodeName, PlanFacts, PlanName, PlanUid, Schema, Text};
+use refit_facts::{JobFacts, NodeFacts, NodeName, PlanFacts, PlanName, PlanUid, Schema, Termination, Text};
 use refit_job::JobSettings;
 
 /// Everything that a decision looks at.
@@ -134,17 +134,12 @@ impl ClusterState {
         self.plans.keys()
     }
 
-    /// The termination message of the last container of a failed Job.
-    pub(super) fn termination_message(&self, job: &JobFacts) -> Option<&str> {
-        let pods = &self.world.pods;
-        let there = pods.of(job).filter_map(|pod| pod.termination_message.as_deref());
-        there.last().or_else(|| {
-            self.memory
-                .results
-                .termination_messages
-                .get(&job.uid)
-                .map(String::as_str)
-        })
+    /// A container of a Job that failed: one that did so by itself, rather than one that was stopped at the deadline.
+    pub(super) fn failed_container(&self, job: &JobFacts) -> Option<&Termination> {
+        let gone = self.memory.results.failed_containers.get(&job.uid);
+        let there = self.world.pods.of(job).filter_map(|pod| pod.failed.as_ref());
+        let rank = |failed: &&Termination| !failed.is_of_deletion;
+        gone.into_iter().chain(there).max_by_key(rank) // the last one of several
     }
 
     /// Whether the served CRD has refit's fields.

@@ -312,7 +312,7 @@ fn applying_view(snapshot: &Snapshot, plan: &PlanObject, name: &str) -> NodeProg
             message: text,
             ..
         }) => {
-            let last = pod.and_then(|pod| pod.facts.termination_message.as_deref());
+            let last = pod.and_then(|pod| pod.facts.failed.as_ref());
             reason = Some(word.as_str().into());
             message = Some(last.map_or_else(|| text.clone(), |last| format!("{text}: {last}")));
             NodePhase::Failed

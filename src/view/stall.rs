@@ -37,7 +37,7 @@ pub(super) fn stall(snapshot: &Snapshot, plan: &PlanObject, node: &NodeProgress)
         return None;
     }
     let failed = failed_pods(snapshot, job);
-    let last = failed.last()?.facts.termination_message.as_deref()?;
+    let last = failed.last()?.facts.failed.as_ref()?;
     let count = match failed.len() {
         1 => "a pod of the Job has failed".to_owned(),
         count => format!("{count} pods of the Job have failed"),
@@ -51,7 +51,7 @@ pub(super) fn failed_pods<'a>(snapshot: &'a Snapshot, job: &JobObject) -> Vec<&'
         pod.namespace == job.namespace
             && pod.facts.job_uid == job.facts.uid
             && pod.facts.stage == PodStage::Ended
-            && pod.facts.termination_message.is_some()
+            && pod.facts.failed.is_some()
     });
     let mut pods: Vec<_> = pods.collect();
     pods.sort_by_key(|pod| pod.created);

@@ -238,7 +238,11 @@ fn a_failed_node_keeps_its_slot_and_is_reported_with_its_termination_message() {
         .run("rehearse plan.yaml -q --nodes 8 --fail node-2")
         .ends(1);
     let line = ran.last_line();
-    says(line, "would fail: Plan some failed on node-2: ", &[]);
+    says(
+        line,
+        "would fail: Plan some failed on node-2: ContainerFailed: ",
+        &[],
+    );
     // All others are done.
     let words = "container upgrade exited with 1: made to fail by --fail; Job was active longer than specified deadline";
     assert!(line.ends_with(words), "{line}");

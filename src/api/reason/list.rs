@@ -214,6 +214,9 @@ reasons! {
         BackoffLimitExceeded Warning [FailedNode]
             "the Job exceeded its `backoffLimit`: its container failed too often"
             => "read its logs; then edit the Plan, or retry"
+        ContainerFailed Warning [FailedNode]
+            "a container failed, and again whenever it was tried until the Job's deadline"
+            => "read its logs; then edit the Plan, or retry"
         DeadlineExceeded Warning [FailedNode]
             "the upgrade was still running at the Job's deadline"
             => "raise `jobActiveDeadlineSecs` (0 means no limit)"

@@ -1,14 +1,15 @@
 //! A pod of this controller, reduced to its progress and its messages.
 
-use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
 use kube::Resource;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use super::{Intern, SlimCondition, SlimPodSpec, ignored_time, owner, slim_meta};
+use crate::read::lenient_time;
 use crate::watched::Watched;
-use crate::{BootId, PodFacts, PodStage, RebootPod, SentinelResult};
+use crate::{BootId, PodFacts, PodStage, RebootPod, SentinelResult, Termination};
 use refit_api::text::{MAX_MESSAGE, MAX_NAME, shorten};
 use refit_api::{RebootFault, SentinelReport, names, sentinel};
 
@@ -80,6 +81,8 @@ struct SlimReason {
 struct SlimEnd {
     exit_code: i32,
     message: Option<String>,
+    #[serde(deserialize_with = "lenient_time")]
+    finished_at: Option<Timestamp>,
 }
 
 impl SlimPod {
@@ -131,7 +134,7 @@ impl SlimPod {
             node: self.spec.node_name.as_deref().map(|node| intern.text(node)),
             stage: self.stage(),
             waiting: self.waiting().map(|why| shorten(&why, MAX_MESSAGE).into_owned()),
-            termination_message: self.termination_message(),
+            failed: self.failed(),
             upgraded: self
                 .containers()
                 .any(|c| c.name == refit_job::render::UPGRADE && c.has_begun()),
@@ -179,7 +182,7 @@ impl SlimPod {
             node: self.spec.node_name.as_deref().map(|node| intern.text(node)),
             stage: PodStage::Ended,
             waiting: None,
-            termination_message: None,
+            failed: None,
             upgraded: false,
             sentinel_result: None,
             reboot: None,
@@ -300,7 +303,14 @@ impl SlimPod {
         })
     }
 
-    fn termination_message(&self) -> Option<String> {
+    /// `metadata.deletionTimestamp` is when the grace period ends.
+    fn deletion_requested(&self) -> Option<Timestamp> {
+        let Time(ends) = self.metadata.deletion_timestamp.as_ref()?;
+        let grace = self.metadata.deletion_grace_period_seconds.unwrap_or_default();
+        ends.checked_sub(SignedDuration::from_secs(grace)).ok()
+    }
+
+    fn failed(&self) -> Option<Termination> {
         let ended = self.containers().filter_map(|c| {
             Some((
                 c,
@@ -309,16 +319,15 @@ impl SlimPod {
         });
         let (container, end) = ended.filter(|(_, end)| end.exit_code != 0).last()?;
         let message = end.message.as_deref().unwrap_or_default().trim();
-        let tail = tail(message, MAX_MESSAGE_TAIL);
-        let says = if tail.is_empty() {
-            String::new()
-        } else {
-            format!(": {tail}")
-        };
-        Some(format!(
-            "container {} exited with {}{says}",
-            container.name, end.exit_code
-        ))
+        Some(Termination {
+            container: container.name.clone(),
+            exit_code: end.exit_code,
+            says: tail(message, MAX_MESSAGE_TAIL).to_owned(),
+            is_of_deletion: self.deletion_requested().is_some_and(|requested| {
+                // Both have whole seconds.
+                end.finished_at.is_none_or(|finished| finished >= requested)
+            }),
+        })
     }
 }
 

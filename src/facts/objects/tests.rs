@@ -275,7 +275,7 @@ mod pods {
         let other = reboot("reboot", "Running", "lastState", "CommandMissing: no systemctl");
         assert_eq!(other.sentinel_result, None);
         assert!(
-            other.termination_message.unwrap().contains("CommandMissing"),
+            other.failed.unwrap().says.contains("CommandMissing"),
             "it is named"
         );
     }

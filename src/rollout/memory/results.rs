@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use refit_facts::JobUid;
+use refit_facts::{JobUid, Termination};
 
 #[derive(Debug, Default)]
 pub(crate) struct Results {
@@ -13,9 +13,9 @@ pub(crate) struct Results {
     pub(crate) marking: BTreeSet<JobUid>,
     /// UIDs of Jobs that succeeded, and whose nodes were seen with the label.
     pub(crate) labelled: BTreeSet<JobUid>,
-    /// Termination messages of deleted pods, by UID of their Job. When a Job exceeds its deadline, its pods are deleted
+    /// How containers of deleted pods failed, by UID of their Job. When a Job exceeds its deadline, its pods are deleted
     /// before the Job reports the failure.
-    pub(crate) termination_messages: BTreeMap<JobUid, String>,
+    pub(crate) failed_containers: BTreeMap<JobUid, Termination>,
 }
 
 impl Results {
@@ -29,6 +29,6 @@ impl Results {
     pub(crate) fn forget(&mut self, job: &str) {
         self.recorded(job);
         self.deleted_unrecorded.remove(job);
-        self.termination_messages.remove(job);
+        self.failed_containers.remove(job);
     }
 }

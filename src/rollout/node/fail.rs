@@ -12,7 +12,7 @@ use crate::step::NodeChange;
 use refit_api::{NodePhase, NodeProgress, Reason, annotation, names};
 use refit_facts::record::{Phase, Record};
 use refit_facts::{JobFacts, JobOutcome, NodeFacts};
-use refit_job::{POD_FAILURE_POLICY, render};
+use refit_job::POD_FAILURE_POLICY;
 
 impl NodeReconciler<'_> {
     /// Records a Job that failed for good: on the node first, then on the Job. If the Plan no longer concerns the node,
@@ -89,16 +89,9 @@ impl NodeReconciler<'_> {
         stored_entry: Option<&NodeProgress>,
         leaving: Option<&JobFacts>,
     ) -> Option<NodeDecision> {
-        let why = self.cluster.termination_message(job).unwrap_or_default();
-        let exited = format!("container {} exited with {}", render::PREFLIGHT, render::SKIPPED);
-        let why = why
-            .strip_prefix(&exited)
-            .unwrap_or(why)
-            .trim_start_matches([':', ' ']);
-        let why = if why.is_empty() {
-            "it does not say why"
-        } else {
-            why
+        let why = match self.cluster.failed_container(job) {
+            Some(failed) if !failed.says.is_empty() => &failed.says,
+            _ => "it does not say why",
         };
         let plan = &self.plan.facts.name;
         let skip = annotation::skipped_by_preflight(node.skip.as_deref(), plan, &job.version, why)?;

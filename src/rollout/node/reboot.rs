@@ -28,22 +28,22 @@ fn account(name: &str) -> &str {
 }
 
 /// Why a pod has not rebooted its node.
-struct PodProblem<'a> {
+struct PodProblem {
     reason: Reason,
-    text: &'a str,
+    text: String,
 }
 
-impl<'a> PodProblem<'a> {
+impl PodProblem {
     /// A failure says more than the wait for the next attempt.
-    fn of(pod: &'a PodFacts) -> Option<Self> {
-        let failed = pod.termination_message.as_deref().map(|text| Self {
+    fn of(pod: &PodFacts) -> Option<Self> {
+        let failed = pod.failed.as_ref().map(|failed| Self {
             reason: Reason::RebootPod,
-            text,
+            text: failed.to_string(),
         });
         failed.or_else(|| {
             Some(Self {
                 reason: Reason::PodWaiting,
-                text: pod.waiting.as_deref()?,
+                text: pod.waiting.clone()?,
             })
         })
     }
@@ -191,7 +191,7 @@ impl NodeReconciler<'_> {
                 Some(PodProblem { reason, text })
                     if reason == Reason::RebootPod || pod.is_some_and(|it| it.waiting.is_some()) =>
                 {
-                    state.with_reason(reason, text.to_owned())
+                    state.with_reason(reason, text)
                 }
                 _ if !node.ready => state.with_message("the node is not Ready".to_owned()),
                 _ => state,
@@ -202,7 +202,7 @@ impl NodeReconciler<'_> {
 
     /// The stored message of this reboot's pods. A pod that was replaced, or has reached its time limit, no longer says
     /// why it failed.
-    fn stored_pod_problem(&self, node: &NodeFacts, record: &Record) -> Option<PodProblem<'_>> {
+    fn stored_pod_problem(&self, node: &NodeFacts, record: &Record) -> Option<PodProblem> {
         let active = self.plan.facts.status().active.as_deref()?;
         let stored_entry = active.iter().find(|stored_entry| {
             stored_entry.uid.as_deref() == Some(&*node.uid)
@@ -217,7 +217,7 @@ impl NodeReconciler<'_> {
                     .as_ref()
                     .is_some_and(|stored| stored == reason)
             })?;
-        let text = stored_entry.message.as_deref()?;
+        let text = stored_entry.message.clone()?;
         Some(PodProblem { reason, text })
     }
 
@@ -385,7 +385,7 @@ impl NodeReconciler<'_> {
         &self,
         node: &NodeFacts,
         record: &Record,
-        problem: Option<&PodProblem<'_>>,
+        problem: Option<&PodProblem>,
     ) -> NodeDecision {
         let (reason, why) = if node.ready {
             (

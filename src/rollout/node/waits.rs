@@ -101,7 +101,7 @@ impl NodeReconciler<'_> {
         took: SignedDuration,
         entry: Option<&NodeProgress>,
     ) -> (OpenEnum<Reason>, String) {
-        let tail = self.cluster.termination_message(job);
+        let failed = self.cluster.failed_container(job);
         let entry = entry.filter(|_| reason == Reason::DeadlineExceeded.name());
         let deadline = || {
             format!(
@@ -113,12 +113,21 @@ impl NodeReconciler<'_> {
             return (wait.into(), format!("{text}; {}", deadline()));
         }
         if let Some(NodePhase::Preparing) = entry.and_then(|entry| entry.phase.known()) {
-            let says = tail.map_or_else(String::new, |tail| format!(": {tail}"));
+            let says = failed.map_or_else(String::new, |failed| format!(": {failed}"));
             let text = format!("`prepare` had not ended{says}; {}", deadline());
             return (Reason::PrepareTimedOut.into(), text);
         }
         // The Job says only which limit was exceeded. The cause is in the last lines of the container.
-        let text = tail.map_or_else(|| message.to_owned(), |tail| format!("{tail}; {message}"));
-        (reason.into(), text)
+        let Some(failed) = failed else {
+            return (reason.into(), message.to_owned());
+        };
+        // A container that failed by itself, as often as it was tried, is no upgrade that took too long.
+        let is_cause = reason == Reason::DeadlineExceeded.name() && !failed.is_of_deletion;
+        let cause = if is_cause {
+            Reason::ContainerFailed.into()
+        } else {
+            reason.into()
+        };
+        (cause, format!("{failed}; {message}"))
     }
 }

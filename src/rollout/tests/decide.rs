@@ -292,7 +292,7 @@ fn a_message_about_a_drain_is_cut_to_what_status_holds() {
         node: Some("a".into()),
         stage: PodStage::Drain,
         waiting: None,
-        termination_message: None,
+        failed: None,
         upgraded: false,
         sentinel_result: None,
         reboot: None,

@@ -29,7 +29,7 @@ pub(super) fn history(view: &PlanOverview<'_>, name: &str) -> Vec<String> {
         let evicted = drain.map_or_else(String::new, |drain| {
             format!(", {} of {} pods evicted", drain.evicted, drain.total)
         });
-        let last = pod.and_then(|pod| pod.facts.termination_message.clone());
+        let last = pod.and_then(|pod| pod.facts.failed.as_ref());
         let last = last.map_or_else(String::new, |last| format!("; last words: {last}"));
         lines.push(format!(
             "{:.0} Job {}: {}, attempt {}, {}{boots}{evicted}{last}",

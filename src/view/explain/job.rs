@@ -27,18 +27,18 @@ pub(super) fn chain_of_job(view: &PlanOverview<'_>, node: &NodeProgress, explana
         && job.facts.outcome == JobOutcome::Running
         && let Some(failed) = stall::failed_pods(view.snapshot, job).last()
     {
-        let last = failed.facts.termination_message.as_deref().unwrap_or_default();
+        let last = failed
+            .facts
+            .failed
+            .as_ref()
+            .map_or_else(String::new, ToString::to_string);
         explanation.link(
             format!("Pod {}/{}", failed.namespace, failed.facts.name),
             format!("ended: {last}"),
         );
         return;
     }
-    let says = match (
-        &pod.facts.waiting,
-        &pod.facts.termination_message,
-        pod.facts.stage,
-    ) {
+    let says = match (&pod.facts.waiting, &pod.facts.failed, pod.facts.stage) {
         (Some(why), _, _) => why.clone(),
         (None, Some(last), PodStage::Ended) => format!("ended: {last}"),
         (None, _, stage) => stage.phase().about().trim_end_matches('.').to_owned(),

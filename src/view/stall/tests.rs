@@ -2,7 +2,7 @@ use super::*;
 use crate::read::{NodeObject, Terminating};
 use crate::{Explanation, explain_node, explain_plan};
 use refit_api::{NodeCounts, NodePhase, NodeProgress, PlanStatus};
-use refit_facts::PodFacts;
+use refit_facts::{PodFacts, Termination};
 use refit_fixtures::{job, node, plan_with, read};
 
 /// Plan `p`, whose Job on node `a` runs.
@@ -71,7 +71,12 @@ fn pod(snapshot: &Snapshot, name: &str, seconds: i64, stage: PodStage, message: 
             node: Some(job.node.clone()),
             stage,
             waiting: None,
-            termination_message: message.map(str::to_owned),
+            failed: message.map(|says| Termination {
+                container: "upgrade".to_owned(),
+                exit_code: 1,
+                says: says.to_owned(),
+                is_of_deletion: false,
+            }),
             upgraded: false,
             sentinel_result: None,
             reboot: None,

@@ -143,7 +143,10 @@ fn read(status: &Value) -> String {
         .facts(&Intern::default());
     let mut reading = format!("{:?}", facts.stage);
     reading += if facts.upgraded { ", upgraded" } else { "" };
-    let messages = [("waits", facts.waiting), ("failed", facts.termination_message)];
+    let messages = [
+        ("waits", facts.waiting),
+        ("failed", facts.failed.map(|it| it.to_string())),
+    ];
     for (what, message) in messages {
         reading += &message.map_or_else(String::new, |message| format!(", {what}: {message}"));
     }

@@ -148,12 +148,15 @@ pub(super) fn remove_pod(cluster: &mut ClusterState, name: &str, uid: &str) -> b
         return false;
     };
     // Kept as long as its Job is known.
-    if let Some(message) = old.termination_message
+    if let Some(failed) = old.failed
         && let Some(node) = &old.node
         && cluster.world.jobs.all_on(node).any(|job| job.uid == old.job_uid)
     {
-        let messages = &mut cluster.memory.results.termination_messages;
-        messages.insert(old.job_uid, message);
+        let known = cluster.memory.results.failed_containers.entry(old.job_uid);
+        let known = known.or_insert_with(|| failed.clone());
+        if !failed.is_of_deletion {
+            *known = failed;
+        }
     }
     true
 }

@@ -65,6 +65,26 @@ fn a_termination_message_is_kept_when_the_pod_is_gone_before_its_job_has_failed(
         message,
         "container upgrade exited with 7; Job was active longer than specified deadline"
     );
+    assert_eq!(scenario.phase("p", "a"), ["Failed", "DeadlineExceeded"]);
+}
+
+#[test]
+fn a_container_that_fails_until_the_deadline_is_the_cause_and_not_the_deadline() {
+    let mut scenario = Scenario::new(&Setup {
+        backoff_limit: 99,
+        ..Setup::default()
+    });
+    scenario.add_nodes(&["a"]);
+    scenario.steer("a", "upgrade.exit-code", Some("3"));
+    scenario.steer("a", "upgrade.message", Some("checksum mismatch"));
+    scenario.steer("a", "upgrade.run-delay", Some("5s"));
+    scenario.apply(plan_with("p", |spec| spec.job_active_deadline_secs = Some(300)));
+    scenario.pass_secs(330);
+    assert_eq!(scenario.phase("p", "a"), ["Failed", "ContainerFailed"]);
+    let message = scenario.entry("p", "a").message.unwrap();
+    let words =
+        "container upgrade exited with 3: checksum mismatch; Job was active longer than specified deadline";
+    assert!(message.starts_with(words), "{message}");
 }
 
 #[test]
