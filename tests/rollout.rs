@@ -510,7 +510,12 @@ pub(crate) async fn account(ctx: &TestContext, name: &str) -> PathBuf {
     let role = "system-upgrade-controller";
     let bindings = [
         ("RoleBinding", ctx.namespace(), "Role", role.to_owned()),
-        ("RoleBinding", "default", "Role", ctx.local_name(role)),
+        (
+            "RoleBinding",
+            "default",
+            "Role",
+            ctx.local_name("system-upgrade-controller-events"),
+        ),
         ("ClusterRoleBinding", "", "ClusterRole", ctx.local_name(role)),
     ];
     let mut objects = Vec::new();

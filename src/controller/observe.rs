@@ -284,7 +284,7 @@ fn served(definition: &CustomResourceDefinition) -> Schema {
     if missing.is_empty() {
         Schema::Current
     } else {
-        Schema::Outdated(missing.join(", "))
+        Schema::Outdated(crd::in_words(&missing))
     }
 }
 

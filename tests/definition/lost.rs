@@ -30,7 +30,7 @@ fn noted(plan: &Plan) -> bool {
 /// Waits until events have said of a Plan, so many times, that the definition lacks fields. That an API server is slow
 /// to serve a definition that has them is another text.
 async fn expect_outdated_event(ctx: &TestContext, name: &str, times: usize) {
-    let missing = crd::missing_fields(&foreign()).join(", ");
+    let missing = crd::in_words(&crd::missing_fields(&foreign()));
     let text = format!("Warning SchemaOutdated: the served CustomResourceDefinition lacks {missing}");
     wait::until(
         &format!("{name} is reported {times} times"),
