@@ -7,7 +7,7 @@ use super::{BACKOFF_LIMIT, MISSING, SHAPE, apply, whole_roll_out};
 use crate::rollout::{PLAN, RollOut};
 use crate::testenv::context::TestContext;
 use crate::testenv::context::cluster::{create, find_condition};
-use crate::testenv::wait::SOON;
+use crate::testenv::wait::{self, SOON};
 
 #[tokio::test]
 async fn without_the_permission_to_watch_secrets_from_the_start_plans_that_have_none_are_carried_out() {
@@ -26,7 +26,9 @@ async fn without_the_permission_to_watch_secrets_from_the_start_plans_that_have_
     assert_eq!(ctx.jobs_of(PLAN).await.len(), 0);
     controller.logs(&refusal("list", "secrets"), SOON).await;
     controller.logs("tries again kind=Secret", SOON).await;
-    let events = ctx.events_with(MISSING).await;
+    // Events are written beside statuses, and may come later.
+    let events = async || ctx.events_with(MISSING).await;
+    let events = wait::until("an event says so", events, |events| !events.is_empty()).await;
     assert_eq!(events.len(), 1, "{events:?}");
     removed.restore(&rollout.ctx).await;
     rollout.ends().await;
