@@ -72,7 +72,7 @@ fn pod(snapshot: &Snapshot, name: &str, seconds: i64, stage: PodStage, message: 
             stage,
             waiting: None,
             failed: message.map(|says| Termination {
-                container: "upgrade".to_owned(),
+                container: "drain".to_owned(),
                 exit_code: 1,
                 says: says.to_owned(),
                 is_of_deletion: false,
@@ -108,16 +108,10 @@ fn names(snapshot: &Snapshot, texts: &[&str]) {
 #[test]
 fn a_job_that_tries_again_names_what_its_last_pod_said() {
     let mut found = snapshot(NodePhase::Starting);
-    let says = "container drain exited with 1: cannot delete Pods that declare no controller (use --force to override): shop/a";
+    let says = "cannot delete Pods that declare no controller (use --force to override): shop/a";
     found.pods = vec![
         pod(&found, "job-2", 20, PodStage::Ended, Some(says)),
-        pod(
-            &found,
-            "job-1",
-            10,
-            PodStage::Ended,
-            Some("container drain exited with 1: timeout"),
-        ),
+        pod(&found, "job-1", 10, PodStage::Ended, Some("timeout")),
         pod(&found, "job-3", 30, PodStage::Starting, None),
     ];
     names(
