@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::Dashboard;
 use crate::harness::Harness;
+use crate::testenv::wait;
 use crate::workdir::Workdir;
 
 /// A headless Chromium, and axe-core.
@@ -163,10 +164,13 @@ async fn the_page_of_a_cluster_shows_a_roll_out_in_a_browser() {
     harness.plan("p", json!({})).await;
     harness.complete("p").await;
     let address = dashboard.address;
-    let dom = tokio::task::spawn_blocking(move || Browser::new().dump(&format!("http://{address}/")));
-    let dom = dom.await.unwrap();
+    let shown = async || {
+        let dump = move || Browser::new().dump(&format!("http://{address}/"));
+        tokio::task::spawn_blocking(dump).await.unwrap()
+    };
+    // The page is made anew once a second.
+    let dom = wait::until("the page says so", shown, |dom| dom.contains("3 of 3 done")).await;
     for text in [
-        "3 of 3 done",
         "<span class=\"state Complete\">Complete</span>",
         "Live, ",
         "class=\"upgrading\"",
