@@ -158,18 +158,25 @@ fn axe_finds_no_violation_in_either_theme() {
 #[tokio::test]
 #[ignore = "Chromium: just browser"]
 async fn the_page_of_a_cluster_shows_a_roll_out_in_a_browser() {
-    let harness = Harness::new(["a", "b", "c"]).await;
+    let harness = Harness::held(["a", "b", "c"]).await;
     let _controller = harness.ctx.start_and_warm_up().await;
     let dashboard = Dashboard::start(&harness, &harness.ctx.test_env.kubeconfig()).await;
-    harness.plan("p", json!({})).await;
-    harness.complete("p").await;
     let address = dashboard.address;
-    let shown = async || {
-        let dump = move || Browser::new().dump(&format!("http://{address}/"));
-        tokio::task::spawn_blocking(dump).await.unwrap()
-    };
     // The page is made anew once a second.
-    let dom = wait::until("the page says so", shown, |dom| dom.contains("3 of 3 done")).await;
+    let shows = async |text: &str| {
+        let shown = async || {
+            let dump = move || Browser::new().dump(&format!("http://{address}/"));
+            tokio::task::spawn_blocking(dump).await.unwrap()
+        };
+        wait::until("the page says so", shown, |dom| dom.contains(text)).await
+    };
+    harness.plan("p", json!({ "concurrency": 3 })).await;
+    shows("3 in progress").await;
+    for node in ["a", "b", "c"] {
+        harness.release(node).await;
+    }
+    harness.complete("p").await;
+    let dom = shows("3 of 3 done").await;
     for text in [
         "<span class=\"state Complete\">Complete</span>",
         "Live, ",
