@@ -171,7 +171,7 @@ async fn the_page_of_a_cluster_shows_a_roll_out_in_a_browser() {
         wait::until("the page says so", shown, |dom| dom.contains(text)).await
     };
     harness.plan("p", json!({ "concurrency": 3 })).await;
-    shows("3 in progress").await;
+    shows("class=\"upgrading\"").await;
     for node in ["a", "b", "c"] {
         harness.release(node).await;
     }
