@@ -237,8 +237,8 @@ fn a_suspended_and_an_aborted_plan_name_who_did_it_and_the_command_that_ends_it(
     );
 }
 
-#[test]
-fn an_image_that_does_not_exist() {
+/// The kubelet cannot pull an image.
+fn without_image() -> Scenario {
     let mut scenario = Scenario::of_nodes(&["a"]);
     scenario.steer("a", "start-delay", Some("1h"));
     scenario.apply_and_settle(plan("p"));
@@ -251,6 +251,12 @@ fn an_image_that_does_not_exist() {
         .cluster
         .patch_status(Kind::Pod, NAMESPACE, &pod, &waiting)
         .unwrap();
+    scenario
+}
+
+#[test]
+fn an_image_that_does_not_exist() {
+    let mut scenario = without_image();
     scenario.settle();
     names(
         &mut scenario,

@@ -175,18 +175,7 @@ fn no_controller() -> Scenario {
 }
 
 fn no_image() -> Scenario {
-    let mut scenario = Scenario::of_nodes(&["a"]);
-    scenario.steer("a", "start-delay", Some("1h"));
-    scenario.apply_and_settle(plan("p"));
-    let pod = scenario.pods().next().unwrap().facts.name.to_string();
-    let waiting = json!({ "status": { "initContainerStatuses": [{
-        "name": "cordon", "image": "x", "imageID": "", "ready": false, "restartCount": 0,
-        "state": { "waiting": { "reason": "ImagePullBackOff", "message": "Back-off pulling image \"example.com/upgrade:v1\"" } },
-    }] } });
-    scenario
-        .cluster
-        .patch_status(Kind::Pod, NAMESPACE, &pod, &waiting)
-        .unwrap();
+    let mut scenario = super::without_image();
     scenario.pass_secs(60);
     scenario
 }
