@@ -3,6 +3,7 @@
 
 #![forbid(unsafe_code)]
 
+mod condition;
 pub mod labelled_job;
 pub mod objects;
 mod pod;
@@ -22,6 +23,7 @@ use refit_api::{Ledger, NodeDrain, NodeInfo, Notified, Plan, PlanStatus, RebootR
 use refit_base::version::policy::Offered;
 use refit_job::name::RunId;
 
+pub use condition::NodeCondition;
 pub use pod::{PodFacts, PodStage, RebootPod, SentinelResult, Termination};
 pub use record::{Phase, Reboot, Record};
 pub use refit_api::ids::{BootId, Hash, JobName, JobUid, NodeName, NodeUid, PlanName, PlanUid, PodUid, Text};
@@ -79,8 +81,8 @@ pub struct NodeFacts {
     pub labels: Labels,
     /// Whether the condition Ready is True.
     pub ready: bool,
-    /// Whether its member of etcd has a vote, as the condition `EtcdIsVoter` of K3s and RKE2 says.
-    pub etcd_voter: Option<bool>,
+    /// All conditions, also Ready.
+    pub conditions: Box<[NodeCondition]>,
     pub unschedulable: bool,
     /// Whether it has the taint of a node that is not ready or unreachable.
     pub tainted: bool,
@@ -117,6 +119,17 @@ pub struct NodeFacts {
 }
 
 impl NodeFacts {
+    pub fn condition(&self, type_: &str) -> Option<&NodeCondition> {
+        self.conditions
+            .iter()
+            .find(|condition| &*condition.type_ == type_)
+    }
+
+    /// Whether its member of etcd has a vote, as the condition `EtcdIsVoter` of K3s and RKE2 says.
+    pub fn etcd_voter(&self) -> Option<bool> {
+        self.condition("EtcdIsVoter").map(NodeCondition::is_true)
+    }
+
     /// The name of the node in `status.applying`: its hostname label, or its name (S50).
     pub fn hostname(&self) -> &str {
         self.labels

@@ -13,10 +13,11 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use crate::condition::MAX_CONDITIONS;
 use crate::read::{LenientTime, Unreadable, lenient_time, present_time};
 use crate::record::Record;
 use crate::watched::Watched;
-use crate::{BootId, JobFacts, JobOutcome, Labels, NodeFacts, PlanFacts, Taint, Text};
+use crate::{BootId, JobFacts, JobOutcome, Labels, NodeCondition, NodeFacts, PlanFacts, Taint, Text};
 use refit_api::text::{MAX_CONDITION_MESSAGE, MAX_MESSAGE, MAX_NAME, shorten};
 use refit_api::{Ledger, NodeDrain, Plan, PlanSpec, PlanStatus, RebootRequest, names};
 
@@ -177,6 +178,18 @@ struct SlimCondition {
     reason: Option<String>,
     message: Option<String>,
     last_transition_time: LenientTime,
+}
+
+impl SlimCondition {
+    fn fact(&self, intern: &Intern) -> NodeCondition {
+        let text = |text: &str| intern.text(&shorten(text, MAX_NAME));
+        NodeCondition {
+            type_: text(&self.type_),
+            status: text(&self.status),
+            reason: text(self.reason.as_deref().unwrap_or_default()),
+            message: Text::default(),
+        }
+    }
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -401,12 +414,13 @@ impl SlimNode {
                 .conditions
                 .iter()
                 .any(|c| c.type_ == "Ready" && c.status == "True"),
-            etcd_voter: self
+            conditions: self
                 .status
                 .conditions
                 .iter()
-                .find(|c| c.type_ == "EtcdIsVoter")
-                .map(|c| c.status == "True"),
+                .take(MAX_CONDITIONS)
+                .map(|condition| condition.fact(intern))
+                .collect(),
             unschedulable: self.spec.unschedulable,
             tainted: self
                 .spec

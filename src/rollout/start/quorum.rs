@@ -103,7 +103,7 @@ fn has_vote(cluster: &ClusterState, role: ControlPlaneRole, node: &NodeFacts) ->
         .etcd_down
         .as_ref()
         .is_some_and(|down| down.contains(&node.name));
-    !is_down && (role != ControlPlaneRole::Etcd || node.etcd_voter != Some(false))
+    !is_down && (role != ControlPlaneRole::Etcd || node.etcd_voter() != Some(false))
 }
 
 impl Group<'_> {
