@@ -26,7 +26,6 @@ use super::resources::{Kind, Verb};
 use super::state::State;
 use super::status_error::StatusError;
 use crate::json::{Value, json};
-use refit_api::names::ControlPlaneRole;
 use refit_base::version::Version;
 use refit_cluster::kube::client::{ApiServer, RequestCounts, over_transport};
 use route::ApiRequest;
@@ -204,15 +203,9 @@ impl State {
     /// API servers run on the control-plane nodes, and any of them may answer, so this is the oldest one's version. Without such
     /// nodes it is empty.
     fn serve_version(&self) -> Reply {
-        let is_control_plane = |node: &&Value| {
-            let labels = &node["metadata"]["labels"];
-            let mut names = ControlPlaneRole::ControlPlane.labels().iter();
-            names.any(|name| labels[*name].as_str().is_some_and(|value| value != "false"))
-        };
-        let nodes = self.all(Kind::Node);
+        let nodes = self.store.control_plane();
         let versions = nodes
-            .filter(is_control_plane)
-            .filter_map(|node| node["status"]["nodeInfo"]["kubeletVersion"].as_str())
+            .filter_map(|node| node.value["status"]["nodeInfo"]["kubeletVersion"].as_str())
             .filter_map(|version| version.parse::<Version>().ok());
         let oldest = versions.reduce(|oldest, other| if other < oldest { other } else { oldest });
         let text = oldest.as_ref().map_or("", Version::text);

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::json::Value;
+use refit_api::names::ControlPlaneRole;
 use refit_cluster::drain::NodeVersions;
 
 pub use event::{Event, drop_superseded, line};
@@ -73,6 +74,8 @@ pub struct Store {
     by_owner: HashMap<String, BTreeSet<(Kind, Key)>>,
     by_uid: HashMap<String, (Kind, Key)>,
     pods_by_node: HashMap<String, BTreeSet<Key>>,
+    /// Nodes of the control plane: the version of the API server is asked for often, and most nodes are workers.
+    control_plane: BTreeSet<Key>,
     /// The version of the last change of a pod, by node.
     pods_changed: HashMap<String, u64>,
     saved_lists: VecDeque<(u64, SavedList)>,
@@ -89,6 +92,7 @@ impl Store {
             by_owner: HashMap::new(),
             by_uid: HashMap::new(),
             pods_by_node: HashMap::new(),
+            control_plane: BTreeSet::new(),
             pods_changed: HashMap::new(),
             saved_lists: VecDeque::new(),
             lists: 0,
@@ -137,6 +141,13 @@ impl Store {
         keys.filter_map(|key| self.get(Kind::Pod, key))
     }
 
+    /// Nodes of the control plane, by name.
+    pub fn control_plane(&self) -> impl Iterator<Item = &Arc<Object>> {
+        self.control_plane
+            .iter()
+            .filter_map(|key| self.get(Kind::Node, key))
+    }
+
     /// When a node, and when the pods on it, last changed.
     pub fn versions_of_node(&self, name: &str) -> NodeVersions {
         let node = self.get(Kind::Node, &Key::new("", name));
@@ -175,7 +186,7 @@ impl Store {
         let gone = new.is_none();
         let value = new.unwrap_or_else(|| old.as_ref().map(|old| old.value.clone()).unwrap_or_default());
         let new = Arc::new(Object::new(value, version));
-        let found_as_before = |old: &Arc<Object>| !gone && is_indexed_alike(old, &new);
+        let found_as_before = |old: &Arc<Object>| !gone && is_indexed_alike(kind, old, &new);
         let found_as_before = old.as_ref().is_some_and(found_as_before);
         if let Some(old) = old.as_ref().filter(|_| !found_as_before) {
             self.unindex(kind, key, old);
@@ -236,7 +247,7 @@ impl Store {
             };
         }
         self.saved_lists.clear();
-        (self.by_owner, self.by_uid, self.pods_by_node) = Default::default();
+        (self.by_owner, self.by_uid, self.pods_by_node, self.control_plane) = Default::default();
         for kind in Kind::ALL {
             let objects = self.tables[kind as usize].objects.clone();
             for (key, object) in &objects {
@@ -336,6 +347,9 @@ impl Store {
             let owned = self.by_owner.entry(owner.to_owned()).or_default();
             owned.insert((kind, key.clone()));
         }
+        if kind == Kind::Node && is_control_plane(object) {
+            self.control_plane.insert(key.clone());
+        }
         let node = object.text("/spec/nodeName");
         if kind == Kind::Pod && !node.is_empty() {
             let pods = self.pods_by_node.entry(node.to_owned()).or_default();
@@ -353,6 +367,9 @@ impl Store {
                 }
             }
         }
+        if kind == Kind::Node {
+            self.control_plane.remove(key);
+        }
         if kind == Kind::Pod
             && let Some(pods) = self.pods_by_node.get_mut(object.text("/spec/nodeName"))
         {
@@ -362,7 +379,16 @@ impl Store {
 }
 
 /// Whether both versions have the same index entries. Most writes change only a status, which no index covers.
-fn is_indexed_alike(old: &Object, new: &Object) -> bool {
+fn is_indexed_alike(kind: Kind, old: &Object, new: &Object) -> bool {
     let same = |field: &str| old.value["metadata"][field] == new.value["metadata"][field];
-    same("uid") && same("ownerReferences") && old.text("/spec/nodeName") == new.text("/spec/nodeName")
+    same("uid")
+        && same("ownerReferences")
+        && old.text("/spec/nodeName") == new.text("/spec/nodeName")
+        && (kind != Kind::Node || is_control_plane(old) == is_control_plane(new))
+}
+
+fn is_control_plane(node: &Object) -> bool {
+    let labels = &node.value["metadata"]["labels"];
+    let mut names = ControlPlaneRole::ControlPlane.labels().iter();
+    names.any(|name| labels[*name].as_str().is_some_and(|value| value != "false"))
 }
