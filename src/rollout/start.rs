@@ -15,9 +15,9 @@ use super::state::ClusterState;
 use super::step::Key;
 use super::targets::TargetState;
 use super::wave::progress::WaveProgress;
-use super::{dependencies, failure, pruning};
+use super::{dependencies, failure, hooks, pruning};
 use super::{permissions, wave};
-use refit_api::names;
+use refit_api::{Hook, Reason, names};
 use refit_facts::NodeName;
 
 mod admission;
@@ -99,7 +99,9 @@ pub(super) fn gate(
     if let Some(blocker) = failure::blocker(cluster, plan) {
         return Some(blocker);
     }
-    plan.job_blocker(false).or_else(|| image_blocker(cluster, plan))
+    plan.job_blocker(false)
+        .or_else(|| image_blocker(cluster, plan))
+        .or_else(|| hooks::gate(cluster, plan, now, requeue_at))
 }
 
 /// Blocks Plans while the registry has not answered about an image, or says that it does not exist.
@@ -144,9 +146,18 @@ pub(super) fn start<'a>(
     admit_retries(cluster, plan, nodes, locks, now, &mut picture);
     picture.waiting = waiting(plan, nodes);
     picture.wave = wave::progress(plan, nodes, now);
+    // A node that has its slot may be what waits for it.
+    let opens = gate.as_ref().filter(|gate| gate.is_hook_due()).cloned();
+    if opens.is_some() && nodes.values().any(|state| state.is_held_by(Reason::BeforeRunning)) {
+        picture.starts_hook = Some(Hook::Before);
+    }
     if picture.waiting == 0 {
+        if nodes.is_empty() {
+            finish(cluster, plan, gate, now, &mut picture);
+        }
         return picture;
     }
+    let gate = gate.filter(|gate| !gate.is_hook_due());
     // Its answers count for the soak, whatever else keeps nodes from starting.
     picture.asks_checks = picture.wave.as_ref().is_some_and(WaveProgress::is_soaking);
     picture.blocker = gate.or_else(|| wave_gate(plan, picture.wave.as_ref()));
@@ -197,6 +208,12 @@ pub(super) fn start<'a>(
             picture: &mut picture,
         };
         match limits.admit(&mut turn) {
+            // The first node could start, so what comes before it does.
+            Verdict::Go if opens.is_some() => {
+                picture.starts_hook = Some(Hook::Before);
+                picture.blocker = opens;
+                return picture;
+            }
             Verdict::Go => {}
             Verdict::Skip(blocker) => {
                 picture.nodes.insert(name.clone(), blocker);
@@ -236,6 +253,25 @@ pub(super) fn start<'a>(
         waits.then_some(Blocker::NodeNotReady)
     };
     picture
+}
+
+/// All nodes are done: what comes last.
+fn finish(
+    cluster: &ClusterState,
+    plan: &DerivedPlan,
+    gate: Option<Blocker>,
+    now: Timestamp,
+    picture: &mut PlanPicture,
+) {
+    let after = hooks::after(cluster, plan, now, &mut picture.requeue_at);
+    let is_due = after.as_ref().is_some_and(Blocker::is_hook_due);
+    match gate.filter(|_| is_due) {
+        Some(gate) => picture.after = Some(gate),
+        None => {
+            picture.starts_hook = is_due.then_some(Hook::After);
+            picture.after = after;
+        }
+    }
 }
 
 /// Why the wave lets no node start now.
