@@ -45,8 +45,8 @@ impl Hook {
 
     pub fn status(self, plan: &PlanStatus) -> Option<&HookStatus> {
         match self {
-            Self::Before => plan.before.as_ref(),
-            Self::After => plan.after.as_ref(),
+            Self::Before => plan.before.as_deref(),
+            Self::After => plan.after.as_deref(),
         }
     }
 }

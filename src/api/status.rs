@@ -108,10 +108,10 @@ pub struct PlanStatus {
     pub origin: Option<Origin>,
     /// How far `before` is in the current roll-out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub before: Option<HookStatus>,
+    pub before: Option<Box<HookStatus>>,
     /// How far `after` is in the current roll-out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub after: Option<HookStatus>,
+    pub after: Option<Box<HookStatus>>,
 }
 
 /// What keeps a Plan from continuing.

@@ -18,9 +18,9 @@ use crate::read::{LenientTime, Unreadable, lenient_time, present_time};
 use crate::record::Record;
 use crate::watched::Watched;
 use crate::{BootId, JobFacts, JobOutcome, Labels, NodeCondition, NodeFacts, PlanFacts, Taint, Text};
-use refit_job::name::hook_controller;
 use refit_api::text::{MAX_CONDITION_MESSAGE, MAX_MESSAGE, MAX_NAME, shorten};
 use refit_api::{Ledger, NodeDrain, Plan, PlanSpec, PlanStatus, RebootRequest, names};
+use refit_job::name::hook_controller;
 
 pub use pod::SlimPod;
 

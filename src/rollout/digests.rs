@@ -11,7 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::resolve::Resolved;
 use super::settings::Defaults;
 use refit_api::image::{self, ImageAnswer};
-use refit_api::{Hook, ChannelRef, PinnedImage, PinnedStatus, PlanSpec, PlanStatus};
+use refit_api::{ChannelRef, Hook, PinnedImage, PinnedStatus, PlanSpec, PlanStatus};
 use refit_facts::{Hash, Text};
 
 /// When a registry is asked again for an image that it does not have. Releases and their images come minutes apart.

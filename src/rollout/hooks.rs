@@ -66,7 +66,14 @@ fn turn(plan: &DerivedPlan, hook: Hook, now: Timestamp) -> Option<Turn<'_>> {
         return None;
     }
     let attempt = |number: i64, retries: i64| Attempt {
-        job: hook_job_name(hook, [&plan.facts.name, &plan.facts.uid], &resolved.hash, inputs, number).into(),
+        job: hook_job_name(
+            hook,
+            [&plan.facts.name, &plan.facts.uid],
+            &resolved.hash,
+            inputs,
+            number,
+        )
+        .into(),
         number,
         retries,
     };
@@ -270,9 +277,7 @@ pub(super) fn clean_up(cluster: &ClusterState, plan: &DerivedPlan, now: Timestam
                 decision.steps.push(record(job, now));
             }
         } else if !job.deleting && (plan.is_aborted() || is_void()) {
-            decision
-                .steps
-                .push(delete(job, "the Plan no longer requires it"));
+            decision.steps.push(delete(job, "the Plan no longer requires it"));
         }
     }
 }
@@ -288,7 +293,10 @@ fn delete(job: &JobFacts, why: &'static str) -> Step {
 
 fn record(job: &JobFacts, now: Timestamp) -> Step {
     // Kubernetes counts the TTL from the end of the Job.
-    let past = job.outcome.ended().map_or(SignedDuration::ZERO, |at| now.duration_since(at));
+    let past = job
+        .outcome
+        .ended()
+        .map_or(SignedDuration::ZERO, |at| now.duration_since(at));
     let past = past.max(SignedDuration::ZERO).as_secs();
     Step::MarkRecorded {
         job: job.name.clone(),

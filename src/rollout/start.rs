@@ -146,21 +146,16 @@ pub(super) fn start<'a>(
     admit_retries(cluster, plan, nodes, locks, now, &mut picture);
     picture.waiting = waiting(plan, nodes);
     picture.wave = wave::progress(plan, nodes, now);
-    // A node that has its slot may be what waits for it.
-    let opens = gate.as_ref().filter(|gate| gate.is_hook_due()).cloned();
-    if opens.is_some() && nodes.values().any(|state| state.is_held_by(Reason::BeforeRunning)) {
-        picture.starts_hook = Some(Hook::Before);
-    }
+    let before = before_due(gate.as_ref(), nodes, &mut picture);
     if picture.waiting == 0 {
-        if nodes.is_empty() {
-            finish(cluster, plan, gate, now, &mut picture);
-        }
+        finish(cluster, plan, gate, nodes, now, &mut picture);
         return picture;
     }
-    let gate = gate.filter(|gate| !gate.is_hook_due());
     // Its answers count for the soak, whatever else keeps nodes from starting.
     picture.asks_checks = picture.wave.as_ref().is_some_and(WaveProgress::is_soaking);
-    picture.blocker = gate.or_else(|| wave_gate(plan, picture.wave.as_ref()));
+    picture.blocker = gate
+        .filter(|_| before.is_none())
+        .or_else(|| wave_gate(plan, picture.wave.as_ref()));
     if picture.blocker.is_some() {
         return picture;
     }
@@ -208,12 +203,7 @@ pub(super) fn start<'a>(
             picture: &mut picture,
         };
         match limits.admit(&mut turn) {
-            // The first node could start, so what comes before it does.
-            Verdict::Go if opens.is_some() => {
-                picture.starts_hook = Some(Hook::Before);
-                picture.blocker = opens;
-                return picture;
-            }
+            Verdict::Go if before.is_some() => return starting_before(picture, before),
             Verdict::Go => {}
             Verdict::Skip(blocker) => {
                 picture.nodes.insert(name.clone(), blocker);
@@ -255,23 +245,47 @@ pub(super) fn start<'a>(
     picture
 }
 
-/// All nodes are done: what comes last.
+/// The blocker of `spec.before`, if its Job is to be created once the first node could start.
+fn before_due(
+    gate: Option<&Blocker>,
+    nodes: &BTreeMap<NodeName, NodeState>,
+    picture: &mut PlanPicture,
+) -> Option<Blocker> {
+    let before = gate.filter(|gate| gate.is_hook_due())?;
+    // A node that has its slot already may be what waits for it.
+    let is_awaited = nodes
+        .values()
+        .any(|state| state.is_held_by(Reason::BeforeRunning));
+    picture.starts_hook = is_awaited.then_some(Hook::Before);
+    Some(before.clone())
+}
+
+/// The first node could start, so what comes before it does.
+fn starting_before(picture: PlanPicture, before: Option<Blocker>) -> PlanPicture {
+    PlanPicture {
+        starts_hook: Some(Hook::Before),
+        blocker: before,
+        ..picture
+    }
+}
+
+/// If all nodes are done: what comes last.
 fn finish(
     cluster: &ClusterState,
     plan: &DerivedPlan,
     gate: Option<Blocker>,
+    nodes: &BTreeMap<NodeName, NodeState>,
     now: Timestamp,
     picture: &mut PlanPicture,
 ) {
+    if !nodes.is_empty() {
+        return;
+    }
     let after = hooks::after(cluster, plan, now, &mut picture.requeue_at);
     let is_due = after.as_ref().is_some_and(Blocker::is_hook_due);
-    match gate.filter(|_| is_due) {
-        Some(gate) => picture.after = Some(gate),
-        None => {
-            picture.starts_hook = is_due.then_some(Hook::After);
-            picture.after = after;
-        }
-    }
+    let gate = gate.filter(|_| is_due);
+    picture.starts_hook = (is_due && gate.is_none()).then_some(Hook::After);
+    picture.after = gate.or(after);
 }
 
 /// Why the wave lets no node start now.

@@ -30,9 +30,9 @@ use super::wave::progress::WaveProgress;
 use super::{differs, hooks, poll, pruning};
 use refit_api::text::{MAX_MESSAGE, seconds, shorten};
 use refit_api::{
-    ChannelStatus, CheckPhase, ConditionType, FirstSeen, Hook, HookStatus, NodeCounts, NodePhase, NodeProgress, OpenEnum,
-    PinnedStatus, PlanCondition, PlanStatus, Reason, RepeatStatus, WavePhase, WaveStatus, annotation,
-    redacted,
+    ChannelStatus, CheckPhase, ConditionType, FirstSeen, Hook, HookStatus, NodeCounts, NodePhase,
+    NodeProgress, OpenEnum, PinnedStatus, PlanCondition, PlanStatus, Reason, RepeatStatus, WavePhase,
+    WaveStatus, annotation, redacted,
 };
 use refit_base::go::GoDuration;
 use refit_base::version::policy::{Held, Refusal};
@@ -199,8 +199,8 @@ fn status(
         expected_end: None,
         history: None,
         origin: origin::origin(&plan.facts),
-        before: hooks::status(cluster, plan, Hook::Before, now),
-        after: hooks::status(cluster, plan, Hook::After, now),
+        before: hooks::status(cluster, plan, Hook::Before, now).map(Box::new),
+        after: hooks::status(cluster, plan, Hook::After, now).map(Box::new),
     };
     degrade(plan, &mut status, now);
     let complete = PlanCondition::find(&status.conditions, ConditionType::Complete)

@@ -19,7 +19,10 @@ pub(super) fn check(spec: &PlanSpec, errors: &mut ErrorList) {
         for (key, value) in of.node_selector.iter().flatten() {
             let problems = [label_key_problems(key), label_value_problems(value)].concat();
             if !problems.is_empty() {
-                let problem = format!("has {key:?}: {value:?}, which is no label: {}", problems.join("; "));
+                let problem = format!(
+                    "has {key:?}: {value:?}, which is no label: {}",
+                    problems.join("; ")
+                );
                 errors.push(at(&field).invalid(problem));
             }
         }

@@ -16,8 +16,8 @@ use k8s_openapi::api::core::v1::{
 use super::{JobError, NodeInput, PlanInput, drain, prepull, volumes};
 use crate::JobSettings;
 use refit_api::{
-    ApiAccess, ContainerSpec, Hook, HookSpec, HostAccess, NodeMark, PlanSpec, RebootSpec, RebootWhen, SentinelName, image,
-    names,
+    ApiAccess, ContainerSpec, Hook, HookSpec, HostAccess, NodeMark, PlanSpec, RebootSpec, RebootWhen,
+    SentinelName, image, names,
 };
 
 /// Name of the init container that checks whether the node can be rebooted.

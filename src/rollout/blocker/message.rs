@@ -404,12 +404,7 @@ impl fmt::Display for Blocker {
                 }
                 waits.as_ref().map_or(Ok(()), |waits| write!(f, ": {waits}"))
             }
-            Self::HookFailed {
-                hook,
-                job,
-                why,
-                due,
-            } => {
+            Self::HookFailed { hook, job, why, due } => {
                 let effect = match hook {
                     Hook::Before => "so no node starts",
                     Hook::After => "so the Plan is not complete",

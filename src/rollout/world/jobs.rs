@@ -103,7 +103,10 @@ impl Jobs {
             .table
             .get(&name)
             .is_some_and(|known| known.uid == facts.uid && known.deleting);
-        let (node, hook) = (facts.node.clone(), facts.hook.is_some().then(|| facts.plan.clone()));
+        let (node, hook) = (
+            facts.node.clone(),
+            facts.hook.is_some().then(|| facts.plan.clone()),
+        );
         let put = self.table.put(&name, &uid, version, facts);
         match &put {
             Put::Unchanged => return put,

@@ -71,7 +71,8 @@ impl Invariants {
         invariant!(
             plan.object.spec.after.is_none()
                 || !is_complete(status)
-                || before.is_some_and(|before| is_complete(before) && before.latest_hash == status.latest_hash)
+                || before
+                    .is_some_and(|before| is_complete(before) && before.latest_hash == status.latest_hash)
                 || last.hash != *hash
                 || self.hooked.contains(&done),
             "{} is complete before `after` has succeeded: {status:?}",

@@ -38,24 +38,32 @@ fn a_hook_runs_anywhere_without_privileges_or_the_host_and_has_the_version() {
     assert_eq!((pod.host_network, pod.host_pid, pod.host_ipc), (None, None, None));
     let context = container.security_context.as_ref().unwrap();
     assert_eq!(context.privileged, Some(false));
-    assert!(pod.volumes.iter().flatten().all(|volume| volume.host_path.is_none()));
+    assert!(
+        pod.volumes
+            .iter()
+            .flatten()
+            .all(|volume| volume.host_path.is_none())
+    );
     let env = container.env.as_ref().unwrap();
     let version = env.iter().find(|one| one.name == names::ENV_PLAN_LATEST_VERSION);
     assert_eq!(version.unwrap().value.as_deref(), Some("v1"));
     // It does not start on a cordoned node.
-    let keys: Vec<_> = pod.tolerations.iter().flatten().map(|one| one.key.as_deref()).collect();
+    let keys: Vec<_> = pod
+        .tolerations
+        .iter()
+        .flatten()
+        .map(|one| one.key.as_deref())
+        .collect();
     assert_eq!(keys, [Some("node-role.kubernetes.io/control-plane")]);
 }
 
 #[test]
 fn a_hook_gets_the_node_and_the_host_that_it_asks_for() {
-    let job = job(
-        "before:
+    let job = job("before:
   image: rancher/k3s-upgrade
   nodeSelector: { node-role.kubernetes.io/control-plane: \"true\" }
   hostAccess: Full
-  volumes: [{ name: data, source: /var/lib/rancher, destination: /var/lib/rancher }]",
-    );
+  volumes: [{ name: data, source: /var/lib/rancher, destination: /var/lib/rancher }]");
     let (pod, container) = parts(&job);
     assert_eq!(pod.host_network, Some(true));
     assert_eq!(pod.node_selector.as_ref().unwrap().len(), 1);
@@ -71,7 +79,13 @@ fn system_upgrade_controller_does_not_take_the_job_for_its_own_and_refit_sees_it
     let job = job("before: { image: smoke }");
     let labels = job.metadata.labels.as_ref().unwrap();
     assert_ne!(labels[names::LABEL_CONTROLLER], "system-upgrade-controller");
-    assert_eq!((labels[names::LABEL_HOOK].as_str(), labels[names::LABEL_PLAN].as_str()), ("before", "k3s"));
+    assert_eq!(
+        (
+            labels[names::LABEL_HOOK].as_str(),
+            labels[names::LABEL_PLAN].as_str()
+        ),
+        ("before", "k3s")
+    );
     assert!(!labels.contains_key(names::LABEL_NODE));
     let template = job.spec.as_ref().unwrap().template.metadata.as_ref().unwrap();
     let of_pod = template.labels.as_ref().unwrap();

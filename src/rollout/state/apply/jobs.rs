@@ -153,7 +153,10 @@ pub(super) fn remove_pod(cluster: &mut ClusterState, name: &str, uid: &str) -> b
     let jobs = &cluster.world.jobs;
     if let Some(failed) = old.failed
         && let Some(node) = &old.node
-        && jobs.all_on(node).chain(jobs.hooks()).any(|job| job.uid == old.job_uid)
+        && jobs
+            .all_on(node)
+            .chain(jobs.hooks())
+            .any(|job| job.uid == old.job_uid)
     {
         let known = cluster.memory.results.failed_containers.entry(old.job_uid);
         let known = known.or_insert_with(|| failed.clone());

@@ -42,7 +42,11 @@ fn running(change: impl FnOnce(&mut PlanSpec)) -> Scenario {
 fn end(scenario: &mut Scenario, hook: Hook, code: Option<&str>) {
     for node in ["a", "b"] {
         scenario.steer(node, &format!("{}.exit-code", hook.as_str()), code);
-        scenario.steer(node, &format!("{}.message", hook.as_str()), code.map(|_| "no space left"));
+        scenario.steer(
+            node,
+            &format!("{}.message", hook.as_str()),
+            code.map(|_| "no space left"),
+        );
         scenario.steer(node, &format!("{}.run-delay", hook.as_str()), Some("0s"));
     }
     scenario.pass_secs(30);
@@ -94,7 +98,10 @@ fn before_comes_before_the_first_node_and_after_after_the_last_and_each_once() {
     let history = scenario.status("p").history.clone().unwrap();
     assert_eq!((history.len(), history[0].complete), (1, Some(true)));
     // Neither a restart after the Jobs are gone, nor a node that joins, runs them again.
-    for name in names_of(&scenario, Hook::Before).into_iter().chain(names_of(&scenario, Hook::After)) {
+    for name in names_of(&scenario, Hook::Before)
+        .into_iter()
+        .chain(names_of(&scenario, Hook::After))
+    {
         scenario.delete(Kind::Job, &name);
     }
     scenario.restart();
@@ -114,7 +121,10 @@ fn before_that_fails_holds_the_roll_out_with_its_last_words_until_a_retry() {
     let mut scenario = running(|_| {});
     end(&mut scenario, Hook::Before, Some("3"));
     let failed = hook_status(&scenario, Hook::Before);
-    assert_eq!((failed.phase.clone(), failed.attempt), (HookPhase::Failed.into(), 1));
+    assert_eq!(
+        (failed.phase.clone(), failed.attempt),
+        (HookPhase::Failed.into(), 1)
+    );
     let [status, reason, message] = scenario.complete("p");
     assert_eq!([status.as_str(), &reason], ["False", "BeforeFailed"]);
     let says = format!(
@@ -122,19 +132,37 @@ fn before_that_fails_holds_the_roll_out_with_its_last_words_until_a_retry() {
         failed.job
     );
     assert!(message.starts_with(&says), "{message}");
-    assert!(message.ends_with(&format!("refit.rs/retry={}, or edit it", failed.job)), "{message}");
+    assert!(
+        message.ends_with(&format!("refit.rs/retry={}, or edit it", failed.job)),
+        "{message}"
+    );
     assert_eq!(scenario.condition("p", "Degraded")[..2], ["True", "BeforeFailed"]);
     assert_eq!(scenario.events_of("BeforeFailed").len(), 1);
     scenario.pass_secs(3600);
     scenario.restart();
     assert!(scenario.slots("p").is_empty());
     end(&mut scenario, Hook::Before, None);
-    assert_eq!(names_of(&scenario, Hook::Before).len(), 0, "its TTL is over, and nobody has asked for another");
-    scenario.annotate(Kind::Plan, "p", names::ANNOTATION_RETRY, Some(&format!("{} by user", failed.job)));
+    assert_eq!(
+        names_of(&scenario, Hook::Before).len(),
+        0,
+        "its TTL is over, and nobody has asked for another"
+    );
+    scenario.annotate(
+        Kind::Plan,
+        "p",
+        names::ANNOTATION_RETRY,
+        Some(&format!("{} by user", failed.job)),
+    );
     scenario.pass_secs(60);
     let status = hook_status(&scenario, Hook::Before);
     assert_eq!((status.phase, status.attempt), (HookPhase::Succeeded.into(), 2));
-    assert!(scenario.status("p").conditions.iter().all(|it| it.type_ != "Degraded"));
+    assert!(
+        scenario
+            .status("p")
+            .conditions
+            .iter()
+            .all(|it| it.type_ != "Degraded")
+    );
     upgrade_all(&mut scenario);
     end(&mut scenario, Hook::After, None);
     scenario.finish();
@@ -175,10 +203,19 @@ fn retries_of_the_failure_policy_apply_to_hooks() {
     });
     end(&mut scenario, Hook::Before, Some("1"));
     assert!(scenario.complete("p")[2].contains("; it is tried again at 2026-01-01T09:0"));
-    assert!(scenario.status("p").conditions.iter().all(|it| it.type_ != "Degraded"));
+    assert!(
+        scenario
+            .status("p")
+            .conditions
+            .iter()
+            .all(|it| it.type_ != "Degraded")
+    );
     scenario.pass_secs(360);
     let failed = hook_status(&scenario, Hook::Before);
-    assert_eq!((failed.phase, failed.attempt, failed.retries), (HookPhase::Failed.into(), 2, 1));
+    assert_eq!(
+        (failed.phase, failed.attempt, failed.retries),
+        (HookPhase::Failed.into(), 2, 1)
+    );
     assert_eq!(scenario.condition("p", "Degraded")[1], "BeforeFailed");
     assert_eq!(scenario.events_of("BeforeFailed").len(), 2);
 }
@@ -205,7 +242,9 @@ fn before_waits_for_what_the_first_node_waits_for_and_does_not_run_for_a_complet
     scenario.apply(plan_with("p", |_| {}));
     scenario.succeed("a");
     scenario.finish();
-    scenario.edit("p", |spec| (spec.before, spec.after) = (Some(hook("x")), Some(hook("x"))));
+    scenario.edit("p", |spec| {
+        (spec.before, spec.after) = (Some(hook("x")), Some(hook("x")));
+    });
     scenario.pass_secs(60);
     scenario.finish();
     assert!(scenario.invariants.hook_jobs.is_empty());
@@ -250,7 +289,9 @@ fn while_the_plan_has_lost_before_no_node_starts() {
     scenario.pass_secs(120);
     assert!(scenario.slots("p").is_empty());
     assert_eq!(scenario.complete("p")[1], "SpecPruned");
-    scenario.edit("p", |spec| (spec.before, spec.after) = (Some(hook("snapshot")), Some(hook("smoke"))));
+    scenario.edit("p", |spec| {
+        (spec.before, spec.after) = (Some(hook("snapshot")), Some(hook("smoke")));
+    });
     scenario.pass_secs(30);
     assert_eq!(names_of(&scenario, Hook::Before).len(), 1);
     end(&mut scenario, Hook::Before, None);

@@ -62,7 +62,8 @@ impl Users {
             let known = self.cluster.get(Kind::Plan, NAMESPACE, &plan).unwrap();
             for hook in [&known["status"]["before"], &known["status"]["after"]] {
                 if hook["phase"] == "Failed" {
-                    let patch = json!({ "metadata": { "annotations": { names::ANNOTATION_RETRY: hook["job"] } } });
+                    let patch =
+                        json!({ "metadata": { "annotations": { names::ANNOTATION_RETRY: hook["job"] } } });
                     let _ = self.cluster.patch(Kind::Plan, NAMESPACE, &plan, &patch);
                 }
             }
