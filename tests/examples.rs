@@ -57,6 +57,7 @@ fn every_example_works_under_system_upgrade_controller_and_in_the_shipped_manife
             ("kubeadm-upgrade.yaml", Some("kubeadm-server")) => &["installs"],
             ("kubeadm-upgrade.yaml", _) => &["dependsOn", "installs"],
             ("microos.yaml" | "ubuntu-reboot.yaml", _) => &["reboot", "settle"],
+            ("etcd-snapshot.yaml", _) => &["after", "before", "failure"],
             ("weekly-packages.yaml", _) => &["failure", "reboot", "repeat", "settle"],
             ("talos-upgrade.yaml", _) => &["hostAccess", "reboot", "settle", "skipWhen"],
             ("flatcar.yaml" | "reboots.yaml", _) => {
@@ -98,5 +99,5 @@ fn all_examples_can_be_applied_to_one_cluster() {
         assert!(names.insert(name.clone()), "{file}: {name:?} is in two files");
     }
     let files: BTreeSet<_> = plans().into_iter().map(|(file, _)| file).collect();
-    assert_eq!(files.len(), 14, "{files:?}");
+    assert_eq!(files.len(), 15, "{files:?}");
 }

@@ -55,7 +55,7 @@ fn every_example_completes() {
     let files: Vec<_> = files
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
-    assert_eq!(files.len(), 15);
+    assert_eq!(files.len(), 16);
     for mut file in files {
         if file == "limits.yaml" {
             // Limits for all Plans, and no Plan.

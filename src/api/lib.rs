@@ -13,6 +13,7 @@ pub mod digest;
 pub mod drain;
 pub mod failure;
 mod field_enum;
+pub mod hook;
 pub mod ids;
 pub mod image;
 mod installs;
@@ -54,6 +55,7 @@ pub use channel_ref::ChannelRef;
 pub use check::{Check, CheckAnswer, CheckRequest, CheckSpec, HttpCheck, PrometheusCheck};
 pub use drain::{DrainNote, DrainWait, NodeDrain};
 pub use failure::{FailurePolicy, FailureSpec};
+pub use hook::{Hook, HookSpec, HookStatus};
 pub use installs::{Installs, OnDrift};
 pub use invalid::{ErrorList, FieldPath, Invalid};
 pub use ledger::{Cancelled, Holder, Ledger};
@@ -64,7 +66,7 @@ pub use notified::Notified;
 pub use object_ref::ObjectRef;
 pub use open_enum::OpenEnum;
 pub use order::{ControlPlaneOrder, Criterion, OrderSpec};
-pub use phase::{CheckPhase, ConditionType, NodePhase, PlanState, WavePhase};
+pub use phase::{CheckPhase, ConditionType, HookPhase, NodePhase, PlanState, WavePhase};
 pub use plan::{
     AfterTimeout, ContainerSpec, DependencySpec, DrainSpec, DrainTimeout, Plan, PlanSpec, SecretSpec,
     VolumeSpec,

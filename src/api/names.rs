@@ -29,6 +29,8 @@ pub const ROLE_ASK: &str = "ask";
 pub const TAINT_PENDING_PREFIX: &str = "pending.refit.rs/";
 /// Label of a Job, and of its pod, that pulls the image of an upgrade on a node that comes next.
 pub const LABEL_PREPULL: &str = "refit.rs/prepull";
+/// Label of a Job, and of its pod, that runs once for each roll-out: `before` or `after`.
+pub const LABEL_HOOK: &str = "refit.rs/hook";
 /// Value of the node label that excludes a node from a Plan.
 pub const LABEL_VALUE_DISABLED: &str = "disabled";
 /// Plan annotation: fields that are part of the hash, separated by commas.
@@ -42,7 +44,8 @@ pub const ANNOTATION_CORDON: &str = "refit.rs/cordon";
 pub const ANNOTATION_DRAIN: &str = "refit.rs/drain";
 /// Node annotation for users: refit never uncordons such a node.
 pub const ANNOTATION_KEEP_CORDONED: &str = "refit.rs/keep-cordoned";
-/// Node annotation for users: names of Plans to retry on this node, separated by commas; `*` means all.
+/// Node annotation for users: names of Plans to retry on this node, separated by commas; `*` means all. Plan annotation for
+/// users: name of the Job of `before` or `after` that failed and is to be tried again.
 pub const ANNOTATION_RETRY: &str = "refit.rs/retry";
 /// Node annotation for users: Plans that skip this node, separated by commas, each with or without `@<version>`.
 pub const ANNOTATION_SKIP: &str = "refit.rs/skip";

@@ -39,6 +39,15 @@ closed_enum! {
 }
 
 closed_enum! {
+    /// How far `spec.before` or `spec.after` is: `status.before.phase`.
+    HookPhase {
+        Running "Its Job runs."
+        Succeeded "It has succeeded, and does not run again at this hash."
+        Failed "Its Job failed."
+    }
+}
+
+closed_enum! {
     /// A Plan in one word, in `refit status` and `refit report` and on the page.
     PlanState {
         Failed "The Plan failed on a node."
@@ -56,6 +65,6 @@ closed_enum! {
         LatestResolved "The Plan has a version."
         Complete "No node is left to upgrade."
         UpToDate "Nothing that the channel offers is held back."
-        Degraded "The cluster lacks something that refit relies on. Absent if it does not."
+        Degraded "The cluster lacks something that refit relies on, or `before` or `after` failed. Absent otherwise."
     }
 }

@@ -24,6 +24,7 @@ use super::access::ApiAccess;
 use super::check::CheckSpec;
 use super::failure::FailureSpec;
 use super::field_enum::field_enum;
+use super::hook::HookSpec;
 use super::installs::{Installs, OnDrift};
 use super::node_info::{NodeInfoSpec, SkipWhenSpec};
 use super::node_limit::NodeLimit;
@@ -305,6 +306,18 @@ pub struct PlanSpec {
     /// Kubernetes. Defaults to `Report`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_drift: Option<OnDrift>,
+    /// Container that runs once for each roll-out, before its first node starts, such as a snapshot of etcd. No node
+    /// starts until it has succeeded; `failure.retries` applies. Defaults to none.
+    ///
+    /// It runs in a Job of its own, by default on any node and without access to the host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<Box<HookSpec>>,
+    /// Container that runs once for each roll-out, after its last node, such as a smoke test. The Plan is not
+    /// `Complete` until it has succeeded; `failure.retries` applies. Defaults to none.
+    ///
+    /// It runs in a Job of its own, by default on any node and without access to the host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<Box<HookSpec>>,
 }
 
 /// A container of the Job.

@@ -7,6 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::hook::HookStatus;
 use super::object_ref::ObjectRef;
 use super::open_enum::OpenEnum;
 use super::phase::{CheckPhase, ConditionType, NodePhase, WavePhase};
@@ -105,6 +106,12 @@ pub struct PlanStatus {
     /// Where the Plan comes from, as its annotations and labels say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<Origin>,
+    /// How far `before` is in the current roll-out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<Box<HookStatus>>,
+    /// How far `after` is in the current roll-out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<Box<HookStatus>>,
 }
 
 /// What keeps a Plan from continuing.

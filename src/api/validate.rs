@@ -7,6 +7,7 @@
 //! Pure: the caller checks whether Secrets exist.
 
 mod failure;
+mod hooks;
 mod names;
 mod reboot;
 mod schedule;
@@ -93,6 +94,7 @@ impl ParsedSpec {
         reboot::check_reboot(spec, &mut errors);
         reboot::check_settle(spec, &mut errors);
         errors.take(trigger::on_drift(spec));
+        hooks::check(spec, &mut errors);
 
         let parsed = Self {
             window,

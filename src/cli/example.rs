@@ -20,8 +20,9 @@ macro_rules! examples {
     };
 }
 
-const ALL: [(&str, &str); 14] = examples!(
+const ALL: [(&str, &str); 15] = examples!(
     "careful",
+    "etcd-snapshot",
     "flatcar",
     "gpu-pool",
     "k3s-upgrade",

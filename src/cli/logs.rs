@@ -1,4 +1,4 @@
-//! `refit logs`: what the containers of a Plan's pod on a node have printed.
+//! `refit logs`: what the containers of a Plan's pod on a node have printed, or those of `before` and `after`.
 
 use std::process::ExitCode;
 
@@ -11,12 +11,13 @@ use kube::{Client, ResourceExt as _};
 
 use super::output;
 use super::target::{self, ClusterFlags, find, unknown, with_client};
-use refit_api::names::LABEL_PLAN;
+use refit_api::names::{LABEL_HOOK, LABEL_PLAN};
 use refit_cluster::kube::{Answer, brief};
 
 pub(super) const EXAMPLES: &str = "Examples:
   refit logs k3s-agent worker-1                 every container, one after the other
-  refit logs k3s-agent worker-1 -c upgrade -f   what the upgrade prints, as it prints it";
+  refit logs k3s-agent worker-1 -c upgrade -f   what the upgrade prints, as it prints it
+  refit logs k3s-server                         the last `before` or `after`";
 
 #[derive(Args, Clone, Debug)]
 pub(super) struct Flags {
@@ -24,9 +25,9 @@ pub(super) struct Flags {
     #[arg(value_name = "[NAMESPACE/]PLAN")]
     plan: String,
 
-    /// Node
+    /// Node [default: the pod of `before` or `after`]
     #[arg(value_name = "NODE")]
-    node: String,
+    node: Option<String>,
 
     /// Only this container, such as drain or upgrade
     #[arg(short = 'c', long, value_name = "NAME")]
@@ -46,9 +47,13 @@ pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
         let snapshot = target::read_plans(&client, &scope).await?;
         let view = find(&snapshot, &flags.plan)?;
         let pods = Api::<Pod>::namespaced(client, &view.plan.namespace);
-        let of_plan = ListParams::default()
-            .labels(&format!("{LABEL_PLAN}={}", view.plan.facts.name))
-            .fields(&format!("spec.nodeName={}", flags.node));
+        let plan = &view.plan.facts.name;
+        let of_plan = match &flags.node {
+            Some(node) => ListParams::default()
+                .labels(&format!("{LABEL_PLAN}={plan},!{LABEL_HOOK}"))
+                .fields(&format!("spec.nodeName={node}")),
+            None => ListParams::default().labels(&format!("{LABEL_PLAN}={plan},{LABEL_HOOK}")),
+        };
         let found = pods.list(&of_plan).await;
         let found = found.map_err(|error| anyhow::anyhow!("pods cannot be listed: {}", brief(&error)))?;
         let newest = found
@@ -56,13 +61,18 @@ pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
             .into_iter()
             .max_by_key(|pod| pod.creation_timestamp().map(|at| at.0));
         let Some(pod) = newest else {
-            bail!(
-                "{} has no pod on Node {}: none was started, or its Job is deleted; refit explain {} {} says what is known",
-                view.title(),
-                flags.node,
-                flags.plan,
-                flags.node
-            );
+            match &flags.node {
+                Some(node) => bail!(
+                    "{} has no pod on Node {node}: none was started, or its Job is deleted; refit explain {} {node} says what is known",
+                    view.title(),
+                    flags.plan,
+                ),
+                None => bail!(
+                    "{} has no pod of spec.before or spec.after: none was started, or its Job is deleted; for one on a node, name the \
+                     node",
+                    view.title()
+                ),
+            }
         };
         show(&pods, &pod, flags, &mut output::text).await
     })
@@ -157,7 +167,7 @@ mod tests {
         .unwrap();
         let flags = |container: Option<&str>| Flags {
             plan: "plan".to_owned(),
-            node: "node".to_owned(),
+            node: Some("node".to_owned()),
             container: container.map(str::to_owned),
             follow: false,
             place: ClusterFlags::default(),

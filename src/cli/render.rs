@@ -25,12 +25,12 @@ use super::output_format::{OutputFormat, any_of};
 use super::{USAGE, defaults, output, validate};
 use live::LiveCluster;
 use node::{NodeFacts, node, unselected};
-use refit_api::{Plan, PlanSpec};
+use refit_api::{Hook, Plan, PlanSpec};
 use refit_controller::own_image::OF_THIS_BUILD;
 use refit_controller::settings::{Flags as ControllerFlags, Notice, Settings};
 use refit_job::{
-    JobInput, JobSettings, NodeInput, PlanInput, RebootInput, RebootPodMode, VerifyInput, digest, inputs,
-    name,
+    HookInput, JobInput, JobSettings, NodeInput, PlanInput, RebootInput, RebootPodMode, VerifyInput, digest,
+    inputs, name,
 };
 use refit_offline::gitops::objects::{Object, objects};
 use refit_offline::gitops::pin::wrong_version;
@@ -363,7 +363,25 @@ fn render(
     };
     let verify = refit_job::verify_job(&verify, &settings)?;
     objects.extend(verify.map(|job| RenderedObject::Job(Box::new(job))));
+    for hook in Hook::ALL {
+        objects.extend(hook_job(&input.plan, hook, &settings)?.map(|job| RenderedObject::Job(Box::new(job))));
+    }
     Ok(objects)
+}
+
+/// The Job that runs once for each roll-out, at its first attempt.
+fn hook_job(plan: &PlanInput<'_>, hook: Hook, settings: &JobSettings) -> anyhow::Result<Option<Job>> {
+    let Some(inputs) = inputs::hook_inputs(plan.spec, hook, plan.latest_version) else {
+        return Ok(None);
+    };
+    let name = name::hook_job_name(hook, [plan.name, plan.uid], plan.latest_hash, &inputs, 1);
+    let input = HookInput {
+        plan: *plan,
+        hook,
+        name: &name,
+        attempt: 1,
+    };
+    Ok(refit_job::hook_job(&input, settings)?)
 }
 
 /// The Pod that reboots the node after its Job has succeeded, as the controller first requests it.

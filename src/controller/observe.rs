@@ -31,6 +31,7 @@ use refit_facts::objects::{Intern, RawPlan, SlimJob, SlimNode, SlimPod, version}
 use refit_facts::read::Unreadable;
 use refit_facts::store::Change;
 use refit_facts::{Schema, Text};
+use refit_job::name::hook_controller;
 use refit_rollout::{Kind, Observation};
 
 /// Capacity of the queue of observations: a page of a list, and some more.
@@ -83,7 +84,12 @@ impl Observer {
         let observe =
             move |job: &SlimJob| Observation::Job(version(job.meta()), Box::new(job.facts(&intern, ttl)));
         let ours = Selection {
-            labels: Some(format!("{}={}", names::LABEL_CONTROLLER, self.controller)),
+            labels: Some(format!(
+                "{} in ({},{})",
+                names::LABEL_CONTROLLER,
+                self.controller,
+                hook_controller(&self.controller)
+            )),
             ..self.all::<SlimJob>(true)
         };
         let observe = observations(Kind::Job, observe, Observation::JobDeleted);

@@ -260,6 +260,8 @@ pub struct JobFacts {
     pub verifies: Option<Text>,
     /// Boot IDs of the node under this Job, beginning with the one at its creation. Empty if none were recorded.
     pub boots: Box<[BootId]>,
+    /// The value of the label `refit.rs/hook`: the Job runs once for each roll-out, and belongs to no node.
+    pub hook: Option<Text>,
 }
 
 impl JobFacts {
@@ -268,7 +270,7 @@ impl JobFacts {
 
     /// Whether system-upgrade-controller created the Job.
     pub fn is_made_by_suc(&self) -> bool {
-        self.node_uid.is_none()
+        self.node_uid.is_none() && self.hook.is_none()
     }
 
     /// Whether the cordon or drain in the Job is refit's own, which keeps a ledger. That of system-upgrade-controller,

@@ -20,6 +20,7 @@ use crate::watched::Watched;
 use crate::{BootId, JobFacts, JobOutcome, Labels, NodeCondition, NodeFacts, PlanFacts, Taint, Text};
 use refit_api::text::{MAX_CONDITION_MESSAGE, MAX_MESSAGE, MAX_NAME, shorten};
 use refit_api::{Ledger, NodeDrain, Plan, PlanSpec, PlanStatus, RebootRequest, names};
+use refit_job::name::hook_controller;
 
 pub use pod::SlimPod;
 
@@ -471,12 +472,11 @@ fn owner(meta: &ObjectMeta) -> Option<&OwnerReference> {
 
 impl SlimJob {
     pub fn is_of(&self, controller: &str) -> bool {
-        let label = self
-            .metadata
-            .labels
-            .as_ref()
-            .and_then(|l| l.get(names::LABEL_CONTROLLER));
-        label.is_some_and(|label| label == controller)
+        let label = |key| self.metadata.labels.as_ref().and_then(|labels| labels.get(key));
+        label(names::LABEL_CONTROLLER).is_some_and(|of| match label(names::LABEL_HOOK) {
+            None => of == controller,
+            Some(_) => *of == hook_controller(controller),
+        })
     }
 
     /// The facts of the Job. `ttl` is the TTL of Jobs that do not name one.
@@ -574,6 +574,11 @@ impl SlimJob {
                 .take(JobFacts::MAX_BOOTS)
                 .map(|boot| BootId::from(&*shorten(boot, MAX_NAME)))
                 .collect(),
+            hook: meta
+                .labels
+                .as_ref()
+                .and_then(|labels| labels.get(names::LABEL_HOOK))
+                .map(|hook| intern.text(hook)),
         }
     }
 }

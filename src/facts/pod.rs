@@ -104,6 +104,8 @@ pub struct PodFacts {
     pub reboot: Option<Box<RebootPod>>,
     /// Whether `metadata.deletionTimestamp` is set, or a delete request of refit has succeeded.
     pub deleting: bool,
+    /// Whether it runs once for each roll-out, so that it works on no node.
+    pub hook: bool,
 }
 
 /// How a container failed.

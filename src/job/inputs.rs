@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 
 use super::digest::go_spec;
 use refit_api::crd::{DRAIN_FIELDS_NOT_IN_JOB, FIELDS_IN_JOB, OWN_FIELDS};
-use refit_api::{HostAccess, PlanSpec, RebootWhen};
+use refit_api::{Hook, HostAccess, PlanSpec, RebootWhen};
 
 /// Digest of what a Plan says about the pods of its Jobs, at a version: 32 hex digits. It is the same for all nodes, so
 /// compute it once per change of the Plan.
@@ -47,6 +47,28 @@ pub fn inputs(spec: &PlanSpec, latest_version: &str) -> String {
     let mut parts = Value::Object(parts);
     parts.sort_all_objects(); // independent of the order that serde_json keeps
     hex::encode(&Sha256::digest(parts.to_string())[..16])
+}
+
+/// Digest of what a Plan says about the Job of a hook, at a version; `None` if it has no such hook.
+pub fn hook_inputs(spec: &PlanSpec, hook: Hook, latest_version: &str) -> Option<String> {
+    let of = hook.spec(spec)?;
+    let fields = [
+        "apiAccess",
+        "imagePullSecrets",
+        "jobActiveDeadlineSecs",
+        "priorityClassName",
+        "secrets",
+        "serviceAccountName",
+        "tolerations",
+    ];
+    let mut spec = go_spec(spec);
+    let of_pod: Map<String, Value> = fields
+        .iter()
+        .filter_map(|field| spec.remove_entry(*field))
+        .collect();
+    let mut parts = json!({ "hook": of, "pod": of_pod, "latestVersion": latest_version });
+    parts.sort_all_objects();
+    Some(hex::encode(&Sha256::digest(parts.to_string())[..16]))
 }
 
 /// The parts of `spec.reboot` that are in the Job: how the sentinel decides, and which files it looks for. The timeout

@@ -18,7 +18,7 @@ pub mod settings;
 
 pub use reboot::{RebootInput, RebootPodMode, reboot_pod};
 pub use render::{
-    Findings, JobError, JobInput, NO_DIGESTS, NodeInput, PlanInput, Remark, VerifyInput, check, prepull_job,
-    render, tolerations, verify_job,
+    Findings, HookInput, JobError, JobInput, NO_DIGESTS, NodeInput, PlanInput, Remark, VerifyInput, check,
+    hook_job, prepull_job, render, tolerations, verify_job,
 };
 pub use settings::JobSettings;

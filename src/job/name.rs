@@ -7,6 +7,7 @@ use std::borrow::Cow;
 
 use sha2::{Digest, Sha256};
 
+use refit_api::Hook;
 use refit_api::names::LABEL_PLAN_PREFIX;
 use refit_api::selector::{label_key_problems, label_value_problems};
 
@@ -84,6 +85,24 @@ impl RunId<'_> {
             &digest[..16],
         )
     }
+}
+
+/// Value of the label `upgrade.cattle.io/controller` of a Job that belongs to no node.
+pub fn hook_controller(controller: &str) -> String {
+    safe_concat(&[controller, "hooks"])
+}
+
+/// Name of the Job of `spec.before` or `spec.after`: another one for each hash, edit and attempt, so that one whose creation
+/// was not confirmed is not created twice.
+pub fn hook_job_name(
+    hook: Hook,
+    [plan, plan_uid]: [&str; 2],
+    hash: &str,
+    inputs: &str,
+    attempt: i64,
+) -> String {
+    let digest = sha256(&[plan_uid, hash, inputs, &attempt.to_string()].join("/"));
+    with_tail(&format!("{}-{plan}", hook.as_str()), &digest[..16])
 }
 
 /// Name of the pod volume of a Secret (S17): `secret-<name>` by [`safe_concat`]. If that is not a DNS label, because the

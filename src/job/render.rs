@@ -6,6 +6,7 @@
 mod check;
 mod containers;
 mod drain;
+mod hook;
 mod metadata;
 mod prepull;
 mod verify;
@@ -30,6 +31,7 @@ use refit_base::go::GoDuration;
 pub use check::{Findings, JobError, Remark, check};
 pub use containers::{PREFLIGHT, PROBE, SENTINEL, SKIPPED, UPGRADE, VERIFY};
 pub(super) use containers::{command_args, literal, on_host, sentinel_name};
+pub use hook::{HookInput, hook_job};
 pub(super) use metadata::{inherited_annotations, inherited_labels, owner};
 pub use prepull::prepull_job;
 pub use verify::{VerifyInput, verify_job};
@@ -283,10 +285,18 @@ fn pod(plan: &PlanInput<'_>, node: &NodeInput<'_>, settings: &JobSettings) -> Re
 
 /// A pod on the node, with the access that the Plan gives.
 fn on_node(plan: &PlanInput<'_>, node: &NodeInput<'_>, main: Container, volumes: Vec<Volume>) -> PodSpec {
+    PodSpec {
+        affinity: Some(affinity(plan, node)),
+        tolerations: Some(tolerations(plan.spec)),
+        ..of_plan(plan, main, volumes)
+    }
+}
+
+/// A pod on any node, with the access that the Plan gives.
+fn of_plan(plan: &PlanInput<'_>, main: Container, volumes: Vec<Volume>) -> PodSpec {
     let spec = plan.spec;
     let namespaces = (spec.host_access() == HostAccess::Full).then_some(true);
     PodSpec {
-        affinity: Some(affinity(plan, node)),
         // Otherwise the API server would mount a token into every container.
         automount_service_account_token: Some(false),
         containers: vec![main],
@@ -301,7 +311,6 @@ fn on_node(plan: &PlanInput<'_>, node: &NodeInput<'_>, main: Container, volumes:
         // again (S33). A `podFailurePolicy` requires it, too (KEP-3329).
         restart_policy: Some("Never".to_owned()),
         service_account_name: some_text(spec.service_account_name.as_ref()),
-        tolerations: Some(tolerations(spec)),
         volumes: Some(volumes),
         ..PodSpec::default()
     }

@@ -6,9 +6,9 @@ mod message;
 
 use jiff::{SignedDuration, Timestamp};
 
-use refit_api::Reason;
 use refit_api::names::ControlPlaneRole;
-use refit_facts::{NodeName, PlanName, Taint, Text};
+use refit_api::{Hook, Reason};
+use refit_facts::{JobName, NodeName, PlanName, Taint, Text};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Blocker {
@@ -283,6 +283,23 @@ pub enum Blocker {
     JobRefused {
         why: String,
     },
+    /// The Job of `spec.before` or `spec.after` runs, or is to be created.
+    HookRunning {
+        hook: Hook,
+        job: JobName,
+        /// Since when it is there.
+        since: Option<Timestamp>,
+        /// What its pod waits for, or why it cannot be created.
+        waits: Option<String>,
+    },
+    /// It failed.
+    HookFailed {
+        hook: Hook,
+        job: JobName,
+        why: String,
+        /// When it is tried again; `None` if that takes a person.
+        due: Option<Timestamp>,
+    },
 }
 
 /// What shows that a node is still joining.
@@ -338,7 +355,14 @@ impl Blocker {
                 | Self::DependencyNotComplete { .. }
                 | Self::FailureBudget { .. }
                 | Self::ImageMissing { .. }
+                | Self::HookRunning { .. }
+                | Self::HookFailed { .. }
         )
+    }
+
+    /// Whether a hook could run now, and has no Job.
+    pub(super) fn is_hook_due(&self) -> bool {
+        matches!(self, Self::HookRunning { since: None, .. })
     }
 
     /// When nodes may start again, if a window or a blackout keeps them from it.
@@ -431,6 +455,18 @@ impl Blocker {
             Self::RebootIneffective { .. } => Reason::RebootIneffective,
             Self::NodeUnreadable { .. } => Reason::ObjectUnreadable,
             Self::JobRefused { .. } => Reason::JobRefused,
+            Self::HookRunning {
+                hook: Hook::Before, ..
+            } => Reason::BeforeRunning,
+            Self::HookFailed {
+                hook: Hook::Before, ..
+            } => Reason::BeforeFailed,
+            Self::HookRunning {
+                hook: Hook::After, ..
+            } => Reason::AfterRunning,
+            Self::HookFailed {
+                hook: Hook::After, ..
+            } => Reason::AfterFailed,
         }
     }
 }

@@ -36,7 +36,9 @@ impl ConditionUpdate {
 
     /// The condition. If it is unchanged, it keeps the times of the stored one.
     pub(super) fn into_condition(self, stored: &[PlanCondition], now: Timestamp) -> PlanCondition {
-        let status = if self.reason.is_true() { "True" } else { "False" };
+        // It is absent otherwise.
+        let is_true = self.reason.is_true() || self.type_ == ConditionType::Degraded;
+        let status = if is_true { "True" } else { "False" };
         // Before it is compared with the stored one, which was shortened, too.
         let message = shorten(&self.message, MAX_CONDITION_MESSAGE).into_owned();
         let known = PlanCondition::find(stored, self.type_);
@@ -185,6 +187,9 @@ fn complete(
             _ => String::new(),
         };
         return update(Reason::SyncJob, text);
+    }
+    if let Some(blocker) = &picture.after {
+        return update(blocker.reason(), blocker.to_string());
     }
     if picture.waiting == 0 && plan.selector_error.is_none() {
         return update(Reason::Complete, left_out(plan, picture));

@@ -22,7 +22,7 @@ use super::state::{ClusterState, WriteBlock};
 use super::status::report;
 use super::step::{Key, Query, Step};
 use super::wave::progress::WaveProgress;
-use super::{avoid_taint, differs, digests, label_receipts, notified, pod_blockers, release, repeat};
+use super::{avoid_taint, differs, digests, hooks, label_receipts, notified, pod_blockers, release, repeat};
 use refit_api::{NodeProgress, OpenEnum, Reason};
 use refit_facts::{BootId, JobFacts, JobName, NodeName, PodFacts, PodUid};
 
@@ -64,6 +64,7 @@ pub fn decide(cluster: &ClusterState, now: Timestamp) -> Decision {
         decision
             .steps
             .extend(answered::remove_labels(cluster, plan, &nodes));
+        hooks::clean_up(cluster, plan, now, &mut decision);
         node_states.insert(name.clone(), nodes);
         gates.insert(name.clone(), gate);
     }
@@ -120,6 +121,10 @@ pub fn decide(cluster: &ClusterState, now: Timestamp) -> Decision {
         if let Some(until) = waits.wave.as_ref().and_then(WaveProgress::until) {
             decision.requeue(until);
         }
+        let hook = waits.starts_hook.take();
+        decision
+            .steps
+            .extend(hook.and_then(|hook| hooks::start(cluster, plan, hook, now)));
         let prepulls = waits.prepulls.drain(..);
         decision
             .steps

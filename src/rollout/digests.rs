@@ -11,7 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::resolve::Resolved;
 use super::settings::Defaults;
 use refit_api::image::{self, ImageAnswer};
-use refit_api::{ChannelRef, PinnedImage, PinnedStatus, PlanSpec, PlanStatus};
+use refit_api::{ChannelRef, Hook, PinnedImage, PinnedStatus, PlanSpec, PlanStatus};
 use refit_facts::{Hash, Text};
 
 /// When a registry is asked again for an image that it does not have. Releases and their images come minutes apart.
@@ -62,9 +62,13 @@ impl Digests {
             .as_deref()
             .into_iter()
             .chain(spec.prepare.as_deref());
+        let hooks = Hook::ALL
+            .into_iter()
+            .filter_map(|hook| hook.spec(spec).map(|hook| &hook.container));
         for container in before
             .chain(spec.upgrade_container())
             .chain(spec.verify.as_deref())
+            .chain(hooks)
         {
             let Ok(image) = image::tagged(&container.image, version) else {
                 continue;

@@ -74,7 +74,16 @@ pub(super) struct PendingCreate {
     pub(super) unknown: bool,
 }
 
+/// How long to wait before using a name again that someone else's Job had: each attempt costs two requests.
+const NAME_CONFLICT_PAUSE: SignedDuration = SignedDuration::from_secs(10);
+
 impl Memory {
+    /// Until when a name counts as taken by someone else's Job or pod. They are not watched.
+    pub(super) fn name_conflict_until(&self, name: &str, now: Timestamp) -> Option<Timestamp> {
+        let until = self.name_conflicts.get(name)?.saturating_add(NAME_CONFLICT_PAUSE);
+        until.ok().filter(|until| *until > now)
+    }
+
     /// A response has said, or has not, whether the Job exists.
     pub(super) fn set_create_unknown(&mut self, job: &str, unknown: bool) {
         let creates = self.pending_creates.values_mut();

@@ -196,6 +196,9 @@ fn of_waiting(
         let text = format!("Failed to select Nodes: {why}");
         return Some(said(Reason::SelectNodesFailed, text));
     }
+    if let Some(blocker) = &picture.after {
+        return Some(blocked(blocker, None));
+    }
     if picture.waiting == 0 {
         return of_complete(plan).filter(|_| nodes.is_empty());
     }

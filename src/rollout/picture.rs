@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use super::blocker::Blocker;
 use super::wave::progress::WaveProgress;
-use refit_api::{NodePhase, OpenEnum, Reason, RepeatStatus};
+use refit_api::{Hook, NodePhase, OpenEnum, Reason, RepeatStatus};
 use refit_facts::{NodeName, Text};
 
 /// A Plan as the decision sees it.
@@ -33,6 +33,10 @@ pub struct PlanPicture {
     pub prepulls: Vec<NodeName>,
     /// The current repetition and the next one.
     pub repeat: Option<RepeatStatus>,
+    /// Why the Plan is not complete although all nodes are done.
+    pub after: Option<Blocker>,
+    /// The hook whose Job is to run now.
+    pub starts_hook: Option<Hook>,
     /// When nodes that wait for a time of their own are looked at again.
     pub requeue_at: Option<Timestamp>,
 }

@@ -14,6 +14,7 @@ use super::blocker::Blocker;
 use super::checks::{Checks, Progress};
 use super::completion::CompletionPolicy;
 use super::digests::Digests;
+use super::hooks::HookInputs;
 use super::order::Order;
 use super::reboot_needed::RebootNeeded;
 use super::resolve::{self, HashCache, Resolution, Resolved};
@@ -77,6 +78,8 @@ pub(super) struct DerivedPlan {
     pub(super) resolved: Option<Resolved>,
     /// Digest of the user's part of the template at that version.
     pub(super) inputs: Text,
+    /// The same of the hooks.
+    pub(super) hooks: HookInputs,
     /// What registries say about the images at that version.
     pub(super) digests: Digests,
     /// The digest of refit's own fields in the spec (`pruning.rs`), once it is needed.
@@ -154,6 +157,7 @@ impl DerivedPlan {
             secrets: PlanSecrets::default(),
             resolved: None,
             inputs: "".into(),
+            hooks: HookInputs::default(),
             digests: Digests::default(),
             own_fields: OnceLock::new(),
             job_errors: Vec::new(),
@@ -435,6 +439,7 @@ impl DerivedPlan {
     fn read_target(&mut self, defaults: &Defaults) {
         let version = self.resolved.as_ref().map_or("", |r| &*r.version);
         self.inputs = refit_job::inputs::inputs(&self.facts.object.spec, version).into();
+        self.hooks = HookInputs::of(self, version);
         self.digests.want(&self.facts.object.spec, version, defaults);
         self.job_errors = if self.resolved.is_some() && self.facts.malformed.is_none() {
             refit_job::check(&self.job_input(defaults), &defaults.job).errors

@@ -71,6 +71,7 @@ pub(super) fn status(
 /// of their own, such as one that is not Ready, run once when they can, at the latest repetition.
 fn is_over(nodes: &BTreeMap<NodeName, NodeState>, picture: &PlanPicture) -> bool {
     nodes.values().all(NodeState::is_given_up)
+        && picture.after.is_none()
         && matches!(picture.blocker, None | Some(Blocker::NodeNotReady))
 }
 

@@ -15,9 +15,9 @@ use super::state::ClusterState;
 use super::step::Key;
 use super::targets::TargetState;
 use super::wave::progress::WaveProgress;
-use super::{dependencies, failure, pruning};
+use super::{dependencies, failure, hooks, pruning};
 use super::{permissions, wave};
-use refit_api::names;
+use refit_api::{Hook, Reason, names};
 use refit_facts::NodeName;
 
 mod admission;
@@ -99,7 +99,9 @@ pub(super) fn gate(
     if let Some(blocker) = failure::blocker(cluster, plan) {
         return Some(blocker);
     }
-    plan.job_blocker(false).or_else(|| image_blocker(cluster, plan))
+    plan.job_blocker(false)
+        .or_else(|| image_blocker(cluster, plan))
+        .or_else(|| hooks::gate(cluster, plan, now, requeue_at))
 }
 
 /// Blocks Plans while the registry has not answered about an image, or says that it does not exist.
@@ -144,12 +146,16 @@ pub(super) fn start<'a>(
     admit_retries(cluster, plan, nodes, locks, now, &mut picture);
     picture.waiting = waiting(plan, nodes);
     picture.wave = wave::progress(plan, nodes, now);
+    let before = before_due(gate.as_ref(), nodes, &mut picture);
     if picture.waiting == 0 {
+        finish(cluster, plan, gate, nodes, now, &mut picture);
         return picture;
     }
     // Its answers count for the soak, whatever else keeps nodes from starting.
     picture.asks_checks = picture.wave.as_ref().is_some_and(WaveProgress::is_soaking);
-    picture.blocker = gate.or_else(|| wave_gate(plan, picture.wave.as_ref()));
+    picture.blocker = gate
+        .filter(|_| before.is_none())
+        .or_else(|| wave_gate(plan, picture.wave.as_ref()));
     if picture.blocker.is_some() {
         return picture;
     }
@@ -197,6 +203,7 @@ pub(super) fn start<'a>(
             picture: &mut picture,
         };
         match limits.admit(&mut turn) {
+            Verdict::Go if before.is_some() => return starting_before(picture, before),
             Verdict::Go => {}
             Verdict::Skip(blocker) => {
                 picture.nodes.insert(name.clone(), blocker);
@@ -236,6 +243,49 @@ pub(super) fn start<'a>(
         waits.then_some(Blocker::NodeNotReady)
     };
     picture
+}
+
+/// The blocker of `spec.before`, if its Job is to be created once the first node could start.
+fn before_due(
+    gate: Option<&Blocker>,
+    nodes: &BTreeMap<NodeName, NodeState>,
+    picture: &mut PlanPicture,
+) -> Option<Blocker> {
+    let before = gate.filter(|gate| gate.is_hook_due())?;
+    // A node that has its slot already may be what waits for it.
+    let is_awaited = nodes
+        .values()
+        .any(|state| state.is_held_by(Reason::BeforeRunning));
+    picture.starts_hook = is_awaited.then_some(Hook::Before);
+    Some(before.clone())
+}
+
+/// The first node could start, so what comes before it does.
+fn starting_before(picture: PlanPicture, before: Option<Blocker>) -> PlanPicture {
+    PlanPicture {
+        starts_hook: Some(Hook::Before),
+        blocker: before,
+        ..picture
+    }
+}
+
+/// If all nodes are done: what comes last.
+fn finish(
+    cluster: &ClusterState,
+    plan: &DerivedPlan,
+    gate: Option<Blocker>,
+    nodes: &BTreeMap<NodeName, NodeState>,
+    now: Timestamp,
+    picture: &mut PlanPicture,
+) {
+    if !nodes.is_empty() {
+        return;
+    }
+    let after = hooks::after(cluster, plan, now, &mut picture.requeue_at);
+    let is_due = after.as_ref().is_some_and(Blocker::is_hook_due);
+    let gate = gate.filter(|_| is_due);
+    picture.starts_hook = (is_due && gate.is_none()).then_some(Hook::After);
+    picture.after = gate.or(after);
 }
 
 /// Why the wave lets no node start now.

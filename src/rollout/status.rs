@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 
 use super::blocker::Blocker;
-use super::conditions::conditions;
+use super::conditions::{ConditionUpdate, conditions};
 use super::decision::Decision;
 use super::failure::with_decision;
 use super::node::state::NodeState;
@@ -27,12 +27,12 @@ use super::resolve::{self, Resolution};
 use super::state::ClusterState;
 use super::step::{Key, Step};
 use super::wave::progress::WaveProgress;
-use super::{differs, poll, pruning};
+use super::{differs, hooks, poll, pruning};
 use refit_api::text::{MAX_MESSAGE, seconds, shorten};
 use refit_api::{
-    ChannelStatus, CheckPhase, ConditionType, FirstSeen, NodeCounts, NodePhase, NodeProgress, OpenEnum,
-    PinnedStatus, PlanCondition, PlanStatus, Reason, RepeatStatus, WavePhase, WaveStatus, annotation,
-    redacted,
+    ChannelStatus, CheckPhase, ConditionType, FirstSeen, Hook, HookStatus, NodeCounts, NodePhase,
+    NodeProgress, OpenEnum, PinnedStatus, PlanCondition, PlanStatus, Reason, RepeatStatus, WavePhase,
+    WaveStatus, annotation, redacted,
 };
 use refit_base::go::GoDuration;
 use refit_base::version::policy::{Held, Refusal};
@@ -199,11 +199,25 @@ fn status(
         expected_end: None,
         history: None,
         origin: origin::origin(&plan.facts),
+        before: hooks::status(cluster, plan, Hook::Before, now).map(Box::new),
+        after: hooks::status(cluster, plan, Hook::After, now).map(Box::new),
     };
+    degrade(plan, &mut status, now);
     let complete = PlanCondition::find(&status.conditions, ConditionType::Complete)
         .is_some_and(|it| it.status == "True");
     status.history = history::history(cluster, plan, nodes, &status, complete, now);
     status
+}
+
+/// A hook that failed for good degrades the Plan.
+fn degrade(plan: &DerivedPlan, status: &mut PlanStatus, now: Timestamp) {
+    let Some(failed) = hooks::failed(plan, status) else {
+        return;
+    };
+    let degraded = ConditionUpdate::new(ConditionType::Degraded, failed.reason(), failed.to_string());
+    let degraded = degraded.into_condition(&plan.facts.status().conditions, now);
+    status.conditions.retain(|it| it.type_ != ConditionType::Degraded);
+    status.conditions.push(degraded);
 }
 
 /// The longest time that a node has taken, rounded up, where the end of a window or a blackout needs it.
@@ -384,6 +398,7 @@ struct SignificantFields<'a> {
     longest_run: Option<&'a str>,
     wave: Option<(&'a str, &'a OpenEnum<WavePhase>, Option<&'a str>)>,
     checks: Vec<(&'a str, &'a OpenEnum<CheckPhase>)>,
+    hooks: [Option<&'a HookStatus>; 2],
 }
 
 fn significant_fields(status: &PlanStatus) -> SignificantFields<'_> {
@@ -435,5 +450,6 @@ fn significant_fields(status: &PlanStatus) -> SignificantFields<'_> {
             .flatten()
             .map(|check| (check.name.as_str(), &check.phase))
             .collect(),
+        hooks: Hook::ALL.map(|hook| hook.status(status)),
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::event::Event;
 use super::memory::turns::{MaintenanceProgress, MaintenanceTask};
 use super::world::maintenances::MaintenanceId;
-use refit_api::{ChannelRef, Check, PlanStatus, PodBlocker};
+use refit_api::{ChannelRef, Check, Hook, PlanStatus, PodBlocker};
 use refit_facts::{
     BootId, Hash, JobName, JobUid, NodeFacts, NodeName, NodeUid, PlanName, PodUid, Taint, Text,
 };
@@ -122,6 +122,14 @@ pub enum Step {
         plan: PlanName,
         node: NodeName,
         job: JobName,
+    },
+    /// Create the Job of `spec.before` or `spec.after`. It has one name for each attempt, so it may be requested again.
+    CreateHookJob {
+        plan: PlanName,
+        hook: Hook,
+        job: JobName,
+        /// Number of the attempt, from 1.
+        attempt: i64,
     },
     /// Delete a Job with its pods (propagation Background).
     DeleteJob {
@@ -307,6 +315,7 @@ impl Step {
             }
             Self::CreateVerifyJob { job, .. }
             | Self::CreatePrepullJob { job, .. }
+            | Self::CreateHookJob { job, .. }
             | Self::DeleteJob { job, .. }
             | Self::ReleaseJob { job, .. }
             | Self::EndRetries { job, .. }

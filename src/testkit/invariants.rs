@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 
-use refit_api::{MarkForm, NodeMark, names};
+use refit_api::{Hook, MarkForm, NodeMark, names};
 use refit_facts::objects::Intern;
 use refit_facts::{
     BootId, Hash, JobFacts, JobUid, NodeFacts, NodeUid, PlanFacts, PlanName, PlanUid, PodFacts, PodStage,
@@ -41,6 +41,10 @@ pub struct Invariants {
     pub jobs: BTreeMap<String, JobFacts>,
     /// Jobs that verify nodes.
     pub verify_jobs: BTreeMap<String, JobFacts>,
+    /// Jobs that run once for each roll-out.
+    pub hook_jobs: BTreeMap<String, JobFacts>,
+    /// Those that have succeeded: UID of the Plan, and hash.
+    hooked: BTreeSet<(PlanUid, Hook, Hash)>,
     /// The upgrades that were verified (`Record::upgrade_id`).
     verified: BTreeSet<String>,
     pub plans: BTreeMap<String, PlanFacts>,
@@ -150,7 +154,8 @@ macro_rules! invariant {
     };
 }
 
-mod jobs; // declared here because they need the macro
+mod hooks; // declared here because they need the macro
+mod jobs;
 mod limits;
 mod nodes;
 mod plans;
@@ -324,7 +329,8 @@ impl Invariants {
             .values()
             .find(|pod| pod.facts.reboot.is_some() || pod.facts.stage != PodStage::Ended);
         invariant!(left.is_none(), "a pod is left: {:?}", left.map(|pod| &pod.facts));
-        for job in self.jobs.values().chain(self.verify_jobs.values()) {
+        let jobs = self.jobs.values().chain(self.verify_jobs.values());
+        for job in jobs.chain(self.hook_jobs.values()) {
             invariant!(job.recorded, "not recorded: {job:?}");
         }
         for (name, plan) in &self.plans {

@@ -87,9 +87,16 @@ pub(super) fn remedy(
         | Reason::AtVersion
         | Reason::PodsPending
         | Reason::CheckPending
+        | Reason::BeforeRunning
+        | Reason::AfterRunning
         | Reason::DigestPending
         | Reason::PostCompleteDelay
         | Reason::MinReady => vec![watch()],
+        Reason::BeforeFailed | Reason::AfterFailed => vec![
+            Some(format!("refit logs {at}")),
+            Some(format!("refit retry {at}")),
+            edit(),
+        ],
         Reason::Blackout if ObjectRef::named(about, "ConfigMap").next().is_some() => vec![limits(), watch()],
         Reason::Held | Reason::Error | Reason::SelectNodesFailed | Reason::Waiting => vec![edit()],
         Reason::TaintNotTolerated => vec![describe(), edit()],

@@ -45,6 +45,18 @@ reasons! {
         CheckPending Normal [Node Complete]
             "one of `checks` is running, or has not passed often enough"
             => "wait"
+        BeforeRunning Normal [Node Complete]
+            "the Job of `before` runs, and no node starts before it has succeeded"
+            => "wait; [more](rollouts.md#once-for-each-roll-out)"
+        BeforeFailed Warning [Node Complete Degraded PlanEvent]
+            "the Job of `before` failed, so no node starts"
+            => "`refit retry PLAN`, or correct `before`; [more](rollouts.md#once-for-each-roll-out)"
+        AfterRunning Normal [Complete]
+            "all nodes are done, and the Job of `after` runs"
+            => "wait; [more](rollouts.md#once-for-each-roll-out)"
+        AfterFailed Warning [Complete Degraded PlanEvent]
+            "all nodes are done, and the Job of `after` failed"
+            => "`refit retry PLAN`, or correct `after`; [more](rollouts.md#once-for-each-roll-out)"
         Frozen Warning [Node Complete PlanEvent]
             "the `ConfigMap` `refit` has `freeze`, or cannot be read"
             => "remove the key, or correct what the message names; [more](rollouts.md#limits-for-all-plans)"

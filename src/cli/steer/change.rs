@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use refit_api::annotation::entries;
 use refit_api::approval::WaveApproval;
-use refit_api::{NodePhase, NodeProgress, Reason, WavePhase, WaveStatus, annotation, names};
+use refit_api::{Hook, HookPhase, NodePhase, NodeProgress, Reason, WavePhase, WaveStatus, annotation, names};
 use refit_base::version::tag::munge;
 use refit_view::PlanOverview;
 use refit_view::read::NodeObject;
@@ -155,7 +155,11 @@ pub(super) fn changes(request: &Request<'_>) -> Result<Changes, String> {
             plan(approve(request, version.as_deref(), wave.as_deref())?);
         }
         Action::Retry => {
-            changes.nodes = retry(request)?;
+            changes.plan = retry_hook(request);
+            changes.nodes = match retry(request) {
+                Err(_) if changes.plan.is_some() => Vec::new(),
+                nodes => nodes?,
+            };
             changes.notes = waits(view);
         }
         Action::Skip { always } => skip(request, *always, &mut changes)?,
@@ -460,6 +464,21 @@ fn retry(request: &Request<'_>) -> Result<Vec<NodeChange>, String> {
         }
     };
     Ok(nodes.into_iter().map(change).collect())
+}
+
+/// The next attempt of `before` or `after`, if it has failed and no node is named.
+fn retry_hook(request: &Request<'_>) -> Option<PlanChange> {
+    let status = request.view.plan.facts.status();
+    let (hook, failed) = Hook::ALL.into_iter().find_map(|hook| {
+        let of = hook.status(status)?;
+        let is_failed = of.phase == HookPhase::Failed && status.latest_hash.as_ref() == Some(&of.hash);
+        (is_failed && request.nodes.is_empty()).then_some((hook, of))
+    })?;
+    let note = format!("{} {}", failed.job, request.signature);
+    Some(PlanChange {
+        patch: json!({ "metadata": { "annotations": { names::ANNOTATION_RETRY: note } } }),
+        says: format!("to retry `{}`, attempt {}", hook.as_str(), failed.attempt + 1),
+    })
 }
 
 /// The entry of `refit.rs/skip` that counts for the Plan now.

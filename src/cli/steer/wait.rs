@@ -49,6 +49,7 @@ impl Goal {
         match action {
             Action::Suspend { .. } | Action::Abort { .. } => Self::Idle,
             Action::Resume => Self::Complete { version: None },
+            Action::Retry if changes.plan.is_some() => Self::Complete { version: None },
             Action::Approve { version, .. } => match wave.filter(|_| version.is_none()) {
                 Some(wave) => Self::Wave(wave.name.clone()),
                 None => Self::Complete {

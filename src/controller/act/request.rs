@@ -7,9 +7,9 @@ use serde_json::{Map, Value, json};
 use super::permissions::OptionalPermissions;
 use super::write::{Target, Verb, Write};
 use crate::story;
-use refit_api::{crd, names};
+use refit_api::{Hook, crd, names};
 use refit_facts::{JobName, NodeFacts, NodeName, PlanName, Text};
-use refit_job::{JobInput, NodeInput, PlanInput, RebootInput, RebootPodMode, VerifyInput};
+use refit_job::{HookInput, JobInput, NodeInput, PlanInput, RebootInput, RebootPodMode, VerifyInput};
 use refit_rollout::{
     ClusterState, Event, Kind, MaintenanceId, MaintenanceProgress, MaintenanceTask, NodeChange, Query, Step,
 };
@@ -84,6 +84,12 @@ pub fn prepare(cluster: &ClusterState, step: Step) -> Result<Option<Request>, St
             attempt,
         } => create_job(cluster, &plan, &node, &job, attempt)?,
         step @ Step::CreateVerifyJob { .. } => verify_job(cluster, step)?,
+        Step::CreateHookJob {
+            plan,
+            hook,
+            job,
+            attempt,
+        } => create_hook_job(cluster, &plan, hook, &job, attempt)?,
         Step::CreatePrepullJob { plan, node, job } => create_prepull_job(cluster, &plan, &node, &job)?,
         Step::DeleteJob {
             job,
@@ -328,6 +334,37 @@ fn create_prepull_job(
         node = &*facts.name,
         job = &**job,
         "creating a Job that pulls an image"
+    );
+    Ok(Some(Request::create(Kind::Job, job.text(), vec![body])))
+}
+
+fn create_hook_job(
+    cluster: &ClusterState,
+    plan: &PlanName,
+    hook: Hook,
+    job: &JobName,
+    attempt: i64,
+) -> Result<Option<Request>, String> {
+    let Some(plan) = cluster.job_input(plan) else {
+        return Ok(None);
+    };
+    let input = HookInput {
+        plan,
+        hook,
+        name: job,
+        attempt,
+    };
+    let manifest = refit_job::hook_job(&input, cluster.job_settings()).map_err(|error| error.to_string())?;
+    let Some(manifest) = manifest else {
+        return Ok(None);
+    };
+    let body = serde_json::to_vec(&manifest).map_err(|error| error.to_string())?;
+    tracing::info!(
+        plan = plan.name,
+        job = &**job,
+        hook = hook.as_str(),
+        attempt,
+        "creating a Job that runs once for the roll-out"
     );
     Ok(Some(Request::create(Kind::Job, job.text(), vec![body])))
 }

@@ -141,6 +141,7 @@ impl SlimPod {
             sentinel_result: self.sentinel_result(),
             reboot: self.reboot(intern).map(Box::new),
             deleting: self.metadata.deletion_timestamp.is_some(),
+            hook: !label(names::LABEL_HOOK).is_empty(),
         }
     }
 
@@ -187,6 +188,7 @@ impl SlimPod {
             sentinel_result: None,
             reboot: None,
             deleting: false,
+            hook: false,
         }
     }
 

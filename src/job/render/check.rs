@@ -7,7 +7,7 @@ use crate::name::{is_label_value, is_plan_label};
 use refit_api::image::ImageError;
 use refit_api::selector::SelectorError;
 use refit_api::sentinel::NotASentinelName;
-use refit_api::{DrainTimeout, HostAccess, PlanSpec, RebootWhen, image};
+use refit_api::{ContainerSpec, DrainTimeout, HostAccess, PlanSpec, RebootWhen, image};
 use refit_base::go::{DurationError, GoDuration};
 
 /// Why no Job can be created.
@@ -104,7 +104,7 @@ pub struct Findings {
 pub fn check(plan: &PlanInput<'_>, settings: &JobSettings) -> Findings {
     let spec = plan.spec;
     let mut errors = name_errors(plan, settings);
-    for (container, of) in containers::of_plan(spec) {
+    for (container, of) in all_containers(spec) {
         if let Err(error) = image::tagged(&of.image, plan.latest_version) {
             errors.push(JobError::Image {
                 container,
@@ -129,7 +129,7 @@ pub fn check(plan: &PlanInput<'_>, settings: &JobSettings) -> Findings {
     }
     errors.extend(windows_errors(spec));
 
-    let mut remarks: Vec<_> = containers::of_plan(spec)
+    let mut remarks: Vec<_> = all_containers(spec)
         .filter(|(_, of)| of.security_context.is_some() && !settings.allow_user_defined_security_context)
         .map(|(container, _)| Remark::SecurityContextIgnored { container })
         .collect();
@@ -142,6 +142,11 @@ pub fn check(plan: &PlanInput<'_>, settings: &JobSettings) -> Findings {
         remarks.push(Remark::DrainTimeoutExceedsDeadline);
     }
     Findings { errors, remarks }
+}
+
+fn all_containers(spec: &PlanSpec) -> impl Iterator<Item = (&'static str, &ContainerSpec)> {
+    let hooks = containers::of_hooks(spec).map(|(name, hook)| (name, &hook.container));
+    containers::of_plan(spec).chain(hooks)
 }
 
 /// Whether the Jobs of the Plan run refit in addition to the Plan's own containers.

@@ -16,8 +16,8 @@ use k8s_openapi::api::core::v1::{
 use super::{JobError, NodeInput, PlanInput, drain, prepull, volumes};
 use crate::JobSettings;
 use refit_api::{
-    ApiAccess, ContainerSpec, HostAccess, NodeMark, PlanSpec, RebootSpec, RebootWhen, SentinelName, image,
-    names,
+    ApiAccess, ContainerSpec, Hook, HookSpec, HostAccess, NodeMark, PlanSpec, RebootSpec, RebootWhen,
+    SentinelName, image, names,
 };
 
 /// Name of the init container that checks whether the node can be rebooted.
@@ -48,6 +48,12 @@ pub(super) fn of_plan(spec: &PlanSpec) -> impl Iterator<Item = (&'static str, &C
     let upgrade = spec.upgrade_container().map(|upgrade| (UPGRADE, upgrade));
     let verify = spec.verify.as_deref().map(|verify| (VERIFY, verify));
     preflight.into_iter().chain(prepare).chain(upgrade).chain(verify)
+}
+
+/// The containers that run once for each roll-out, and their names.
+pub(super) fn of_hooks(spec: &PlanSpec) -> impl Iterator<Item = (&'static str, &HookSpec)> {
+    let hooks = Hook::ALL.into_iter();
+    hooks.filter_map(|hook| Some((hook.as_str(), hook.spec(spec)?)))
 }
 
 /// The containers before the upgrade, in their order.
@@ -147,19 +153,7 @@ pub(super) fn look(
     let context = match allowed_context(container, settings) {
         Some(context) => context.clone(),
         None if node.is_windows() => windows_host_process(),
-        None => SecurityContext {
-            allow_privilege_escalation: Some(false),
-            capabilities: Some(Capabilities {
-                add: None,
-                drop: Some(vec!["ALL".to_owned()]),
-            }),
-            privileged: Some(false),
-            seccomp_profile: Some(SeccompProfile {
-                type_: "RuntimeDefault".to_owned(),
-                localhost_profile: None,
-            }),
-            ..SecurityContext::default()
-        },
+        None => unprivileged(),
     };
     let mut container = of_user(name, container, plan, settings, Some(context));
     for mount in container.volume_mounts.iter_mut().flatten() {
@@ -171,6 +165,38 @@ pub(super) fn look(
         mount.mount_propagation = None;
     }
     container
+}
+
+/// A container that runs once for each roll-out.
+pub(super) fn hook(
+    name: &str,
+    container: &ContainerSpec,
+    plan: &PlanInput<'_>,
+    settings: &JobSettings,
+) -> Container {
+    let context = allowed_context(container, settings).cloned();
+    let context = context.unwrap_or_else(unprivileged);
+    let mut of_hook = of_user(name, container, plan, settings, Some(context));
+    if settings.api_access(plan.spec) == ApiAccess::All {
+        volumes::mount_token(&mut of_hook);
+    }
+    of_hook
+}
+
+fn unprivileged() -> SecurityContext {
+    SecurityContext {
+        allow_privilege_escalation: Some(false),
+        capabilities: Some(Capabilities {
+            add: None,
+            drop: Some(vec!["ALL".to_owned()]),
+        }),
+        privileged: Some(false),
+        seccomp_profile: Some(SeccompProfile {
+            type_: "RuntimeDefault".to_owned(),
+            localhost_profile: None,
+        }),
+        ..SecurityContext::default()
+    }
 }
 
 /// The container that records that the upgrade succeeded, in which boot, and whether a reboot is required.

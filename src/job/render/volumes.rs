@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::{
     ServiceAccountTokenProjection, Volume, VolumeMount, VolumeProjection,
 };
 
-use super::{JobError, containers};
+use super::{JobError, containers, hook};
 use crate::name::{is_dns_label, secret_volume_name};
 use refit_api::{ContainerSpec, HostAccess, PlanSpec, SecretSpec, VolumeSpec};
 
@@ -35,6 +35,11 @@ pub(super) fn of_verify(spec: &PlanSpec) -> Result<Vec<Volume>, JobError> {
     of_containers(spec, &[spec.verify.as_deref()])
 }
 
+/// Volumes of a pod that runs once for each roll-out.
+pub(super) fn of_hook(spec: &PlanSpec, container: &ContainerSpec) -> Result<Vec<Volume>, JobError> {
+    of_containers(spec, &[Some(container)])
+}
+
 fn of_containers(spec: &PlanSpec, containers: &[Option<&ContainerSpec>]) -> Result<Vec<Volume>, JobError> {
     let (volumes, errors) = collect(spec, containers);
     errors.into_iter().next().map_or(Ok(volumes), Err)
@@ -54,18 +59,27 @@ pub(super) fn errors(spec: &PlanSpec) -> Vec<JobError> {
     let mut errors = collect(spec, &upgrading(spec)).1;
     errors.extend(collect(spec, &[spec.verify.as_deref()]).1);
     for (container, of) in containers::of_plan(spec) {
-        let mounts = mounts(spec, of.volumes.as_deref());
-        for (index, mount) in mounts.iter().enumerate() {
-            let is_first = |other: &VolumeMount| other.mount_path == mount.mount_path;
-            if mounts[..index].iter().any(is_first) {
-                errors.push(JobError::MountConflict {
-                    container,
-                    path: mount.mount_path.clone(),
-                });
-            }
-        }
+        errors.extend(mount_conflicts(spec, container, of));
+    }
+    for (container, hook) in containers::of_hooks(spec) {
+        let spec = hook::with_access(spec, hook);
+        errors.extend(collect(&spec, &[Some(&hook.container)]).1);
+        errors.extend(mount_conflicts(&spec, container, &hook.container));
     }
     errors
+}
+
+fn mount_conflicts(spec: &PlanSpec, container: &'static str, of: &ContainerSpec) -> Vec<JobError> {
+    let mounts = mounts(spec, of.volumes.as_deref());
+    let conflicts = mounts.iter().enumerate().filter(|(index, mount)| {
+        let is_first = |other: &VolumeMount| other.mount_path == mount.mount_path;
+        mounts[..*index].iter().any(is_first)
+    });
+    let error = |(_, mount): (usize, &VolumeMount)| JobError::MountConflict {
+        container,
+        path: mount.mount_path.clone(),
+    };
+    conflicts.map(error).collect()
 }
 
 /// Mounts of a container with these volumes: the host, pod information, Secrets, then the volumes.

@@ -9,7 +9,7 @@ use crate::json::{Map, Value, json};
 use crate::pod_lifecycle::STEERING_PREFIX;
 use crate::resources::Kind;
 use refit_api::limits;
-use refit_api::names::LABEL_CONTROLLER;
+use refit_api::names::{LABEL_CONTROLLER, LABEL_HOOK};
 
 /// A node selector without a match: unscheduled pods stay unscheduled.
 const NOWHERE: &str = "refit.rs/no-node";
@@ -95,6 +95,7 @@ impl SnapshotBuilder {
         let controller = self
             .owners
             .iter()
+            .filter(|job| job["metadata"]["labels"][LABEL_HOOK].is_null())
             .find_map(|job| job["metadata"]["labels"][LABEL_CONTROLLER].as_str());
         let controller = controller.map(str::to_owned);
         let pods = self.pods(&lost, &mut changed);

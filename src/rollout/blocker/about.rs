@@ -51,6 +51,9 @@ impl Blocker {
                 plans.iter().map(|plan| ObjectRef::plan(&**plan)).collect()
             }
             Self::NameTaken { kind, name } => vec![ObjectRef::new(kind, name)],
+            Self::HookRunning { job, .. } | Self::HookFailed { job, .. } => {
+                vec![ObjectRef::new("Job", &**job)]
+            }
             Self::JobLeaving { job } => vec![ObjectRef::new("Job", job)],
             Self::PodLeaving { pod } => vec![ObjectRef::pod(pod)],
             Self::PodBlocks { pod } => vec![ObjectRef::pod(pod)],

@@ -6,7 +6,7 @@ use jiff::SignedDuration;
 
 use super::{Blocker, Joining};
 use refit_api::annotation::BY_PREFLIGHT;
-use refit_api::names;
+use refit_api::{Hook, names};
 use refit_facts::{NodeName, Taint};
 
 /// Maximum number of nodes named in a message.
@@ -381,6 +381,44 @@ impl fmt::Display for Blocker {
             ),
             Self::NodeUnreadable { why } => write!(f, "the Node cannot be read: {why}"),
             Self::JobRefused { why } => write!(f, "the Job cannot be created: {why}"),
+            Self::HookRunning {
+                hook,
+                job,
+                since,
+                waits,
+            } => {
+                write!(f, "spec.{}: ", hook.as_str())?;
+                match (hook, since) {
+                    (Hook::Before, None) => write!(f, "Job {job} comes before the first node")?,
+                    (Hook::After, None) => write!(f, "all nodes are done, and Job {job} comes next")?,
+                    (Hook::Before, Some(at)) => write!(
+                        f,
+                        "no node starts until Job {job} has succeeded, which runs since {}",
+                        refit_api::text::seconds(*at)
+                    )?,
+                    (Hook::After, Some(at)) => write!(
+                        f,
+                        "all nodes are done, and Job {job} runs since {}",
+                        refit_api::text::seconds(*at)
+                    )?,
+                }
+                waits.as_ref().map_or(Ok(()), |waits| write!(f, ": {waits}"))
+            }
+            Self::HookFailed { hook, job, why, due } => {
+                let effect = match hook {
+                    Hook::Before => "so no node starts",
+                    Hook::After => "so the Plan is not complete",
+                };
+                write!(f, "spec.{}: Job {job} failed, {effect}: {why}", hook.as_str())?;
+                match due {
+                    Some(due) => write!(f, "; it is tried again at {}", refit_api::text::seconds(*due)),
+                    None => write!(
+                        f,
+                        "; correct the cause, then annotate the Plan with {}={job}, or edit it",
+                        names::ANNOTATION_RETRY
+                    ),
+                }
+            }
         }
     }
 }

@@ -1,6 +1,6 @@
 //! A node without a Job whose result counts: what is left to do there, and its next Job.
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
 use super::state::{NodeDecision, NodeState, Start};
 use super::{NodeReconciler, delete};
@@ -12,9 +12,6 @@ use refit_api::{NodePhase, NodeProgress};
 use refit_facts::record::Phase;
 use refit_facts::{BootId, JobFacts, JobName, NodeFacts};
 use refit_job::name::job_name;
-
-/// How long to wait before using a name again that someone else's Job had: each attempt costs two requests.
-const NAME_CONFLICT_PAUSE: SignedDuration = SignedDuration::from_secs(10);
 
 impl NodeReconciler<'_> {
     /// Reconciles a node without a Job whose result counts.
@@ -276,15 +273,8 @@ impl NodeReconciler<'_> {
         })
     }
 
-    /// Until when a name counts as taken by someone else's Job or pod. They are not watched.
     pub(super) fn name_conflict_until(&self, name: &str) -> Option<Timestamp> {
-        let until = self
-            .cluster
-            .memory
-            .name_conflicts
-            .get(name)?
-            .saturating_add(NAME_CONFLICT_PAUSE);
-        until.ok().filter(|until| *until > self.now)
+        self.cluster.memory.name_conflict_until(name, self.now)
     }
 }
 

@@ -60,6 +60,10 @@ impl NodeState {
         self.frees_slot && self.retry.is_none()
     }
 
+    pub(crate) fn is_held_by(&self, reason: Reason) -> bool {
+        self.reason.as_ref().is_some_and(|held| *held == reason)
+    }
+
     pub(super) fn new(node: &NodeFacts, phase: NodePhase) -> Self {
         Self {
             failed: false,

@@ -189,6 +189,8 @@ impl EventBuilder<'_> {
             | Reason::Resolved
             | Reason::AtVersion
             | Reason::CheckPending
+            | Reason::BeforeRunning
+            | Reason::AfterRunning
             | Reason::PodsPending
             | Reason::DigestPending => {}
             Reason::SyncJob => match self.refusal() {

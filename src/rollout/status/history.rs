@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::blocker::Blocker;
+use crate::hooks;
 use crate::node::state::NodeState;
 use crate::picture::PlanPicture;
 use crate::plan::DerivedPlan;
@@ -38,7 +39,9 @@ pub(super) fn history(
         .latest_hash
         .as_deref()
         .zip(status.latest_version.as_deref());
-    if let Some((hash, version)) = target.filter(|_| !nodes.is_empty()) {
+    // Nodes that are in progress at the hash before do not begin it.
+    let begins = !nodes.is_empty() && !hooks::is_before_open(plan);
+    if let Some((hash, version)) = target.filter(|_| begins) {
         let is_current = |known: &RollOut| known.hash == hash && known.rerun == rerun;
         match history.first_mut() {
             // A node that has joined since belongs to the same roll-out.

@@ -297,6 +297,7 @@ fn a_message_about_a_drain_is_cut_to_what_status_holds() {
         sentinel_result: None,
         reboot: None,
         deleting: false,
+        hook: false,
     };
     cluster.apply(Observation::Pod(4, Box::new(pod)));
     let drain = |pod: &str| NodeFacts {

@@ -16,6 +16,8 @@ pub(crate) struct Jobs {
     open: Index<PlanName, JobName>,
     /// Jobs for which only the annotation `refit.rs/recorded` is missing, by end time and name.
     lacking_annotation: BTreeSet<(Timestamp, JobName)>,
+    /// Jobs that belong to no node, by Plan name. They are in no other index.
+    hooks: Index<PlanName, JobName>,
 }
 
 impl Jobs {
@@ -66,7 +68,18 @@ impl Jobs {
     }
 
     pub(crate) fn has_open(&self) -> bool {
-        !self.open.is_empty()
+        !self.open.is_empty() || self.hooks().any(JobFacts::is_live)
+    }
+
+    /// The Jobs of a Plan that belong to no node.
+    pub(crate) fn hooks_of(&self, plan: &str) -> impl Iterator<Item = &JobFacts> {
+        self.hooks.of(plan).filter_map(|job| self.table.get(job))
+    }
+
+    /// All Jobs that belong to no node.
+    pub(crate) fn hooks(&self) -> impl Iterator<Item = &JobFacts> {
+        let jobs = self.hooks.iter().flat_map(|(_, jobs)| jobs);
+        jobs.filter_map(|job| self.table.get(job))
     }
 
     /// Whether only the annotation is missing.
@@ -90,14 +103,20 @@ impl Jobs {
             .table
             .get(&name)
             .is_some_and(|known| known.uid == facts.uid && known.deleting);
-        let node = facts.node.clone();
+        let (node, hook) = (
+            facts.node.clone(),
+            facts.hook.is_some().then(|| facts.plan.clone()),
+        );
         let put = self.table.put(&name, &uid, version, facts);
         match &put {
             Put::Unchanged => return put,
             Put::Inserted => {}
             Put::Replaced(old) => self.unindex(old),
         }
-        self.on.add(&node, &name);
+        match hook {
+            Some(plan) => self.hooks.add(&plan, &name),
+            None => self.on.add(&node, &name),
+        }
         put
     }
 
@@ -124,6 +143,9 @@ impl Jobs {
     }
 
     fn unindex(&mut self, old: &JobFacts) {
+        if old.hook.is_some() {
+            return self.hooks.drop(&old.plan, &old.name);
+        }
         self.open.drop(&old.plan, &old.name);
         if let Some(at) = old.outcome.ended() {
             self.lacking_annotation.remove(&(at, old.name.clone()));
@@ -133,7 +155,8 @@ impl Jobs {
 
     /// Makes each decision look at the node of this Job, because a node may wait for its annotation.
     pub(crate) fn file_as_open(&mut self, name: &JobName) {
-        let Some(job) = self.table.get(name).filter(|job| !job.recorded) else {
+        let is_open = |job: &&JobFacts| !job.recorded && job.hook.is_none();
+        let Some(job) = self.table.get(name).filter(is_open) else {
             return;
         };
         if let Some(at) = job.outcome.ended() {

@@ -10,7 +10,7 @@ use refit_facts::{JobFacts, JobUid, NodeName, PodFacts, PodStage, PodUid, Text};
 pub(crate) struct Pods {
     table: Store<Text, PodUid, PodFacts>,
     of_job: Index<JobUid, Text>,
-    /// Pods that are bound and have not ended, by node name.
+    /// Pods that are bound and have not ended, by node name, except those that belong to no node.
     live_on: Index<NodeName, Text>,
     reboots: BTreeSet<Text>,
 }
@@ -31,7 +31,7 @@ impl Pods {
     /// The pods that the Job controls. Only those on its node count: what happens elsewhere says nothing about it.
     pub(crate) fn of(&self, job: &JobFacts) -> impl Iterator<Item = &PodFacts> {
         let pods = self.of_job.of(&job.uid).filter_map(|pod| self.table.get(pod));
-        pods.filter(|pod| pod.node.as_ref().is_none_or(|node| *node == job.node))
+        pods.filter(|pod| pod.hook || pod.node.as_ref().is_none_or(|node| *node == job.node))
     }
 
     /// The pods that are bound to a node and have not ended.
@@ -73,7 +73,8 @@ impl Pods {
             if new.reboot.is_some() {
                 self.reboots.insert(name.clone());
             }
-            if let Some(node) = new.node.as_ref().filter(|_| new.stage != PodStage::Ended) {
+            let is_live = new.stage != PodStage::Ended && !new.hook;
+            if let Some(node) = new.node.as_ref().filter(|_| is_live) {
                 self.live_on.add(node, &name);
             }
         }

@@ -23,6 +23,9 @@ impl Invariants {
         if facts.verifies.is_some() {
             return self.verify_job(at, who, change, facts);
         }
+        if facts.hook.is_some() {
+            return self.hook_job(at, who, change, facts);
+        }
         let name = facts.name.to_string();
         if change.gone || facts.deleting {
             if self.jobs.get(&name).is_some_and(|known| known.uid == facts.uid) {
@@ -46,6 +49,7 @@ impl Invariants {
             // Of a real cluster, an outage may hide what came before.
             if who == CONTROLLER {
                 self.check_job_created(&facts)?;
+                self.check_before(&facts)?;
                 self.check_quorum(at, &facts)?;
             }
             self.jobs.insert(name, facts);

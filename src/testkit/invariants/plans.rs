@@ -67,6 +67,7 @@ impl Invariants {
         }
         if who == CONTROLLER {
             self.check_status_written(at, &name, before.as_ref().map(PlanFacts::status))?;
+            self.check_after(&self.plans[&name], before.as_ref().map(PlanFacts::status))?;
             self.check_waves(at, &name, before.as_ref().map(PlanFacts::status))?;
             self.decided.insert(name, at);
         }

@@ -11,6 +11,7 @@ mod differs;
 mod fail;
 mod failure;
 mod finish;
+mod hooks;
 mod hostile;
 mod hostile_kubelet;
 mod images;

@@ -402,6 +402,7 @@ async fn run_actions(
         for node in failed {
             users.retry(&node, "*");
         }
+        users.retry_hooks();
         users.start_machines();
         users.approve(100);
         if cluster.clock().now() > limit {

@@ -81,6 +81,7 @@ fn pod(snapshot: &Snapshot, name: &str, seconds: i64, stage: PodStage, message: 
             sentinel_result: None,
             reboot: None,
             deleting: false,
+            hook: false,
         },
         created: Some(job.created + jiff::SignedDuration::from_secs(seconds)),
     }

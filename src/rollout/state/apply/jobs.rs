@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use crate::state::ClusterState;
 use refit_api::names;
 use refit_facts::store::Put;
-use refit_facts::{JobFacts, JobName, JobOutcome, NodeUid, PodFacts};
+use refit_facts::{JobFacts, JobName, JobOutcome, NodeFacts, NodeUid, PodFacts};
 
 pub(super) fn put(cluster: &mut ClusterState, version: u64, facts: JobFacts) -> bool {
     let (name, memory) = (facts.name.clone(), &mut cluster.memory);
@@ -34,7 +34,7 @@ pub(super) fn put(cluster: &mut ClusterState, version: u64, facts: JobFacts) -> 
         memory.results.recorded(&new.uid);
     }
     // If this Job is lost later, the node must be asked for its boot before another one is created.
-    if new.verifies.is_none() {
+    if new.verifies.is_none() && new.hook.is_none() {
         let node = cluster.world.nodes.get(&new.node);
         let is_it = |uid: &NodeUid| node.is_none_or(|node| node.uid == *uid);
         memory
@@ -63,7 +63,8 @@ pub(super) fn file_all_on(cluster: &mut ClusterState, node: &str) {
 /// `refit.rs/recorded` is missing. No node waits for that, so the background lane writes it, oldest Job first. Meanwhile
 /// the Job counts as recorded, even if the label is removed.
 fn file(cluster: &mut ClusterState, name: &JobName) {
-    let Some(job) = cluster.world.jobs.get(name).filter(|job| !job.recorded) else {
+    let is_open = |job: &&JobFacts| !job.recorded && job.hook.is_none();
+    let Some(job) = cluster.world.jobs.get(name).filter(is_open) else {
         return;
     };
     match labelled_since(cluster, job) {
@@ -117,11 +118,12 @@ pub(super) fn remove(cluster: &mut ClusterState, name: &str, uid: &str) -> bool 
 fn is_needed(cluster: &ClusterState, job: &JobFacts) -> bool {
     let plan = cluster.plans.get(&job.plan);
     let node = cluster.world.nodes.get(&job.node);
+    let is_there = |node: &NodeFacts| job.node_uid.as_ref().is_none_or(|uid| *uid == node.uid);
     !job.recorded
         && !cluster.memory.results.marking.contains(&job.uid)
         && job.outcome.ended().is_some()
         && plan.is_some_and(|plan| plan.facts.uid == job.plan_uid)
-        && node.is_some_and(|node| job.node_uid.as_ref().is_none_or(|uid| *uid == node.uid))
+        && (job.hook.is_some() || node.is_some_and(is_there))
 }
 
 /// A Job was requested, and it is not known whether it was created.
@@ -148,9 +150,13 @@ pub(super) fn remove_pod(cluster: &mut ClusterState, name: &str, uid: &str) -> b
         return false;
     };
     // Kept as long as its Job is known.
+    let jobs = &cluster.world.jobs;
     if let Some(failed) = old.failed
         && let Some(node) = &old.node
-        && cluster.world.jobs.all_on(node).any(|job| job.uid == old.job_uid)
+        && jobs
+            .all_on(node)
+            .chain(jobs.hooks())
+            .any(|job| job.uid == old.job_uid)
     {
         let known = cluster.memory.results.failed_containers.entry(old.job_uid);
         let known = known.or_insert_with(|| failed.clone());

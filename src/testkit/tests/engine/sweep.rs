@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::scenario::{Scenario, Setup};
 use crate::fault::{Effect, Moment, Rule};
-use refit_api::{ContainerSpec, DrainSpec, PlanSpec, RebootWhen, SettleSpec, names};
+use refit_api::{ContainerSpec, DrainSpec, HookSpec, PlanSpec, RebootWhen, SettleSpec, names};
 use refit_fixtures::{plan, plan_with, reboot, repetitions};
 use refit_rehearse::Kind;
 use refit_rehearse::json::json;
@@ -117,6 +117,34 @@ fn a_roll_out_that_verifies_meets_any_fault_at_any_write() {
     meet(spec, &EFFECTS, 2);
 }
 
+/// The Plan runs a Job before its first node and after its last.
+fn hooks(spec: &mut PlanSpec) {
+    let hook = || HookSpec {
+        container: ContainerSpec {
+            image: "hook".to_owned(),
+            ..ContainerSpec::default()
+        },
+        ..HookSpec::default()
+    };
+    (spec.before, spec.after) = (Some(Box::new(hook())), Some(Box::new(hook())));
+}
+
+#[test]
+fn a_roll_out_with_a_job_before_and_one_after_meets_any_fault_at_any_write() {
+    meet(hooks, &EFFECTS, 0);
+}
+
+#[test]
+fn a_job_before_or_after_that_someone_deletes_at_any_moment_is_created_again_unless_it_has_succeeded() {
+    let delete_all = |scenario: &mut Scenario| {
+        let jobs: Vec<String> = scenario.invariants.hook_jobs.keys().cloned().collect();
+        for job in &jobs {
+            scenario.delete(Kind::Job, job);
+        }
+    };
+    act(hooks, delete_all, 2);
+}
+
 /// Repeats a roll-out with an action after each of its writes, and checks that it ends.
 fn act(spec: fn(&mut PlanSpec), action: impl Fn(&mut Scenario), most_upgrades: u64) {
     for write in repetitions::writes(MOST, 0) {
@@ -201,6 +229,7 @@ fn a_version_that_is_edited_at_any_moment_is_rolled_out_in_the_end() {
     let edit = |scenario: &mut Scenario| scenario.edit("p", |spec| spec.version = Some("v2".to_owned()));
     act(|spec| spec.drain = Some(DrainSpec::default()), edit, 4);
     act(|spec| spec.reboot = Some(reboot(RebootWhen::Always)), edit, 4);
+    act(hooks, edit, 4);
 }
 
 #[test]
@@ -210,6 +239,7 @@ fn a_plan_that_is_created_again_at_any_moment_starts_afresh() {
         scenario.apply(plan("p"));
     };
     act(|_| {}, again, 4);
+    act(hooks, again, 4);
 }
 
 #[test]
@@ -237,6 +267,7 @@ fn a_definition_without_refits_fields_at_any_moment_loses_nothing() {
     let spec = |spec: &mut PlanSpec| spec.reboot = Some(reboot(RebootWhen::Always));
     act(spec, replace, 2);
     act(verify, replace, 2);
+    act(hooks, replace, 2);
 }
 
 #[test]

@@ -41,6 +41,8 @@ pub(super) struct Users {
     careful: Rng,
     /// Decides about verification.
     verifies: Rng,
+    /// Decides about `before` and `after`, in some of the seeds.
+    hooks: Option<Rng>,
     /// Decides about marks, taints and images that are pulled early.
     node_marks: Rng,
     pub(super) front_ends: FrontEnds,
@@ -72,6 +74,7 @@ impl Users {
             has_servers: Rng::new(seed ^ 0xc9).chance(30),
             careful: Rng::new(seed ^ 0xca4e),
             verifies: Rng::new(seed ^ 0x7e21),
+            hooks: Some(Rng::new(seed ^ 0x400c)).filter(|rng| rng.clone().chance(25)),
             node_marks: Rng::new(seed ^ 0x41d),
             front_ends: FrontEnds::new(seed),
             limits: Some(Rng::new(seed ^ 0x11317)).filter(|rng| rng.clone().chance(35)),
@@ -259,6 +262,9 @@ impl Users {
         } else {
             "upgrade.exit-code"
         };
+        let mut of_hook = ["before.exit-code", "after.exit-code"].into_iter();
+        let hook = of_hook.find(|_| self.hooks.as_mut().is_some_and(|hooks| hooks.chance(30)));
+        let what = hook.unwrap_or(what);
         self.steer(node, what, fails.then_some("1"));
     }
 

@@ -161,7 +161,7 @@ fn places_of(name: &str) -> Vec<String> {
         collect(spec, "spec", 0, name, &mut found);
     }
     // `upgrade` before the other containers, because nearly every Plan has `upgrade`.
-    let others = [".prepare", ".preflight", ".verify"];
+    let others = [".prepare", ".preflight", ".verify", ".before", ".after"];
     let is_other = |path: &str| others.iter().any(|other| path.contains(other));
     found.sort_by_key(|(depth, path)| (*depth, is_other(path), path.clone()));
     found.into_iter().map(|(_, path)| path).collect()

@@ -33,6 +33,7 @@ impl Users {
             let patch = json!({ "metadata": { "annotations": {
                 "fake-kubelet/comes-back": null, "fake-kubelet/upgrade.exit-code": null,
                 "fake-kubelet/verify.exit-code": null, names::ANNOTATION_SKIP: null,
+                "fake-kubelet/before.exit-code": null, "fake-kubelet/after.exit-code": null,
             } } });
             let _ = self.cluster.patch(Kind::Node, "", &node, &patch);
             // A machine that came back incompletely, or not at all, is started again.
@@ -52,6 +53,20 @@ impl Users {
                 patch["spec"]["dependsOn"] = Value::Null;
             }
             let _ = self.cluster.patch(Kind::Plan, NAMESPACE, &plan, &patch);
+        }
+    }
+
+    /// Asks for another attempt of each `before` and `after` that has failed.
+    pub(in crate::tests::simulation) fn retry_hooks(&self) {
+        for plan in self.names(Kind::Plan) {
+            let known = self.cluster.get(Kind::Plan, NAMESPACE, &plan).unwrap();
+            for hook in [&known["status"]["before"], &known["status"]["after"]] {
+                if hook["phase"] == "Failed" {
+                    let patch =
+                        json!({ "metadata": { "annotations": { names::ANNOTATION_RETRY: hook["job"] } } });
+                    let _ = self.cluster.patch(Kind::Plan, NAMESPACE, &plan, &patch);
+                }
+            }
         }
     }
 

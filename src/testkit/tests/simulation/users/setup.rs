@@ -158,6 +158,13 @@ impl Users {
         if self.verifies.chance(25) {
             spec["verify"] = json!({ "image": "example.com/verify" });
         }
+        if let Some(hooks) = &mut self.hooks {
+            for field in ["before", "after"] {
+                if hooks.chance(60) {
+                    spec[field] = json!({ "image": format!("example.com/{field}") });
+                }
+            }
+        }
         for field in [
             "excludeFromLoadBalancers",
             "preventScaleDown",

@@ -1,0 +1,119 @@
+//! The Jobs that run once for each roll-out (`spec.before`, `spec.after`). They belong to no node.
+//!
+//! Their label `upgrade.cattle.io/controller` has a value of its own: system-upgrade-controller deletes Jobs with its
+//! label that name no node.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::batch::v1::{Job, JobSpec};
+use k8s_openapi::api::core::v1::{PodSpec, PodTemplateSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+use super::{PlanInput, active_deadline_seconds, check, containers, metadata, of_plan, ttl_seconds, volumes};
+use crate::name::{hook_controller, plan_label_key};
+use crate::{JobError, JobSettings};
+use refit_api::{Hook, HookSpec, PlanSpec, names};
+
+/// The inputs of the Job.
+#[derive(Clone, Copy, Debug)]
+pub struct HookInput<'a> {
+    pub plan: PlanInput<'a>,
+    pub hook: Hook,
+    /// [`hook_job_name`](crate::name::hook_job_name).
+    pub name: &'a str,
+    /// Number of the attempt, from 1.
+    pub attempt: i64,
+}
+
+/// The Plan with the access to the host that a hook has, by which the functions for Jobs of nodes go.
+pub(super) fn with_access(spec: &PlanSpec, hook: &HookSpec) -> PlanSpec {
+    PlanSpec {
+        host_access: Some(hook.host_access()),
+        ..spec.clone()
+    }
+}
+
+/// The Job; `None` if the Plan has no such hook.
+///
+/// # Errors
+/// Fails if the API server would refuse the Job.
+pub fn hook_job(input: &HookInput<'_>, settings: &JobSettings) -> Result<Option<Job>, JobError> {
+    let HookInput { plan, hook, name, .. } = input;
+    let Some(of) = hook.spec(plan.spec) else {
+        return Ok(None);
+    };
+    if let Some(error) = check::name_errors(plan, settings).into_iter().next() {
+        return Err(error);
+    }
+    let spec = with_access(plan.spec, of);
+    let plan = &PlanInput { spec: &spec, ..*plan };
+    let container = containers::hook(hook.as_str(), &of.container, plan, settings);
+    let mut pod_volumes = volumes::of_hook(&spec, &of.container)?;
+    if volumes::has_token(&container) {
+        pod_volumes.push(volumes::token());
+    }
+    let pod = PodSpec {
+        node_selector: of.node_selector.clone(),
+        // Without the toleration of cordoned nodes that Jobs of nodes have.
+        tolerations: spec.tolerations.clone().filter(|all| !all.is_empty()),
+        ..of_plan(plan, container, pod_volumes)
+    };
+    let pod_annotations = annotations(plan);
+    let mut annotations = pod_annotations.clone();
+    annotations.insert(
+        names::ANNOTATION_TTL.to_owned(),
+        ttl_seconds(&spec, settings)?.to_string(),
+    );
+    annotations.insert(names::ANNOTATION_ATTEMPT.to_owned(), input.attempt.to_string());
+    Ok(Some(Job {
+        metadata: ObjectMeta {
+            name: Some((*name).to_owned()),
+            namespace: Some(plan.namespace.to_owned()),
+            labels: Some(labels(plan, *hook, hook_controller(&settings.controller_name))),
+            annotations: Some(annotations),
+            owner_references: Some(vec![metadata::owner(plan)]),
+            ..ObjectMeta::default()
+        },
+        spec: Some(JobSpec {
+            completions: Some(1),
+            parallelism: Some(1),
+            backoff_limit: Some(settings.backoff_limit),
+            active_deadline_seconds: active_deadline_seconds(&spec, settings),
+            // Never two at once.
+            pod_replacement_policy: Some("Failed".to_owned()),
+            template: PodTemplateSpec {
+                metadata: Some(ObjectMeta {
+                    // That of the watch of pods.
+                    labels: Some(labels(plan, *hook, settings.controller_name.clone())),
+                    annotations: Some(pod_annotations),
+                    ..ObjectMeta::default()
+                }),
+                spec: Some(pod),
+            },
+            ..JobSpec::default()
+        }),
+        status: None,
+    }))
+}
+
+fn labels(plan: &PlanInput<'_>, hook: Hook, controller: String) -> BTreeMap<String, String> {
+    let own = [
+        (names::LABEL_CONTROLLER, controller),
+        (names::LABEL_PLAN, plan.name.to_owned()),
+        (names::LABEL_VERSION, plan.latest_version.to_owned()),
+        (names::LABEL_HOOK, hook.as_str().to_owned()),
+    ];
+    let mut labels = metadata::inherited_labels(plan);
+    labels.extend(own.map(|(key, value)| (key.to_owned(), value)));
+    labels.insert(plan_label_key(plan.name), plan.latest_hash.to_owned());
+    labels
+}
+
+fn annotations(plan: &PlanInput<'_>) -> BTreeMap<String, String> {
+    let mut annotations = metadata::inherited_annotations(plan);
+    annotations.insert(names::ANNOTATION_PLAN_UID.to_owned(), plan.uid.to_owned());
+    annotations
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,321 @@
+//! `spec.before` and `spec.after` run once for each roll-out.
+
+use super::scenario::Scenario;
+use refit_api::failure::FailureSpec;
+use refit_api::{ContainerSpec, Hook, HookPhase, HookSpec, HookStatus, Plan, PlanSpec, names};
+use refit_fixtures::plan_with;
+use refit_rehearse::Kind;
+use refit_rehearse::json::json;
+
+fn hook(image: &str) -> Box<HookSpec> {
+    Box::new(HookSpec {
+        container: ContainerSpec {
+            image: image.to_owned(),
+            ..ContainerSpec::default()
+        },
+        ..HookSpec::default()
+    })
+}
+
+fn hooked(change: impl FnOnce(&mut PlanSpec)) -> Plan {
+    plan_with("p", |spec| {
+        spec.before = Some(hook("snapshot"));
+        spec.after = Some(hook("smoke"));
+        change(spec);
+    })
+}
+
+/// A Plan whose `before` and `after` run until a test ends them.
+fn running(change: impl FnOnce(&mut PlanSpec)) -> Scenario {
+    let mut scenario = Scenario::of_nodes(&["a", "b"]);
+    for node in ["a", "b"] {
+        for hook in ["before", "after"] {
+            scenario.steer(node, &format!("{hook}.run-delay"), Some("1h"));
+        }
+    }
+    scenario.apply(hooked(change));
+    scenario.pass_secs(60);
+    scenario
+}
+
+/// Ends the Job of a hook, which then has this exit code.
+fn end(scenario: &mut Scenario, hook: Hook, code: Option<&str>) {
+    for node in ["a", "b"] {
+        scenario.steer(node, &format!("{}.exit-code", hook.as_str()), code);
+        scenario.steer(
+            node,
+            &format!("{}.message", hook.as_str()),
+            code.map(|_| "no space left"),
+        );
+        scenario.steer(node, &format!("{}.run-delay", hook.as_str()), Some("0s"));
+    }
+    scenario.pass_secs(30);
+}
+
+fn hook_status(scenario: &Scenario, hook: Hook) -> HookStatus {
+    hook.status(scenario.status("p")).expect("a status").clone()
+}
+
+fn upgrade_all(scenario: &mut Scenario) {
+    scenario.succeed("a");
+    scenario.succeed("b");
+    scenario.pass_secs(60);
+}
+
+fn names_of(scenario: &Scenario, hook: Hook) -> Vec<String> {
+    let jobs = scenario.invariants.hook_jobs.values();
+    let of_hook = jobs.filter(|job| job.hook.as_deref() == Some(hook.as_str()));
+    of_hook.map(|job| job.name.to_string()).collect()
+}
+
+#[test]
+fn before_comes_before_the_first_node_and_after_after_the_last_and_each_once() {
+    let mut scenario = running(|_| {});
+    let [status, reason, message] = scenario.complete("p");
+    let job = hook_status(&scenario, Hook::Before).job;
+    assert_eq!([status.as_str(), &reason], ["False", "BeforeRunning"]);
+    assert!(
+        message.starts_with(&format!(
+            "spec.before: no node starts until Job {job} has succeeded, which runs since 2026-01-01T09:00:"
+        )),
+        "{message}"
+    );
+    assert_eq!(scenario.phase("p", "a"), ["Waiting", "BeforeRunning"]);
+    assert!(scenario.slots("p").is_empty());
+    end(&mut scenario, Hook::Before, None);
+    assert_eq!(scenario.slots("p"), ["a"]);
+    upgrade_all(&mut scenario);
+    assert!(scenario.is_done("a", "p") && scenario.is_done("b", "p"));
+    assert_eq!(scenario.complete("p")[..2], ["False", "AfterRunning"]);
+    assert!(scenario.slots("p").is_empty());
+    end(&mut scenario, Hook::After, None);
+    scenario.finish();
+    assert_eq!(scenario.complete("p")[..2], ["True", "Complete"]);
+    for hook in Hook::ALL {
+        assert_eq!(hook_status(&scenario, hook).phase, HookPhase::Succeeded);
+        assert_eq!(names_of(&scenario, hook).len(), 1);
+    }
+    let history = scenario.status("p").history.clone().unwrap();
+    assert_eq!((history.len(), history[0].complete), (1, Some(true)));
+    // Neither a restart after the Jobs are gone, nor a node that joins, runs them again.
+    for name in names_of(&scenario, Hook::Before)
+        .into_iter()
+        .chain(names_of(&scenario, Hook::After))
+    {
+        scenario.delete(Kind::Job, &name);
+    }
+    scenario.restart();
+    scenario.add_node("c", &json!({}));
+    scenario.succeed("c");
+    scenario.finish();
+    assert!(scenario.invariants.hook_jobs.is_empty());
+    // A new version is another roll-out.
+    scenario.edit("p", |spec| spec.version = Some("v2".to_owned()));
+    scenario.roll_out();
+    scenario.finish();
+    assert_eq!(scenario.invariants.hook_jobs.len(), 2);
+}
+
+#[test]
+fn before_that_fails_holds_the_roll_out_with_its_last_words_until_a_retry() {
+    let mut scenario = running(|_| {});
+    end(&mut scenario, Hook::Before, Some("3"));
+    let failed = hook_status(&scenario, Hook::Before);
+    assert_eq!(
+        (failed.phase.clone(), failed.attempt),
+        (HookPhase::Failed.into(), 1)
+    );
+    let [status, reason, message] = scenario.complete("p");
+    assert_eq!([status.as_str(), &reason], ["False", "BeforeFailed"]);
+    let says = format!(
+        "spec.before: Job {} failed, so no node starts: container before exited with 3: no space left (",
+        failed.job
+    );
+    assert!(message.starts_with(&says), "{message}");
+    assert!(
+        message.ends_with(&format!("refit.rs/retry={}, or edit it", failed.job)),
+        "{message}"
+    );
+    assert_eq!(scenario.condition("p", "Degraded")[..2], ["True", "BeforeFailed"]);
+    assert_eq!(scenario.events_of("BeforeFailed").len(), 1);
+    scenario.pass_secs(3600);
+    scenario.restart();
+    assert!(scenario.slots("p").is_empty());
+    end(&mut scenario, Hook::Before, None);
+    assert_eq!(
+        names_of(&scenario, Hook::Before).len(),
+        0,
+        "its TTL is over, and nobody has asked for another"
+    );
+    scenario.annotate(
+        Kind::Plan,
+        "p",
+        names::ANNOTATION_RETRY,
+        Some(&format!("{} by user", failed.job)),
+    );
+    scenario.pass_secs(60);
+    let status = hook_status(&scenario, Hook::Before);
+    assert_eq!((status.phase, status.attempt), (HookPhase::Succeeded.into(), 2));
+    assert!(
+        scenario
+            .status("p")
+            .conditions
+            .iter()
+            .all(|it| it.type_ != "Degraded")
+    );
+    upgrade_all(&mut scenario);
+    end(&mut scenario, Hook::After, None);
+    scenario.finish();
+}
+
+#[test]
+fn after_that_fails_leaves_the_nodes_done_and_the_plan_and_its_dependents_waiting() {
+    let mut scenario = running(|_| {});
+    scenario.apply(plan_with("next", |spec| {
+        let dependency = refit_api::DependencySpec { name: "p".to_owned() };
+        spec.depends_on = Some(vec![dependency]);
+    }));
+    end(&mut scenario, Hook::Before, None);
+    upgrade_all(&mut scenario);
+    end(&mut scenario, Hook::After, Some("1"));
+    assert!(scenario.is_done("a", "p") && scenario.is_done("b", "p"));
+    assert_eq!(scenario.complete("p")[..2], ["False", "AfterFailed"]);
+    assert_eq!(scenario.condition("p", "Degraded")[..2], ["True", "AfterFailed"]);
+    assert_eq!(scenario.complete("next")[1], "DependencyNotComplete");
+    assert!(!scenario.is_cordoned("a"));
+    // An edit of `after` begins anew, and upgrades no node again.
+    end(&mut scenario, Hook::After, None);
+    scenario.edit("p", |spec| spec.after = Some(hook("smoke-again")));
+    scenario.pass_secs(60);
+    assert_eq!(scenario.complete("p")[..2], ["True", "Complete"]);
+    assert_eq!(scenario.slots("next").len(), 1);
+    assert_eq!(scenario.invariants.upgrades, 2 + 1);
+}
+
+#[test]
+fn retries_of_the_failure_policy_apply_to_hooks() {
+    let mut scenario = running(|spec| {
+        spec.failure = Some(FailureSpec {
+            retries: Some(1),
+            backoff: Some("5m".to_owned()),
+            ..FailureSpec::default()
+        });
+    });
+    end(&mut scenario, Hook::Before, Some("1"));
+    assert!(scenario.complete("p")[2].contains("; it is tried again at 2026-01-01T09:0"));
+    assert!(
+        scenario
+            .status("p")
+            .conditions
+            .iter()
+            .all(|it| it.type_ != "Degraded")
+    );
+    scenario.pass_secs(360);
+    let failed = hook_status(&scenario, Hook::Before);
+    assert_eq!(
+        (failed.phase, failed.attempt, failed.retries),
+        (HookPhase::Failed.into(), 2, 1)
+    );
+    assert_eq!(scenario.condition("p", "Degraded")[1], "BeforeFailed");
+    assert_eq!(scenario.events_of("BeforeFailed").len(), 2);
+}
+
+#[test]
+fn before_waits_for_what_the_first_node_waits_for_and_does_not_run_for_a_complete_plan() {
+    let mut scenario = Scenario::of_nodes(&["a"]);
+    scenario.apply(hooked(|spec| spec.suspend = Some(true)));
+    scenario.pass_secs(60);
+    assert!(scenario.invariants.hook_jobs.is_empty());
+    assert_eq!(scenario.complete("p")[1], "Suspended");
+    scenario.edit("p", |spec| spec.suspend = None);
+    // No node can start.
+    scenario.ready("a", false);
+    scenario.pass_secs(60);
+    assert_eq!(scenario.complete("p")[1], "NodeNotReady");
+    assert!(scenario.invariants.hook_jobs.is_empty());
+    scenario.ready("a", true);
+    scenario.succeed("a");
+    scenario.finish();
+    assert_eq!(scenario.invariants.hook_jobs.len(), 2);
+    // A Plan that is complete gets a hook with the next version.
+    let mut scenario = Scenario::of_nodes(&["a"]);
+    scenario.apply(plan_with("p", |_| {}));
+    scenario.succeed("a");
+    scenario.finish();
+    scenario.edit("p", |spec| {
+        (spec.before, spec.after) = (Some(hook("x")), Some(hook("x")));
+    });
+    scenario.pass_secs(60);
+    scenario.finish();
+    assert!(scenario.invariants.hook_jobs.is_empty());
+}
+
+#[test]
+fn a_new_version_an_edit_and_an_abort_end_a_job_that_runs() {
+    let mut scenario = running(|_| {});
+    let first = names_of(&scenario, Hook::Before);
+    scenario.edit("p", |spec| spec.version = Some("v2".to_owned()));
+    scenario.pass_secs(60);
+    let second = names_of(&scenario, Hook::Before);
+    assert!(second.len() == 1 && second != first, "{second:?}");
+    scenario.edit("p", |spec| spec.before = Some(hook("other")));
+    scenario.pass_secs(60);
+    let third = names_of(&scenario, Hook::Before);
+    assert!(third.len() == 1 && third != second, "{third:?}");
+    scenario.annotate(Kind::Plan, "p", names::ANNOTATION_ABORT, Some("by user"));
+    scenario.pass_secs(60);
+    assert!(names_of(&scenario, Hook::Before).is_empty());
+    scenario.annotate(Kind::Plan, "p", names::ANNOTATION_ABORT, None);
+    scenario.pass_secs(60);
+    assert_eq!(names_of(&scenario, Hook::Before), third);
+    scenario.edit("p", |spec| spec.before = None);
+    scenario.pass_secs(60);
+    assert!(names_of(&scenario, Hook::Before).is_empty());
+    assert_eq!(scenario.slots("p").len(), 1);
+    scenario.delete(Kind::Plan, "p");
+    scenario.rest();
+    assert!(scenario.invariants.hook_jobs.is_empty());
+}
+
+#[test]
+fn while_the_plan_has_lost_before_no_node_starts() {
+    let mut scenario = running(|_| {});
+    scenario.stop();
+    scenario.serve_definition_of_suc(true);
+    scenario.settle();
+    scenario.annotate(Kind::Plan, "p", "example.com/x", Some("y"));
+    scenario.serve_definition_of_suc(false);
+    scenario.start();
+    scenario.pass_secs(120);
+    assert!(scenario.slots("p").is_empty());
+    assert_eq!(scenario.complete("p")[1], "SpecPruned");
+    scenario.edit("p", |spec| {
+        (spec.before, spec.after) = (Some(hook("snapshot")), Some(hook("smoke")));
+    });
+    scenario.pass_secs(30);
+    assert_eq!(names_of(&scenario, Hook::Before).len(), 1);
+    end(&mut scenario, Hook::Before, None);
+    assert_eq!(scenario.slots("p"), ["a"]);
+}
+
+#[test]
+fn a_version_that_comes_while_a_node_is_in_progress_has_its_own_before_first() {
+    let mut scenario = running(|_| {});
+    end(&mut scenario, Hook::Before, None);
+    scenario.comes_to("a", refit_facts::PodStage::Upgrade);
+    for node in ["a", "b"] {
+        scenario.steer(node, "before.run-delay", Some("1h"));
+    }
+    scenario.edit("p", |spec| spec.version = Some("v2".to_owned()));
+    scenario.pass_secs(60);
+    assert_eq!(scenario.slots("p"), ["a"], "the upgrade that runs finishes");
+    scenario.succeed("a");
+    scenario.pass_secs(60);
+    assert_eq!(hook_status(&scenario, Hook::Before).hash, scenario.hash("p"));
+    assert_eq!(hook_status(&scenario, Hook::Before).phase, HookPhase::Running);
+    end(&mut scenario, Hook::Before, None);
+    end(&mut scenario, Hook::After, None);
+    scenario.roll_out();
+    scenario.finish();
+    assert_eq!(scenario.done_label("a", "p"), Some(scenario.hash("p")));
+}
