@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use super::blocker::Blocker;
 use super::wave::progress::WaveProgress;
-use refit_api::{NodePhase, OpenEnum, Reason, RepeatStatus};
+use refit_api::{DespiteStatus, NodePhase, OpenEnum, Reason, RepeatStatus};
 use refit_facts::{NodeName, Text};
 
 /// A Plan as the decision sees it.
@@ -33,6 +33,8 @@ pub struct PlanPicture {
     pub prepulls: Vec<NodeName>,
     /// The current repetition and the next one.
     pub repeat: Option<RepeatStatus>,
+    /// The limits in spite of which nodes start.
+    pub despite: Vec<DespiteStatus>,
     /// When nodes that wait for a time of their own are looked at again.
     pub requeue_at: Option<Timestamp>,
 }

@@ -30,7 +30,7 @@ use super::wave::progress::WaveProgress;
 use super::{differs, poll, pruning};
 use refit_api::text::{MAX_MESSAGE, seconds, shorten};
 use refit_api::{
-    ChannelStatus, CheckPhase, ConditionType, FirstSeen, NodeCounts, NodePhase, NodeProgress, OpenEnum,
+    ChannelStatus, CheckPhase, ConditionType, DespiteStatus, FirstSeen, NodeCounts, NodePhase, NodeProgress, OpenEnum,
     PinnedStatus, PlanCondition, PlanStatus, Reason, RepeatStatus, WavePhase, WaveStatus, annotation,
     redacted,
 };
@@ -199,11 +199,22 @@ fn status(
         expected_end: None,
         history: None,
         origin: origin::origin(&plan.facts),
+        despite: None,
     };
     let complete = PlanCondition::find(&status.conditions, ConditionType::Complete)
         .is_some_and(|it| it.status == "True");
+    status.despite = despite(picture, complete && nodes.is_empty(), now);
     status.history = history::history(cluster, plan, nodes, &status, complete, now);
     status
+}
+
+/// The exemptions, which end with the roll-out.
+fn despite(picture: &PlanPicture, is_over: bool, now: Timestamp) -> Option<Vec<DespiteStatus>> {
+    let mut all = picture.despite.clone();
+    for it in all.iter_mut().filter(|it| is_over && it.is_in_effect()) {
+        it.ended = Some(seconds(now));
+    }
+    (!all.is_empty()).then_some(all)
 }
 
 /// The longest time that a node has taken, rounded up, where the end of a window or a blackout needs it.
@@ -384,6 +395,7 @@ struct SignificantFields<'a> {
     longest_run: Option<&'a str>,
     wave: Option<(&'a str, &'a OpenEnum<WavePhase>, Option<&'a str>)>,
     checks: Vec<(&'a str, &'a OpenEnum<CheckPhase>)>,
+    despite: Option<&'a [DespiteStatus]>,
 }
 
 fn significant_fields(status: &PlanStatus) -> SignificantFields<'_> {
@@ -435,5 +447,6 @@ fn significant_fields(status: &PlanStatus) -> SignificantFields<'_> {
             .flatten()
             .map(|check| (check.name.as_str(), &check.phase))
             .collect(),
+        despite: status.despite.as_deref(),
     }
 }

@@ -13,9 +13,11 @@ use super::blocker::Blocker;
 use super::node::state::NodeState;
 use super::open_waves::OpenWaves;
 use super::plan::DerivedPlan;
+use super::start::gate::Gate;
 use super::targets::TargetState;
 use progress::{WaveProgress, rounded_up};
 use refit_api::approval::WaveApproval;
+use refit_api::exemption::StartLimit;
 use refit_api::{Wave, WaveNodes, WavePhase, names};
 use refit_facts::NodeName;
 
@@ -23,10 +25,12 @@ use refit_facts::NodeName;
 /// whole seconds, rounded up.
 const ROUNDED: SignedDuration = SignedDuration::from_secs(1);
 
-/// The wave of a Plan, unless it has none or no version.
+/// The wave of a Plan as the nodes see it that a gate is for, unless the Plan has none or no version. Those that start in
+/// spite of a soak need not wait for each other.
 pub(super) fn progress(
     plan: &DerivedPlan,
     nodes: &BTreeMap<NodeName, NodeState>,
+    gate: &Gate,
     now: Timestamp,
 ) -> Option<WaveProgress> {
     let waves = &plan.selection.waves;
@@ -43,18 +47,22 @@ pub(super) fn progress(
         let wave = &waves[index];
         let unready = plan.targets.done_and_not_ready();
         match phase {
-            WavePhase::Progressing if !is_over(plan, nodes, index) => break,
+            WavePhase::Progressing if !is_over(plan, nodes, gate, index) => break,
             WavePhase::Progressing => (phase, since) = (WavePhase::Soaking, now),
             // A failed node that is tried again belongs to the wave, and must soak, too.
-            WavePhase::Soaking | WavePhase::AwaitingApproval if is_at_work(nodes) => {
+            WavePhase::Soaking | WavePhase::AwaitingApproval if is_at_work(nodes, gate) => {
                 (phase, since) = (WavePhase::Progressing, now);
             }
             // An upgraded node was seen not Ready; the wave is not over before it is Ready again.
             WavePhase::Soaking if unready.is_some() => (phase, since) = (WavePhase::Progressing, now),
+            WavePhase::Soaking if gate.lifts(StartLimit::Soak) => {
+                (phase, since) = (WavePhase::AwaitingApproval, now);
+            }
             WavePhase::Soaking => {
+                let counts_checks = !gate.lifts(StartLimit::Checks);
                 let interrupted = plan.last_unready.max(plan.checks.recovered());
                 since = interrupted.map_or(since, |at| at.max(since));
-                if plan.checks.failing().is_some() {
+                if counts_checks && plan.checks.failing().is_some() {
                     break;
                 }
                 let end = rounded_up(since)
@@ -65,7 +73,7 @@ pub(super) fn progress(
                     break;
                 }
                 // A controller that has just started has not asked yet.
-                if !wave.soak.is_zero() && !plan.checks.are_fresh(now) {
+                if counts_checks && !wave.soak.is_zero() && !plan.checks.are_fresh(now) {
                     break;
                 }
                 (phase, since) = (WavePhase::AwaitingApproval, now);
@@ -123,16 +131,18 @@ fn reach(waves: &[Wave], index: usize) -> OpenWaves {
 }
 
 /// Whether no node of the wave is left, and all upgraded nodes are Ready.
-fn is_over(plan: &DerivedPlan, nodes: &BTreeMap<NodeName, NodeState>, index: usize) -> bool {
+fn is_over(plan: &DerivedPlan, nodes: &BTreeMap<NodeName, NodeState>, gate: &Gate, index: usize) -> bool {
     let waves = &plan.selection.waves;
     let is_full = matches!(waves[index].nodes, WaveNodes::UpTo(_)) && room(plan, nodes, &waves[index]) <= 0;
     let has_next = || plan.targets.next_in_order(reach(waves, index), nodes).is_some();
-    !is_at_work(nodes) && (is_full || !has_next()) && plan.targets.done_and_not_ready().is_none()
+    !is_at_work(nodes, gate) && (is_full || !has_next()) && plan.targets.done_and_not_ready().is_none()
 }
 
 /// Whether a node is in progress, or has failed and holds the roll-out.
-fn is_at_work(nodes: &BTreeMap<NodeName, NodeState>) -> bool {
-    nodes.values().any(|state| !state.is_given_up())
+fn is_at_work(nodes: &BTreeMap<NodeName, NodeState>, gate: &Gate) -> bool {
+    let starts_anyway = |name| gate.lifts(StartLimit::Soak) && gate.nodes.contains(name);
+    let mut nodes = nodes.iter();
+    nodes.any(|(name, state)| !state.is_given_up() && !starts_anyway(name))
 }
 
 /// How many more nodes the wave takes, besides those that are done, have a slot, or have failed.

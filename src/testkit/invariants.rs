@@ -150,7 +150,8 @@ macro_rules! invariant {
     };
 }
 
-mod jobs; // declared here because they need the macro
+mod despite; // declared here because they need the macro
+mod jobs;
 mod limits;
 mod nodes;
 mod plans;
