@@ -349,7 +349,6 @@ impl Blocker {
                 | Self::Blackout { .. }
                 | Self::NotBefore { .. }
                 | Self::WindowTooShort { .. }
-                | Self::WaveInProgress { .. }
                 | Self::WaveSoaking { .. }
                 | Self::CheckFailing { .. }
                 | Self::CheckPending { .. }

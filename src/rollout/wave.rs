@@ -25,8 +25,7 @@ use refit_facts::NodeName;
 /// whole seconds, rounded up.
 const ROUNDED: SignedDuration = SignedDuration::from_secs(1);
 
-/// The wave of a Plan as the nodes see it that a gate is for, unless the Plan has none or no version. Those that start in
-/// spite of a soak need not wait for each other.
+/// The wave of a Plan with the limits that count at a gate, unless the Plan has none or no version.
 pub(super) fn progress(
     plan: &DerivedPlan,
     nodes: &BTreeMap<NodeName, NodeState>,
@@ -47,10 +46,10 @@ pub(super) fn progress(
         let wave = &waves[index];
         let unready = plan.targets.done_and_not_ready();
         match phase {
-            WavePhase::Progressing if !is_over(plan, nodes, gate, index) => break,
+            WavePhase::Progressing if !is_over(plan, nodes, index) => break,
             WavePhase::Progressing => (phase, since) = (WavePhase::Soaking, now),
             // A failed node that is tried again belongs to the wave, and must soak, too.
-            WavePhase::Soaking | WavePhase::AwaitingApproval if is_at_work(nodes, gate) => {
+            WavePhase::Soaking | WavePhase::AwaitingApproval if is_at_work(nodes) => {
                 (phase, since) = (WavePhase::Progressing, now);
             }
             // An upgraded node was seen not Ready; the wave is not over before it is Ready again.
@@ -131,18 +130,16 @@ fn reach(waves: &[Wave], index: usize) -> OpenWaves {
 }
 
 /// Whether no node of the wave is left, and all upgraded nodes are Ready.
-fn is_over(plan: &DerivedPlan, nodes: &BTreeMap<NodeName, NodeState>, gate: &Gate, index: usize) -> bool {
+fn is_over(plan: &DerivedPlan, nodes: &BTreeMap<NodeName, NodeState>, index: usize) -> bool {
     let waves = &plan.selection.waves;
     let is_full = matches!(waves[index].nodes, WaveNodes::UpTo(_)) && room(plan, nodes, &waves[index]) <= 0;
     let has_next = || plan.targets.next_in_order(reach(waves, index), nodes).is_some();
-    !is_at_work(nodes, gate) && (is_full || !has_next()) && plan.targets.done_and_not_ready().is_none()
+    !is_at_work(nodes) && (is_full || !has_next()) && plan.targets.done_and_not_ready().is_none()
 }
 
 /// Whether a node is in progress, or has failed and holds the roll-out.
-fn is_at_work(nodes: &BTreeMap<NodeName, NodeState>, gate: &Gate) -> bool {
-    let starts_anyway = |name| gate.lifts(StartLimit::Soak) && gate.nodes.contains(name);
-    let mut nodes = nodes.iter();
-    nodes.any(|(name, state)| !state.is_given_up() && !starts_anyway(name))
+fn is_at_work(nodes: &BTreeMap<NodeName, NodeState>) -> bool {
+    nodes.values().any(|state| !state.is_given_up())
 }
 
 /// How many more nodes the wave takes, besides those that are done, have a slot, or have failed.

@@ -114,7 +114,7 @@ pub(super) fn still_counts(view: &PlanOverview<'_>, limits: &BTreeSet<StartLimit
         Reason::Waiting | Reason::WindowClosed | Reason::NotBefore => lifts(&[StartLimit::Window]),
         Reason::WindowTooShort => lifts(&[StartLimit::Window, StartLimit::Blackout]),
         Reason::Blackout => lifts(&[StartLimit::Blackout]),
-        Reason::WaveSoaking | Reason::WaveInProgress => lifts(&[StartLimit::Soak]),
+        Reason::WaveSoaking => lifts(&[StartLimit::Soak]),
         Reason::CheckFailing | Reason::CheckPending => lifts(&[StartLimit::Checks]),
         // `waits` says it.
         Reason::Suspended | Reason::Aborted => true,

@@ -16,6 +16,7 @@ use StartLimit::{Blackout, Checks, Soak, Window};
 
 /// Scenarios begin on a Thursday at nine.
 fn closed(spec: &mut PlanSpec) {
+    spec.job_active_deadline_secs = Some(1700);
     spec.windows = Some(vec![WindowSpec {
         cron: Some("0 22 * * *".to_owned()),
         duration: Some("2h".to_owned()),
@@ -68,6 +69,7 @@ fn one_node_starts_although_the_window_is_closed_and_the_others_wait() {
     let history = status.history.unwrap()[0].despite.clone().unwrap();
     assert_eq!(history, ["window for b, by alice at 2026-01-01T09:00:00Z: a disk fails"]);
     assert_eq!(scenario.events_of("StartedDespite").len(), 1);
+    scenario.edit("p", |spec| spec.windows = None);
     scenario.finish();
 }
 
@@ -103,10 +105,10 @@ fn all_nodes_start_and_the_exemption_ends_with_the_roll_out() {
 fn a_new_version_ends_it_and_what_is_no_exemption_is_said() {
     let mut scenario = Scenario::with(&["a", "b"], plan_with("p", closed));
     scenario.exempt(&[Window], &[]);
-    assert_eq!(scenario.slots("p"), ["a"]);
-    scenario.succeed("a");
-    assert_eq!(scenario.slots("p"), ["b"]);
-    scenario.succeed("b");
+    for _ in 0..2 {
+        let node = scenario.slots("p").remove(0);
+        scenario.succeed(&node);
+    }
     scenario.edit_and_settle("p", |spec| spec.version = Some("v2".to_owned()));
     assert!(scenario.slots("p").is_empty());
     let status = scenario.status("p").clone();
@@ -139,7 +141,7 @@ fn suspend_abort_freeze_and_limits_of_numbers_still_count() {
     assert!(scenario.slots("p").is_empty());
     scenario.edit_and_settle("p", |spec| spec.suspend = None);
     assert_eq!(scenario.slots("p"), ["b"], "maxUnavailable counts");
-    assert_eq!(scenario.phase("p", "c")[1], "MaxUnavailable");
+    assert_eq!(scenario.phase("p", "c")[1], "NoSlot");
     assert_eq!(scenario.phase("p", "a")[1], "WindowClosed");
     scenario
         .cluster
@@ -161,6 +163,7 @@ fn suspend_abort_freeze_and_limits_of_numbers_still_count() {
     scenario.settle();
     assert_eq!(scenario.slots("p"), ["c"]);
     scenario.succeed("c");
+    scenario.edit("p", |spec| spec.windows = None);
     scenario.finish();
 }
 
@@ -182,22 +185,34 @@ fn waves(spec: &mut PlanSpec) {
     spec.waves = Some(vec![first, second]);
 }
 
+/// The nodes in their order, those with a slot first.
+fn in_order(scenario: &Scenario) -> Vec<String> {
+    let active = scenario.status("p").active.iter().flatten();
+    active.map(|entry| entry.name.clone()).collect()
+}
+
+fn sorted(nodes: &[String]) -> Vec<String> {
+    let mut nodes = nodes.to_vec();
+    nodes.sort();
+    nodes
+}
+
 #[test]
 fn without_its_soak_a_wave_still_waits_for_its_approval() {
     let mut scenario = Scenario::with(&["a", "b", "c", "d", "e"], plan_with("p", waves));
-    scenario.succeed("a");
-    assert_eq!(scenario.phase("p", "b")[1], "WaveSoaking");
+    let nodes = in_order(&scenario);
+    scenario.succeed(&nodes[0]);
+    assert_eq!(scenario.phase("p", &nodes[1])[1], "WaveSoaking");
     scenario.exempt(&[Soak], &[]);
     assert!(scenario.slots("p").is_empty());
-    assert_eq!(scenario.phase("p", "b")[1], "WaveNotApproved");
-    let hash = scenario.hash("p");
-    let approval = format!("canary@{hash}");
+    assert_eq!(scenario.phase("p", &nodes[1])[1], "WaveNotApproved");
+    let approval = format!("canary@{}", scenario.hash("p"));
     scenario.annotate(Kind::Plan, "p", names::ANNOTATION_APPROVE, Some(&approval));
     scenario.settle();
-    assert_eq!(scenario.slots("p"), ["b", "c"]);
-    scenario.succeed("b");
-    scenario.succeed("c");
-    assert_eq!(scenario.slots("p"), ["d", "e"]);
+    assert_eq!(scenario.slots("p"), sorted(&nodes[1..3]));
+    scenario.succeed(&nodes[1]);
+    scenario.succeed(&nodes[2]);
+    assert_eq!(scenario.slots("p"), sorted(&nodes[3..]));
     scenario.finish();
 }
 
@@ -208,36 +223,39 @@ fn a_node_of_the_next_wave_starts_during_a_soak_which_begins_again() {
         spec.waves.as_mut().unwrap()[0].approval = None;
     };
     let mut scenario = Scenario::with(&["a", "b", "c", "d", "e"], plan_with("p", spec));
-    scenario.succeed("a");
+    let nodes = in_order(&scenario);
+    let [first, next, one, other] = [0, 1, 3, 4].map(|index| &*nodes[index]);
+    scenario.succeed(first);
     scenario.pass_secs(20 * 60);
-    scenario.exempt(&[Soak], &["d"]);
-    assert_eq!(scenario.slots("p"), ["d"]);
-    assert_eq!(scenario.phase("p", "b")[1], "WaveInProgress");
-    // Nodes that are named do not wait for each other.
-    scenario.exempt(&[Soak], &["c", "d"]);
-    assert_eq!(scenario.slots("p"), ["c", "d"]);
-    scenario.exempt(&[Soak], &["b", "c", "d"]);
-    assert_eq!(scenario.slots("p"), ["c", "d"], "the next wave takes two more nodes");
-    scenario.exempt(&[Soak], &["c", "d"]);
-    scenario.succeed("c");
-    scenario.succeed("d");
+    scenario.exempt(&[Soak], &[one]);
+    assert_eq!(scenario.slots("p"), [one]);
+    assert_eq!(scenario.phase("p", next)[1], "WaveInProgress");
+    // They start together, or one after the other.
+    scenario.exempt(&[Soak], &[one, other]);
+    assert_eq!(scenario.slots("p"), [one]);
+    scenario.succeed(one);
+    assert_eq!(scenario.slots("p"), [other]);
+    scenario.succeed(other);
     scenario.pass_secs(20 * 60);
     assert!(scenario.slots("p").is_empty());
+    // The soak of the first wave, and that of the next one, which is over at once.
     scenario.pass_secs(11 * 60);
+    assert!(scenario.slots("p").is_empty());
     scenario.pass_secs(31 * 60);
-    assert_eq!(scenario.slots("p"), ["b", "e"]);
+    assert_eq!(scenario.slots("p"), sorted(&nodes[1..3]));
     scenario.finish();
 }
 
 #[test]
 fn a_named_node_keeps_its_place_in_the_order() {
-    let mut scenario = Scenario::with(&["a", "b"], plan_with("p", |_| {}));
-    assert_eq!(scenario.slots("p"), ["a"]);
-    scenario.exempt(&[Window, Soak, Checks, Blackout], &["b"]);
-    assert_eq!(scenario.slots("p"), ["a"]);
-    assert_eq!(scenario.phase("p", "b")[1], "NoSlot");
-    scenario.succeed("a");
-    assert_eq!(scenario.slots("p"), ["b"]);
+    let mut scenario = Scenario::with(&["a", "b", "c"], plan_with("p", |_| {}));
+    let nodes = in_order(&scenario);
+    scenario.exempt(&[Window, Soak, Checks, Blackout], &[&nodes[2]]);
+    assert_eq!(scenario.phase("p", &nodes[2])[1], "NoSlot");
+    scenario.succeed(&nodes[0]);
+    assert_eq!(scenario.slots("p"), [&*nodes[1]]);
+    scenario.succeed(&nodes[1]);
+    assert_eq!(scenario.slots("p"), [&*nodes[2]]);
     scenario.finish();
 }
 
