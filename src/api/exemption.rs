@@ -129,12 +129,17 @@ impl Exemption {
             limits: known
                 .map(|it| it.limits.iter().map(text).collect())
                 .unwrap_or_default(),
-            nodes: known.map(|it| it.nodes.iter().cloned().collect()).unwrap_or_default(),
+            nodes: known
+                .map(|it| it.nodes.iter().cloned().collect())
+                .unwrap_or_default(),
             by: annotation::rest(entry.text).map(|by| shorten(by, MAX_BY).into_owned()),
-            invalid: read
-                .as_ref()
-                .err()
-                .map(|why| shorten(&format!("{:?}: {why}", shorten(entry.plan, MAX_NAME)), MAX_MESSAGE).into_owned()),
+            invalid: read.as_ref().err().map(|why| {
+                shorten(
+                    &format!("{:?}: {why}", shorten(entry.plan, MAX_NAME)),
+                    MAX_MESSAGE,
+                )
+                .into_owned()
+            }),
             ended: None,
         }
     }
@@ -166,7 +171,11 @@ impl DespiteStatus {
     /// Whether both are the same entry of the annotation.
     pub fn is_same(&self, other: &Self) -> bool {
         let ended = other.ended.clone();
-        *other == Self { ended, ..self.clone() }
+        *other
+            == Self {
+                ended,
+                ..self.clone()
+            }
     }
 
     /// What it lifts for which nodes, who wrote it, when and why, in a few words.
@@ -183,7 +192,10 @@ impl DespiteStatus {
                 format!(" for {}{more}", named.join(", "))
             }
         };
-        let by = self.by.as_deref().map_or_else(String::new, |by| format!(", {by}"));
+        let by = self
+            .by
+            .as_deref()
+            .map_or_else(String::new, |by| format!(", {by}"));
         format!("{limits}{nodes}{by}")
     }
 }
@@ -232,7 +244,10 @@ mod tests {
         for (text, why) in [
             ("window", "8 or more characters of status.latestHash"),
             ("window@21c75", "8 or more characters of status.latestHash"),
-            ("quorum@21c75c607087", "\"quorum\" is none of window, soak, checks, blackout"),
+            (
+                "quorum@21c75c607087",
+                "\"quorum\" is none of window, soak, checks, blackout",
+            ),
             ("window+@21c75c607087", "\"\" is none of"),
             ("Window@21c75c607087", "\"Window\" is none of"),
             ("window/@21c75c607087", "\"\" is no name of a node"),
@@ -255,6 +270,9 @@ mod tests {
         let long = format!("{}@21c75c607087 by {}", "x".repeat(100_000), "y".repeat(100_000));
         let (entry, read) = Exemption::all(&long, HASH).next().unwrap();
         let status = Exemption::status(&entry, &read, HASH);
-        assert!(serde_json::to_string(&status).unwrap().len() < 2_048, "{status:?}");
+        assert!(
+            serde_json::to_string(&status).unwrap().len() < 2_048,
+            "{status:?}"
+        );
     }
 }

@@ -80,8 +80,9 @@ pub use schedule::{BlackoutSpec, WindowSpec};
 pub use secret_ref::SecretRef;
 pub use sentinel::{RebootFault, SentinelName, SentinelReport};
 pub use status::{
-    ChannelStatus, CheckStatus, DespiteStatus, ExpectedEnd, FirstSeen, NodeCounts, NodeProgress, Obstacle, Origin,
-    PinnedImage, PinnedStatus, PlanCondition, PlanStatus, RepeatStatus, RollOut, VersionDiffers, WaveStatus,
+    ChannelStatus, CheckStatus, DespiteStatus, ExpectedEnd, FirstSeen, NodeCounts, NodeProgress, Obstacle,
+    Origin, PinnedImage, PinnedStatus, PlanCondition, PlanStatus, RepeatStatus, RollOut, VersionDiffers,
+    WaveStatus,
 };
 pub use trigger::Trigger;
 pub use version_policy::VersionPolicySpec;

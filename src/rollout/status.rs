@@ -30,9 +30,9 @@ use super::wave::progress::WaveProgress;
 use super::{differs, poll, pruning};
 use refit_api::text::{MAX_MESSAGE, seconds, shorten};
 use refit_api::{
-    ChannelStatus, CheckPhase, ConditionType, DespiteStatus, FirstSeen, NodeCounts, NodePhase, NodeProgress, OpenEnum,
-    PinnedStatus, PlanCondition, PlanStatus, Reason, RepeatStatus, WavePhase, WaveStatus, annotation,
-    redacted,
+    ChannelStatus, CheckPhase, ConditionType, DespiteStatus, FirstSeen, NodeCounts, NodePhase, NodeProgress,
+    OpenEnum, PinnedStatus, PlanCondition, PlanStatus, Reason, RepeatStatus, WavePhase, WaveStatus,
+    annotation, redacted,
 };
 use refit_base::go::GoDuration;
 use refit_base::version::policy::{Held, Refusal};

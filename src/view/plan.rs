@@ -11,8 +11,8 @@ use super::selected::not_selected;
 use super::time;
 use refit_api::selector::Selector;
 use refit_api::{
-    CheckStatus, ConditionType, DespiteStatus, NodePhase, NodeProgress, ObjectRef, OpenEnum, PlanCondition, PlanState,
-    Reason, WaveStatus, names,
+    CheckStatus, ConditionType, DespiteStatus, NodePhase, NodeProgress, ObjectRef, OpenEnum, PlanCondition,
+    PlanState, Reason, WaveStatus, names,
 };
 use refit_facts::{JobOutcome, PodStage};
 

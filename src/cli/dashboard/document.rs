@@ -72,7 +72,8 @@ pub(super) fn document(
             ));
         }
         let despite = view.despite().filter(|_| !view.complete);
-        let remark = |it: &DespiteStatus| format!("Nodes of Plan {name} start in spite of {}.", it.describe());
+        let remark =
+            |it: &DespiteStatus| format!("Nodes of Plan {name} start in spite of {}.", it.describe());
         document.remarks.extend(despite.map(remark));
         let of_plan = rows(view, &name, recorder);
         document

@@ -5,9 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::json;
 
 use super::change::{PlanChange, Request, Wanted, annotation, has_done_label, place, skip_entry};
-use refit_api::exemption::{
-    Exemption, MAX_EXEMPT_NODES, MAX_EXEMPTIONS, MAX_WHY, StartLimit, one_entry,
-};
+use refit_api::exemption::{Exemption, MAX_EXEMPT_NODES, MAX_EXEMPTIONS, MAX_WHY, StartLimit, one_entry};
 use refit_api::{DespiteStatus, NodeProgress, Reason, names};
 use refit_view::PlanOverview;
 
@@ -96,13 +94,18 @@ fn cannot_start(view: &PlanOverview<'_>, node: &str) -> Option<String> {
         return Some(format!("{}: it has started", place(view, node)));
     }
     if has_done_label(view, node) {
-        return Some(format!("Node {node} is done: refit rerun runs the Plan there again"));
+        return Some(format!(
+            "Node {node} is done: refit rerun runs the Plan there again"
+        ));
     }
     if skip_entry(view, node).is_some() {
         return Some(format!("Node {node} is skipped: refit skip --undo starts it"));
     }
     let why = view.not_selected(node)?;
-    Some(format!("Plan {} does not select Node {node}: {why}", view.title()))
+    Some(format!(
+        "Plan {} does not select Node {node}: {why}",
+        view.title()
+    ))
 }
 
 /// What holds the Plan and is not lifted.
@@ -121,5 +124,10 @@ pub(super) fn still_counts(view: &PlanOverview<'_>, limits: &BTreeSet<StartLimit
         _ => false,
     };
     let (reason, message) = (&obstacle.reason, &obstacle.message);
-    (!is_lifted).then(|| format!("Plan {} is held by {reason}, which still counts: {message}", view.title()))
+    (!is_lifted).then(|| {
+        format!(
+            "Plan {} is held by {reason}, which still counts: {message}",
+            view.title()
+        )
+    })
 }

@@ -1,5 +1,7 @@
 //! What each command writes, and what it refuses.
 
+mod start;
+
 use std::collections::BTreeMap;
 
 use serde_json::json;

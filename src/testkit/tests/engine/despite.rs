@@ -37,7 +37,9 @@ impl Scenario {
         let hash = self.hash("p");
         let nodes = nodes.iter().map(|&node| node.to_owned()).collect();
         let exemption = Exemption::new(limits.iter().copied().collect(), nodes, &hash);
-        self.despite(&format!("{exemption} by alice at 2026-01-01T09:00:00Z: a disk fails"));
+        self.despite(&format!(
+            "{exemption} by alice at 2026-01-01T09:00:00Z: a disk fails"
+        ));
     }
 
     fn despite(&mut self, value: &str) {
@@ -67,7 +69,10 @@ fn one_node_starts_although_the_window_is_closed_and_the_others_wait() {
         "the others wait for the window"
     );
     let history = status.history.unwrap()[0].despite.clone().unwrap();
-    assert_eq!(history, ["window for b, by alice at 2026-01-01T09:00:00Z: a disk fails"]);
+    assert_eq!(
+        history,
+        ["window for b, by alice at 2026-01-01T09:00:00Z: a disk fails"]
+    );
     assert_eq!(scenario.events_of("StartedDespite").len(), 1);
     scenario.edit("p", |spec| spec.windows = None);
     scenario.finish();
@@ -114,7 +119,9 @@ fn a_new_version_ends_it_and_what_is_no_exemption_is_said() {
     let status = scenario.status("p").clone();
     assert_eq!((status.despite, status.nodes.unwrap().waiting), (None, 2));
     let hash = scenario.hash("p");
-    scenario.despite(&format!("window+quorum@{hash} by eve, window by eve, budget@{hash}"));
+    scenario.despite(&format!(
+        "window+quorum@{hash} by eve, window by eve, budget@{hash}"
+    ));
     assert!(scenario.slots("p").is_empty());
     let said = scenario.events_of("DespiteInvalid");
     assert_eq!(said.len(), 3, "{said:?}");
@@ -321,7 +328,11 @@ fn a_start_in_spite_of_limits_meets_any_fault_at_any_write() {
             let status = scenario.status("p");
             assert!(status.despite.as_ref().unwrap()[0].ended.is_some());
             let history = status.history.as_ref().unwrap()[0].despite.as_ref();
-            assert_eq!(history.unwrap(), &["window, soak, by alice"], "{effect:?} at write {write}");
+            assert_eq!(
+                history.unwrap(),
+                &["window, soak, by alice"],
+                "{effect:?} at write {write}"
+            );
             assert_eq!(
                 scenario.events_of("StartedDespite").len(),
                 1,
