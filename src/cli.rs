@@ -215,6 +215,21 @@ enum Command {
     /// --timeout passes, and with 2 when the arguments are wrong.
     #[command(after_help = steer::examples::RERUN)]
     Rerun(steer::NodeFlags),
+    /// Start nodes of a Plan in spite of its windows, soaks, checks or blackouts, in this roll-out only
+    ///
+    /// Adds the limits, the nodes and the hash of the roll-out to the annotation `refit.rs/despite` of the Plan, with who,
+    /// when and why; history and an event have them, too. Of the limits, `window` is `notBefore`, `window` and `windows`,
+    /// `soak` the pause after each wave, `checks` the answers to checks, and `blackout` the blackouts of the Plan and of
+    /// the `ConfigMap` `refit`. Without nodes, it is for all nodes of the roll-out. A named node starts when there is room, and
+    /// in its place in the order; with `soak` it may be of the next wave, and the soak of the others begins again once it is
+    /// done. Everything else counts: approvals, the order, quorum, locks of nodes, numbers of nodes, `freeze`. With --wait,
+    /// waits until the Plan is complete, or these nodes are done.
+    ///
+    /// Ends with 0 when the nodes may start, also if they already may, with 1 when a node is done, has started or is not
+    /// selected, the Plan is complete, the cluster refuses, a node fails or --timeout passes, and with 2 when the
+    /// arguments are wrong.
+    #[command(after_help = steer::examples::START)]
+    Start(steer::StartFlags),
     /// Start no further node of any Plan; nodes in progress finish
     ///
     /// Sets the key `freeze` of the `ConfigMap` `refit` in the controller's namespace, with why, who and when, and creates it if
@@ -445,6 +460,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Some(Command::Skip(flags)) => steer::skip(&flags),
         Some(Command::Abort(flags)) => steer::abort(&flags),
         Some(Command::Rerun(flags)) => steer::rerun(&flags),
+        Some(Command::Start(flags)) => steer::start(&flags),
         Some(Command::Freeze(flags)) => steer::freeze(&flags),
         Some(Command::Unfreeze(place)) => steer::unfreeze(&place),
         Some(Command::Logs(flags)) => logs::run(&flags),

@@ -68,6 +68,7 @@ mod chart;
 mod checks;
 mod dashboard;
 mod definition;
+mod despite;
 mod drain;
 mod e2e;
 mod evidence;

@@ -8,14 +8,14 @@ use jiff::Timestamp;
 use super::text::{MAX_CONDITION_MESSAGE, MAX_NAME, shorten};
 use refit_base::version::tag::munge;
 
-/// An entry of `refit.rs/retry`, `refit.rs/skip` or `refit.rs/approve`.
+/// An entry of `refit.rs/retry`, `refit.rs/skip`, `refit.rs/approve` or `refit.rs/despite`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry<'a> {
     /// The entry as written, without spaces around it.
     pub text: &'a str,
-    /// A Plan, or `*`; of an approval, a version or a wave.
+    /// A Plan, or `*`; of an approval, a version or a wave; of an exemption, limits and nodes.
     pub plan: &'a str,
-    /// The only version at which the entry counts; of an approval, the beginning of the only hash.
+    /// The only version at which the entry counts; of an approval or an exemption, the beginning of the only hash.
     pub version: Option<&'a str>,
 }
 
@@ -52,13 +52,18 @@ pub fn first_word(text: &str) -> Option<&str> {
 
 /// Who wrote an annotation and when, shortened: what follows its first word, or all of it if it begins with `by`.
 pub fn author(text: &str) -> Option<Cow<'_, str>> {
+    rest(text).map(|rest| shorten(rest, MAX_NAME))
+}
+
+/// The same, however long it is.
+pub(super) fn rest(text: &str) -> Option<&str> {
     let text = text.trim();
     let rest = if text.starts_with("by ") {
         text
     } else {
         text.split_once(char::is_whitespace)?.1.trim()
     };
-    (!rest.is_empty()).then(|| shorten(rest, MAX_NAME))
+    (!rest.is_empty()).then_some(rest)
 }
 
 /// `by alice at 2026-01-01T09:00:00Z`. A name must not end its entry, so that commas and spaces in it are replaced.

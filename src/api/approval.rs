@@ -22,11 +22,7 @@ pub struct WaveApproval {
 impl WaveApproval {
     /// The approval of this wave at this hash.
     pub fn new(wave: &str, hash: &str) -> Self {
-        let end = hash
-            .char_indices()
-            .nth(HASH_LEN)
-            .map_or(hash.len(), |(end, _)| end);
-        let (wave, hash) = (wave.to_owned(), hash[..end].to_owned());
+        let (wave, hash) = (wave.to_owned(), short_hash(hash).to_owned());
         Self { wave, hash }
     }
 
@@ -41,8 +37,14 @@ impl WaveApproval {
     }
 }
 
+/// As much of the hash as an annotation needs to identify it.
+pub(super) fn short_hash(hash: &str) -> &str {
+    let end = hash.char_indices().nth(HASH_LEN);
+    end.map_or(hash, |(end, _)| &hash[..end])
+}
+
 /// Whether it is the beginning of the hash.
-fn is_hash(written: Option<&str>, hash: &str) -> bool {
+pub(super) fn is_hash(written: Option<&str>, hash: &str) -> bool {
     written.is_some_and(|written| written.len() >= MIN_HASH_LEN && hash.starts_with(written))
 }
 

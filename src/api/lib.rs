@@ -11,6 +11,7 @@ pub mod complete_label;
 pub mod crd;
 pub mod digest;
 pub mod drain;
+pub mod exemption;
 pub mod failure;
 mod field_enum;
 pub mod hook;
@@ -81,8 +82,9 @@ pub use schedule::{BlackoutSpec, WindowSpec};
 pub use secret_ref::SecretRef;
 pub use sentinel::{RebootFault, SentinelName, SentinelReport};
 pub use status::{
-    ChannelStatus, CheckStatus, ExpectedEnd, FirstSeen, NodeCounts, NodeProgress, Obstacle, Origin,
-    PinnedImage, PinnedStatus, PlanCondition, PlanStatus, RepeatStatus, RollOut, VersionDiffers, WaveStatus,
+    ChannelStatus, CheckStatus, DespiteStatus, ExpectedEnd, FirstSeen, NodeCounts, NodeProgress, Obstacle,
+    Origin, PinnedImage, PinnedStatus, PlanCondition, PlanStatus, RepeatStatus, RollOut, VersionDiffers,
+    WaveStatus,
 };
 pub use trigger::Trigger;
 pub use version_policy::VersionPolicySpec;

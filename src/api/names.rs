@@ -102,6 +102,8 @@ pub const ANNOTATION_NOTIFIED: &str = "refit.rs/notified";
 
 // Defined in `version`, whose messages name it, because `version` does not import `api`.
 pub use refit_base::version::policy::ANNOTATION_APPROVE;
+/// Plan annotation for users: limits in spite of which nodes start in this roll-out.
+pub const ANNOTATION_DESPITE: &str = "refit.rs/despite";
 /// Plan annotation for users: each new value polls the channel at once.
 pub const ANNOTATION_POLL_NOW: &str = "refit.rs/poll-now";
 

@@ -112,6 +112,33 @@ pub struct PlanStatus {
     /// How far `after` is in the current roll-out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<Box<HookStatus>>,
+    /// The limits in spite of which nodes start in this roll-out, from the annotation `refit.rs/despite`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub despite: Option<Vec<DespiteStatus>>,
+}
+
+/// Limits that do not count in the current roll-out.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DespiteStatus {
+    /// The first characters of the roll-out's hash.
+    #[serde(default)]
+    pub hash: String,
+    /// `window`, `soak`, `checks` or `blackout`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub limits: Vec<String>,
+    /// The nodes for which they do not count. Absent means all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<String>,
+    /// Who, when and why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+    /// When the roll-out was complete (RFC 3339). Since then they count again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended: Option<String>,
+    /// Why the entry of the annotation is ignored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub invalid: Option<String>,
 }
 
 /// What keeps a Plan from continuing.
@@ -200,6 +227,10 @@ pub struct RollOut {
     /// The approvals of its waves: wave, who and when, from the annotation `refit.rs/approve`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approved_waves: Option<Vec<String>>,
+    /// The limits in spite of which its nodes could start: limits, nodes, who, when and why, from the annotation
+    /// `refit.rs/despite`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub despite: Option<Vec<String>>,
     /// Who ran the Plan again at the same version and when, from the annotation `refit.rs/rerun`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rerun: Option<String>,

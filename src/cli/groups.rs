@@ -20,6 +20,7 @@ const GROUPS: [(&str, &[&str]); 4] = [
             "skip",
             "abort",
             "rerun",
+            "start",
             "freeze",
             "unfreeze",
         ],

@@ -1,9 +1,10 @@
-//! `refit suspend`, `resume`, `approve`, `retry`, `skip`, `abort` and `rerun`: each writes what a person could write by
+//! `refit suspend`, `resume`, `approve`, `retry`, `skip`, `abort`, `rerun` and `start`: each writes what a person could write by
 //! hand, with who and when.
 
 mod change;
 pub(super) mod examples;
 mod freeze;
+mod start;
 #[cfg(test)]
 mod tests;
 mod wait;
@@ -14,6 +15,7 @@ use std::process::ExitCode;
 use anyhow::{Context as _, bail};
 use change::{Action, Changes, Request, changes};
 use clap::Args;
+use clap_complete::engine::ArgValueCandidates;
 pub(super) use freeze::{FreezeFlags, Place, freeze, unfreeze};
 use kube::Client;
 use serde_json::json;
@@ -23,6 +25,7 @@ use super::output;
 use super::output_format::{OutputFormat, any_of};
 use super::target::{self, ClusterFlags, check_nodes, find, with_client};
 use refit_api::annotation::signature;
+use refit_api::exemption::StartLimit;
 use refit_cluster::clock::Clock;
 use refit_cluster::drain::DryRun;
 use refit_cluster::drain::flags::TimeoutArg;
@@ -142,6 +145,42 @@ pub(super) struct SkipFlags {
     common: Common,
 }
 
+#[derive(Args, Clone, Debug)]
+pub(super) struct StartFlags {
+    /// Plan by name; NAMESPACE/ is needed only if Plans of several namespaces have this name
+    #[arg(value_name = "[NAMESPACE/]PLAN")]
+    plan: String,
+
+    /// Nodes that start [default: all of the roll-out]
+    #[arg(value_name = "NODE")]
+    nodes: Vec<String>,
+
+    /// Limits that do not count: window, soak, checks, blackout; separated by commas
+    #[arg(
+        long,
+        value_name = "LIMIT",
+        required = true,
+        value_delimiter = ',',
+        add = ArgValueCandidates::new(|| StartLimit::ALL.map(|limit| limit.as_str().into()).into())
+    )]
+    despite: Vec<StartLimit>,
+
+    /// Reason, shown in history and events
+    #[arg(long, value_name = "TEXT", required = true, value_parser = start::reason)]
+    reason: String,
+
+    #[command(flatten)]
+    common: Common,
+}
+
+pub(super) fn start(flags: &StartFlags) -> anyhow::Result<ExitCode> {
+    let action = Action::Start {
+        limits: flags.despite.iter().copied().collect(),
+        reason: flags.reason.clone(),
+    };
+    run(&flags.plan, &flags.nodes, action, &flags.common)
+}
+
 pub(super) fn suspend(flags: &SuspendFlags) -> anyhow::Result<ExitCode> {
     let action = Action::Suspend {
         reason: flags.reason.clone(),
@@ -256,7 +295,7 @@ async fn steer(
         return Err(error);
     }
     if common.wait && dry_run == DryRun::None {
-        let goal = wait::Goal::of(&action, &view, &changes);
+        let goal = wait::Goal::of(&action, nodes, &view, &changes);
         return wait::wait(client, &changes, &goal, common.timeout.limit()).await;
     }
     Ok(ExitCode::SUCCESS)

@@ -7,6 +7,7 @@ use super::blocker::Blocker;
 use super::decision::Decision;
 use super::node::state::NodeStates;
 use super::plan::DerivedPlan;
+use super::start::gate::Gates;
 use super::state::ClusterState;
 use super::step::{NodeChange, Step, patch};
 use refit_facts::{NodeFacts, NodeName, PlanName, Taint};
@@ -29,13 +30,13 @@ enum DesiredTaint {
 pub(super) fn add_taint_steps(
     cluster: &ClusterState,
     node_states: &NodeStates,
-    gates: &BTreeMap<PlanName, Option<Blocker>>,
+    gates: &BTreeMap<PlanName, Gates>,
     decision: &mut Decision,
 ) {
     let mut desired = BTreeMap::new();
     for (name, plan) in &cluster.plans {
         let has_slots = node_states.get(name).is_some_and(|nodes| !nodes.is_empty());
-        let gate = gates.get(name).and_then(Option::as_ref);
+        let gate = gates.get(name).and_then(|gates| gates.of_all.shut.as_ref());
         desired.insert(&**name, desired_taint(plan, gate, has_slots));
     }
     let tainting: Vec<_> = desired

@@ -365,6 +365,20 @@ impl Blocker {
         matches!(self, Self::HookRunning { since: None, .. })
     }
 
+    /// Whether nodes may start in spite of it, if a person wants that (`refit_api::exemption::StartLimit`).
+    pub(super) fn may_be_lifted(&self) -> bool {
+        matches!(
+            self,
+            Self::WindowClosed { .. }
+                | Self::Blackout { .. }
+                | Self::NotBefore { .. }
+                | Self::WindowTooShort { .. }
+                | Self::WaveSoaking { .. }
+                | Self::CheckFailing { .. }
+                | Self::CheckPending { .. }
+        )
+    }
+
     /// When nodes may start again, if a window or a blackout keeps them from it.
     pub(super) fn next_window(&self) -> Option<Timestamp> {
         match self {

@@ -17,6 +17,7 @@ use super::picture::{PlanPicture, Slot};
 use super::plan::DerivedPlan;
 use super::poll::{self, Poll};
 use super::start;
+use super::start::gate::Gates;
 use super::start::locks::DisruptionLocks;
 use super::state::{ClusterState, WriteBlock};
 use super::status::report;
@@ -55,18 +56,18 @@ pub fn decide(cluster: &ClusterState, now: Timestamp) -> Decision {
     // A Plan that is being deleted starts nothing. `release::cleanup` frees its nodes once its Jobs, which the
     // garbage collector deletes, have no pod left.
     for (name, plan) in cluster.plans.iter().filter(|(_, p)| !p.facts.is_deleting()) {
-        let gate = start::gate(cluster, plan, now, &mut decision.requeue_at);
+        let of_plan = Gates::of(cluster, plan, now, &mut decision.requeue_at);
         // Only if nothing else keeps nodes from starting: a registry is not asked for a Plan that is suspended.
-        if gate.as_ref().is_some_and(Blocker::is_about_existence) {
+        if of_plan.await_existence() {
             add_image_queries(plan, now, &mut decision);
         }
-        let nodes = reconcile_nodes(cluster, plan, gate.as_ref(), now, &mut decision);
+        let nodes = reconcile_nodes(cluster, plan, &of_plan, now, &mut decision);
         decision
             .steps
             .extend(answered::remove_labels(cluster, plan, &nodes));
         hooks::clean_up(cluster, plan, now, &mut decision);
         node_states.insert(name.clone(), nodes);
-        gates.insert(name.clone(), gate);
+        gates.insert(name.clone(), of_plan);
     }
     // These depend on the states of all Plans: a pod or a holder is idle only if no Plan needs it.
     delete_orphaned_jobs(cluster, &mut decision);
@@ -100,17 +101,18 @@ pub fn decide(cluster: &ClusterState, now: Timestamp) -> Decision {
         let Some(plan) = cluster.plans.get(&name) else {
             continue;
         };
-        let gate = gates.remove(&name).flatten();
-        mark_at_version(cluster, plan, gate.as_ref(), &nodes, now, &mut decision);
+        let of_plan = gates.remove(&name).unwrap_or_default();
+        let gate = of_plan.of_all.shut.as_ref();
+        mark_at_version(cluster, plan, gate, &nodes, now, &mut decision);
         let (differs, differs_again) = differs::of(cluster, plan, &nodes, now);
         decision
             .steps
-            .extend(differs::rerun(cluster, plan, gate.as_ref(), &differs));
+            .extend(differs::rerun(cluster, plan, gate, &differs));
         if let Some(at) = differs_again {
             decision.requeue(at);
         }
-        let may_repeat = gate.as_ref().is_none_or(Blocker::permits_adoption);
-        let mut waits = start::start(cluster, plan, gate, &mut nodes, &mut locks, now);
+        let may_repeat = gate.is_none_or(Blocker::permits_adoption);
+        let mut waits = start::start(cluster, plan, of_plan, &mut nodes, &mut locks, now);
         waits.differs = differs;
         let retries = nodes.values_mut().flat_map(|state| state.steps.drain(..));
         decision.steps.extend(retries);
@@ -407,7 +409,7 @@ fn add_image_queries(plan: &DerivedPlan, now: Timestamp, decision: &mut Decision
 fn reconcile_nodes(
     cluster: &ClusterState,
     plan: &DerivedPlan,
-    gate: Option<&Blocker>,
+    gates: &Gates,
     now: Timestamp,
     decision: &mut Decision,
 ) -> BTreeMap<NodeName, NodeState> {
@@ -426,13 +428,13 @@ fn reconcile_nodes(
     // Stable, so entries from the stored status stay first.
     names.sort_by_key(|(name, _)| *name);
     names.dedup_by_key(|(name, _)| *name);
-    let reconciler = NodeReconciler {
+    let reconciler = |name: &NodeName| NodeReconciler {
         cluster,
         plan,
         now,
-        gate,
+        gate: gates.of_node(name),
     };
-    let reconcile = |(name, stored_entry): (&NodeName, Option<&NodeProgress>)| match reconciler
+    let reconcile = |(name, stored_entry): (&NodeName, Option<&NodeProgress>)| match reconciler(name)
         .reconcile(name, stored_entry)
     {
         NodeDecision::Slot(mut state) => {

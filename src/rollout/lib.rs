@@ -16,6 +16,7 @@ mod conditions;
 mod decide;
 mod decision;
 mod dependencies;
+mod despite;
 mod differs;
 mod digests;
 mod event;

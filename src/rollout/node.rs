@@ -37,7 +37,7 @@ pub(super) struct NodeReconciler<'a> {
     pub(super) cluster: &'a ClusterState,
     pub(super) plan: &'a DerivedPlan,
     pub(super) now: Timestamp,
-    /// Why no node of the Plan may start.
+    /// Why the node may not start, as far as it is the Plan that says so.
     pub(super) gate: Option<&'a Blocker>,
 }
 

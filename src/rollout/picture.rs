@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use super::blocker::Blocker;
 use super::wave::progress::WaveProgress;
-use refit_api::{Hook, NodePhase, OpenEnum, Reason, RepeatStatus};
+use refit_api::{DespiteStatus, Hook, NodePhase, OpenEnum, Reason, RepeatStatus};
 use refit_facts::{NodeName, Text};
 
 /// A Plan as the decision sees it.
@@ -37,6 +37,8 @@ pub struct PlanPicture {
     pub after: Option<Blocker>,
     /// The hook whose Job is to run now.
     pub starts_hook: Option<Hook>,
+    /// The limits in spite of which nodes start.
+    pub despite: Vec<DespiteStatus>,
     /// When nodes that wait for a time of their own are looked at again.
     pub requeue_at: Option<Timestamp>,
 }

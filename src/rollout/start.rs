@@ -6,18 +6,17 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 
 use super::blocker::Blocker;
+use super::hooks;
 use super::node::state::NodeState;
 use super::open_waves::OpenWaves;
 use super::picture::PlanPicture;
 use super::plan::DerivedPlan;
-use super::resolve::Resolution;
 use super::state::ClusterState;
-use super::step::Key;
 use super::targets::TargetState;
+use super::wave;
 use super::wave::progress::WaveProgress;
-use super::{dependencies, failure, hooks, pruning};
-use super::{permissions, wave};
-use refit_api::{Hook, Reason, names};
+use refit_api::exemption::StartLimit;
+use refit_api::{Hook, Reason};
 use refit_facts::NodeName;
 
 mod admission;
@@ -25,6 +24,7 @@ mod availability;
 mod busy;
 mod cluster_limits;
 mod effective;
+pub(super) mod gate;
 mod group;
 mod joining;
 mod leaving;
@@ -39,95 +39,12 @@ mod versions;
 
 use admission::Limits;
 use availability::Availability;
+use gate::{Gate, Gates};
 use group::CurrentGroup;
 use joining::joining;
 use limit::{Turn, Verdict};
 use locks::DisruptionLocks;
 use taints::Tolerations;
-
-/// Why no node of a Plan may start now.
-pub(super) fn gate(
-    cluster: &ClusterState,
-    plan: &DerivedPlan,
-    now: Timestamp,
-    requeue_at: &mut Option<Timestamp>,
-) -> Option<Blocker> {
-    let Resolution::Resolved(resolved) = &plan.resolution else {
-        return Some(Blocker::NotReady);
-    };
-    // `unproven`: a Plan that was listed without refit's status may have lost fields to an old CRD. Starting it could
-    // ignore a `suspend`.
-    if plan.invalid.is_some() || plan.unproven {
-        return Some(Blocker::NotReady);
-    }
-    if pruning::are_pruned(plan) {
-        return Some(Blocker::SpecPruned);
-    }
-    if let Some(what) = permissions::missing(cluster, plan) {
-        return Some(Blocker::MissingPermission { what });
-    }
-    if let Some(frozen) = cluster_limits::frozen(cluster) {
-        return Some(frozen);
-    }
-    if plan.is_aborted() {
-        let by = plan.author(names::ANNOTATION_ABORT);
-        return Some(Blocker::Aborted { by });
-    }
-    if plan.is_suspended() {
-        let by = plan.author(names::ANNOTATION_SUSPENDED);
-        return Some(Blocker::Suspended { by });
-    }
-    if plan.limit() == 0 {
-        return Some(Blocker::ConcurrencyZero);
-    }
-    if let Some(offered) = &resolved.withdrawn {
-        let (offered, current) = (offered.to_string(), resolved.version.to_string());
-        return Some(Blocker::ChannelWithdrawn { offered, current });
-    }
-    if let Some(range) = &resolved.out_of_range {
-        let (version, range) = (resolved.version.to_string(), range.to_string());
-        return Some(Blocker::VersionOutOfRange { version, range });
-    }
-    if let Some(blocker) = dependencies::blocker(cluster, plan, now) {
-        return Some(blocker);
-    }
-    if plan.targets.eligible() > 0
-        && let Some(blocker) = schedule::blocker(cluster, plan, now, requeue_at)
-    {
-        return Some(blocker);
-    }
-    if let Some(blocker) = failure::blocker(cluster, plan) {
-        return Some(blocker);
-    }
-    plan.job_blocker(false)
-        .or_else(|| image_blocker(cluster, plan))
-        .or_else(|| hooks::gate(cluster, plan, now, requeue_at))
-}
-
-/// Blocks Plans while the registry has not answered about an image, or says that it does not exist.
-fn image_blocker(cluster: &ClusterState, plan: &DerivedPlan) -> Option<Blocker> {
-    // No registry is asked for a finished Plan, which may have to repeat, or to run again on a node that has drifted.
-    if plan.targets.eligible() == 0 {
-        return None;
-    }
-    let image = plan.digests.missing().or_else(|| plan.digests.open().next())?;
-    let key = Key::Digest(plan.facts.name.clone(), image.clone());
-    let failure = cluster.memory.failures.get(&key);
-    let (image, pins) = (image.clone(), plan.digests.pins());
-    match plan.digests.answer_of_missing(&image) {
-        // The last answer counts, and a failure is later.
-        Some(answer) if failure.is_none() => Some(Blocker::ImageMissing {
-            answer: answer.to_owned(),
-            image,
-            pins,
-        }),
-        _ => Some(Blocker::DigestUnknown {
-            why: failure.map_or(String::new(), |failure| failure.message.clone()),
-            image,
-            pins,
-        }),
-    }
-}
 
 /// Nodes that pull the image of the upgrade while others are in progress.
 const MAX_PREPULLS: usize = 32;
@@ -137,7 +54,7 @@ const MAX_PREPULLS: usize = 32;
 pub(super) fn start<'a>(
     cluster: &'a ClusterState,
     plan: &'a DerivedPlan,
-    gate: Option<Blocker>,
+    gates: Gates,
     nodes: &mut BTreeMap<NodeName, NodeState>,
     locks: &mut DisruptionLocks<'a>,
     now: Timestamp,
@@ -145,127 +62,168 @@ pub(super) fn start<'a>(
     let mut picture = PlanPicture::default();
     admit_retries(cluster, plan, nodes, locks, now, &mut picture);
     picture.waiting = waiting(plan, nodes);
-    picture.wave = wave::progress(plan, nodes, now);
-    let before = before_due(gate.as_ref(), nodes, &mut picture);
-    if picture.waiting == 0 {
-        finish(cluster, plan, gate, nodes, now, &mut picture);
-        return picture;
-    }
-    // Its answers count for the soak, whatever else keeps nodes from starting.
-    picture.asks_checks = picture.wave.as_ref().is_some_and(WaveProgress::is_soaking);
-    picture.blocker = gate
-        .filter(|_| before.is_none())
-        .or_else(|| wave_gate(plan, picture.wave.as_ref()));
-    if picture.blocker.is_some() {
-        return picture;
-    }
-    let wave = picture.wave.clone();
-    let reach = wave.as_ref().map_or(OpenWaves::ALL, WaveProgress::reach);
-    let mut left = wave.as_ref().map_or(i64::MAX, WaveProgress::room);
-    // Failed nodes count as well, unless `spec.failure` frees their slots: each of them keeps its slot until someone has
-    // looked at it (S61).
-    let mut free = free_slots(plan, nodes);
-    let has_candidate = || plan.targets.ready_in(reach).any(|name| !nodes.contains_key(name));
-    if free > 0 && left > 0 && has_candidate() {
-        picture.asks_checks = true;
-        picture.blocker = plan.checks.blocker(now);
-        if picture.blocker.is_some() {
-            return picture;
-        }
-    }
-    let group = CurrentGroup::of(plan, reach, nodes);
-    let availability = Availability::of(plan, nodes, locks);
-    let counts_unavailable = availability.is_some() || locks.cluster_limits.counts_unavailable();
-    let mut queue = Queue::of(plan, &group, reach, counts_unavailable);
-    let mut limits = Limits::of_start(cluster, plan, nodes, group, availability);
-    let mut held = None;
-    while free > 0 && left > 0 {
-        let Some(name) = queue.next(held.is_some()) else {
-            break;
-        };
-        // The order has all eligible nodes, also those that have started.
-        let Some(node) = cluster
-            .world
-            .nodes
-            .get(name)
-            .filter(|_| !nodes.contains_key(name))
-        else {
-            continue;
-        };
-        let mut turn = Turn {
-            cluster,
-            plan,
-            node,
-            nodes,
-            locks,
-            free,
-            now,
-            picture: &mut picture,
-        };
-        match limits.admit(&mut turn) {
-            Verdict::Go if before.is_some() => return starting_before(picture, before),
-            Verdict::Go => {}
-            Verdict::Skip(blocker) => {
-                picture.nodes.insert(name.clone(), blocker);
-                continue;
-            }
-            Verdict::Stop(blocker) => {
-                held.get_or_insert(blocker);
-                continue;
-            }
-            Verdict::End(blocker) => {
-                held.get_or_insert(blocker);
-                break;
-            }
-        }
-        nodes.insert(name.clone(), NodeState::starting(plan.spec(), node, now));
-        // Plans that are decided later in the same pass must see this start, although nothing is written yet.
-        locks.lock(plan, name);
-        limits.take(name);
-        picture.waiting -= 1;
-        free -= 1;
-        left -= 1;
-    }
-    if free <= 0 && plan.spec().prepulls() {
-        picture.prepulls = prepulls(cluster, plan, nodes, queue, now);
-    }
-    let limit = plan.limit();
-    picture.blocker = if free <= 0 {
-        (picture.waiting > 0).then_some(Blocker::NoSlot { limit })
-    } else if held.is_some() {
-        held
-    } else if let Some(blocker) = wave.as_ref().and_then(WaveProgress::blocker) {
-        (picture.waiting > 0).then(|| blocker.clone())
-    } else {
-        // All nodes that can start have started. The others have a blocker above, or are not Ready.
-        let mut not_ready = plan.targets.not_ready();
-        let waits = not_ready.any(|name| !nodes.contains_key(name));
-        waits.then_some(Blocker::NodeNotReady)
+    let wave = wave::progress(plan, nodes, &gates.of_all, now);
+    picture.wave.clone_from(&wave);
+    picture.despite.clone_from(&gates.despite);
+    // A node that has its slot already may be what waits for it.
+    let waits_for_before = |(name, state): (&NodeName, &NodeState)| {
+        state.is_held_by(Reason::BeforeRunning) && gates.of_node(name).is_some_and(Blocker::is_hook_due)
     };
+    let is_awaited = nodes.iter().any(waits_for_before);
+    picture.starts_hook = is_awaited.then_some(Hook::Before);
+    if picture.waiting == 0 {
+        finish(cluster, plan, gates.of_all.shut, nodes, now, &mut picture);
+        return picture;
+    }
+    let mut starter = Starter {
+        cluster,
+        plan,
+        nodes,
+        locks,
+        now,
+        picture,
+    };
+    let blocker = starter.start(&gates.of_all, wave.as_ref());
+    for gate in &gates.of_named {
+        // Nodes wait for their turn as others do, unless it is the lifted limits for which they wait.
+        if blocker.as_ref().is_some_and(Blocker::may_be_lifted) {
+            let wave = wave::progress(plan, starter.nodes, gate, now);
+            let blocker = starter.start(gate, wave.as_ref());
+            starter.note_waiting(gate, blocker.as_ref());
+        }
+    }
+    let mut picture = starter.picture;
+    picture.blocker = blocker.filter(|_| picture.waiting > 0);
     picture
 }
 
-/// The blocker of `spec.before`, if its Job is to be created once the first node could start.
-fn before_due(
-    gate: Option<&Blocker>,
-    nodes: &BTreeMap<NodeName, NodeState>,
-    picture: &mut PlanPicture,
-) -> Option<Blocker> {
-    let before = gate.filter(|gate| gate.is_hook_due())?;
-    // A node that has its slot already may be what waits for it.
-    let is_awaited = nodes
-        .values()
-        .any(|state| state.is_held_by(Reason::BeforeRunning));
-    picture.starts_hook = is_awaited.then_some(Hook::Before);
-    Some(before.clone())
+/// Starts the nodes of one Plan.
+struct Starter<'s, 'a> {
+    cluster: &'a ClusterState,
+    plan: &'a DerivedPlan,
+    nodes: &'s mut BTreeMap<NodeName, NodeState>,
+    locks: &'s mut DisruptionLocks<'a>,
+    now: Timestamp,
+    picture: PlanPicture,
 }
 
-/// The first node could start, so what comes before it does.
-fn starting_before(picture: PlanPicture, before: Option<Blocker>) -> PlanPicture {
-    PlanPicture {
-        starts_hook: Some(Hook::Before),
-        blocker: before,
-        ..picture
+impl Starter<'_, '_> {
+    /// Starts nodes that a gate is for, and returns why the others of them wait.
+    fn start(&mut self, gate: &Gate, wave: Option<&WaveProgress>) -> Option<Blocker> {
+        let (cluster, plan, now) = (self.cluster, self.plan, self.now);
+        // Its answers count for the soak, whatever else keeps nodes from starting.
+        let counts_checks = !gate.lifts(StartLimit::Checks);
+        self.picture.asks_checks |= counts_checks && wave.is_some_and(WaveProgress::is_soaking);
+        // What comes before the first node does so once that node could start.
+        let before = gate.shut.as_ref().filter(|shut| shut.is_hook_due());
+        let shut = gate.shut.clone().filter(|_| before.is_none());
+        let shut = shut.or_else(|| wave_gate(plan, gate, wave));
+        if shut.is_some() {
+            return shut;
+        }
+        let reach = wave.map_or(OpenWaves::ALL, WaveProgress::reach);
+        let mut left = wave.map_or(i64::MAX, WaveProgress::room);
+        // Failed nodes count as well, unless `spec.failure` frees their slots: each of them keeps its slot until someone
+        // has looked at it (S61).
+        let mut free = free_slots(plan, self.nodes);
+        let is_candidate = |name: &&NodeName| gate.is_for(name) && !self.nodes.contains_key(*name);
+        let has_candidate = || plan.targets.ready_in(reach).any(|name| is_candidate(&name));
+        if counts_checks && free > 0 && left > 0 && has_candidate() {
+            self.picture.asks_checks = true;
+            let blocker = plan.checks.blocker(now);
+            if blocker.is_some() {
+                return blocker;
+            }
+        }
+        let group = CurrentGroup::of(plan, reach, self.nodes);
+        let availability = Availability::of(plan, self.nodes, self.locks);
+        let counts_unavailable = availability.is_some() || self.locks.cluster_limits.counts_unavailable();
+        let mut queue = Queue::of(plan, &group, reach, counts_unavailable);
+        let mut limits = Limits::of_start(cluster, plan, self.nodes, group, availability);
+        let mut held = None;
+        while free > 0 && left > 0 {
+            let Some(name) = queue.next(held.is_some()) else {
+                break;
+            };
+            // The order has all eligible nodes, also those that have started.
+            let is_candidate = |name: &NodeName| gate.is_for(name) && !self.nodes.contains_key(name);
+            let Some(node) = cluster.world.nodes.get(name).filter(|_| is_candidate(name)) else {
+                continue;
+            };
+            let mut turn = Turn {
+                cluster,
+                plan,
+                node,
+                nodes: self.nodes,
+                locks: self.locks,
+                free,
+                now,
+                picture: &mut self.picture,
+            };
+            match limits.admit(&mut turn) {
+                Verdict::Go => {
+                    if let Some(before) = before {
+                        self.picture.starts_hook = Some(Hook::Before);
+                        return Some(before.clone());
+                    }
+                }
+                Verdict::Skip(blocker) => {
+                    self.picture.nodes.insert(name.clone(), blocker);
+                    continue;
+                }
+                Verdict::Stop(blocker) => {
+                    held.get_or_insert(blocker);
+                    continue;
+                }
+                Verdict::End(blocker) => {
+                    held.get_or_insert(blocker);
+                    break;
+                }
+            }
+            let starting = NodeState::starting(plan.spec(), node, now);
+            self.nodes.insert(name.clone(), starting);
+            // Plans that are decided later in the same pass must see this start, although nothing is written yet.
+            self.locks.lock(plan, name);
+            limits.take(name);
+            self.picture.waiting -= 1;
+            free -= 1;
+            left -= 1;
+        }
+        if free <= 0 && plan.spec().prepulls() && gate.nodes.is_empty() {
+            self.picture.prepulls = prepulls(cluster, plan, self.nodes, queue, now);
+        }
+        let waits = self.picture.waiting > 0;
+        if free <= 0 {
+            let limit = plan.limit();
+            return waits.then_some(Blocker::NoSlot { limit });
+        }
+        if held.is_some() {
+            return held;
+        }
+        if let Some(blocker) = wave.and_then(WaveProgress::blocker) {
+            return waits.then(|| blocker.clone());
+        }
+        // All nodes that can start have started. The others have a blocker above, or are not Ready.
+        let mut not_ready = plan.targets.not_ready();
+        let waits = not_ready.any(|name| !self.nodes.contains_key(name));
+        waits.then_some(Blocker::NodeNotReady)
+    }
+
+    /// Notes why nodes with a gate of their own wait, unless that is known.
+    fn note_waiting(&mut self, gate: &Gate, blocker: Option<&Blocker>) {
+        for name in &gate.nodes {
+            let Some(TargetState::Eligible { ready, .. }) = self.plan.targets.state(name) else {
+                continue;
+            };
+            // What holds all of them comes before what they wait for each other.
+            let of_all = blocker.filter(|it| !matches!(it, Blocker::NodeNotReady));
+            let of_all = of_all.filter(|it| *ready || !it.is_capacity());
+            let why = of_all.or((!ready).then_some(&Blocker::NodeNotReady));
+            if let Some(why) = why.filter(|_| !self.nodes.contains_key(name)) {
+                let why = || why.clone();
+                self.picture.nodes.entry(name.clone()).or_insert_with(why);
+            }
+        }
     }
 }
 
@@ -289,9 +247,10 @@ fn finish(
 }
 
 /// Why the wave lets no node start now.
-fn wave_gate(plan: &DerivedPlan, wave: Option<&WaveProgress>) -> Option<Blocker> {
+fn wave_gate(plan: &DerivedPlan, gate: &Gate, wave: Option<&WaveProgress>) -> Option<Blocker> {
     let wave = wave?;
-    let failing = plan.checks.failing().filter(|_| wave.is_soaking());
+    let counts_checks = wave.is_soaking() && !gate.lifts(StartLimit::Checks);
+    let failing = plan.checks.failing().filter(|_| counts_checks);
     failing.or_else(|| wave.gate().cloned())
 }
 

@@ -30,9 +30,9 @@ use super::wave::progress::WaveProgress;
 use super::{differs, hooks, poll, pruning};
 use refit_api::text::{MAX_MESSAGE, seconds, shorten};
 use refit_api::{
-    ChannelStatus, CheckPhase, ConditionType, FirstSeen, Hook, HookStatus, NodeCounts, NodePhase,
-    NodeProgress, OpenEnum, PinnedStatus, PlanCondition, PlanStatus, Reason, RepeatStatus, WavePhase,
-    WaveStatus, annotation, redacted,
+    ChannelStatus, CheckPhase, ConditionType, DespiteStatus, FirstSeen, Hook, HookStatus, NodeCounts,
+    NodePhase, NodeProgress, OpenEnum, PinnedStatus, PlanCondition, PlanStatus, Reason, RepeatStatus,
+    WavePhase, WaveStatus, annotation, redacted,
 };
 use refit_base::go::GoDuration;
 use refit_base::version::policy::{Held, Refusal};
@@ -201,10 +201,12 @@ fn status(
         origin: origin::origin(&plan.facts),
         before: hooks::status(cluster, plan, Hook::Before, now).map(Box::new),
         after: hooks::status(cluster, plan, Hook::After, now).map(Box::new),
+        despite: None,
     };
     degrade(plan, &mut status, now);
     let complete = PlanCondition::find(&status.conditions, ConditionType::Complete)
         .is_some_and(|it| it.status == "True");
+    status.despite = despite(picture, complete && nodes.is_empty(), now);
     status.history = history::history(cluster, plan, nodes, &status, complete, now);
     status
 }
@@ -218,6 +220,15 @@ fn degrade(plan: &DerivedPlan, status: &mut PlanStatus, now: Timestamp) {
     let degraded = degraded.into_condition(&plan.facts.status().conditions, now);
     status.conditions.retain(|it| it.type_ != ConditionType::Degraded);
     status.conditions.push(degraded);
+}
+
+/// The exemptions, which end with the roll-out.
+fn despite(picture: &PlanPicture, is_over: bool, now: Timestamp) -> Option<Vec<DespiteStatus>> {
+    let mut all = picture.despite.clone();
+    for it in all.iter_mut().filter(|it| is_over && it.is_in_effect()) {
+        it.ended = Some(seconds(now));
+    }
+    (!all.is_empty()).then_some(all)
 }
 
 /// The longest time that a node has taken, rounded up, where the end of a window or a blackout needs it.
@@ -399,6 +410,7 @@ struct SignificantFields<'a> {
     wave: Option<(&'a str, &'a OpenEnum<WavePhase>, Option<&'a str>)>,
     checks: Vec<(&'a str, &'a OpenEnum<CheckPhase>)>,
     hooks: [Option<&'a HookStatus>; 2],
+    despite: Option<&'a [DespiteStatus]>,
 }
 
 fn significant_fields(status: &PlanStatus) -> SignificantFields<'_> {
@@ -451,5 +463,6 @@ fn significant_fields(status: &PlanStatus) -> SignificantFields<'_> {
             .map(|check| (check.name.as_str(), &check.phase))
             .collect(),
         hooks: Hook::ALL.map(|hook| hook.status(status)),
+        despite: status.despite.as_deref(),
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::despite::Lifted;
 use super::picture::PlanPicture;
 use super::resolve;
 use super::start::schedule::StartTimes;
@@ -90,7 +91,7 @@ impl ClusterState {
                 failures: known.failures,
             })
         };
-        let start_times = StartTimes::of(self, plan);
+        let start_times = StartTimes::of(self, plan, &Lifted::new());
         Some(PlanSummary {
             version: resolved.map(|resolved| &*resolved.version),
             conditions: &plan.facts.status().conditions,

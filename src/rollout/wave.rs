@@ -13,9 +13,11 @@ use super::blocker::Blocker;
 use super::node::state::NodeState;
 use super::open_waves::OpenWaves;
 use super::plan::DerivedPlan;
+use super::start::gate::Gate;
 use super::targets::TargetState;
 use progress::{WaveProgress, rounded_up};
 use refit_api::approval::WaveApproval;
+use refit_api::exemption::StartLimit;
 use refit_api::{Wave, WaveNodes, WavePhase, names};
 use refit_facts::NodeName;
 
@@ -23,10 +25,11 @@ use refit_facts::NodeName;
 /// whole seconds, rounded up.
 const ROUNDED: SignedDuration = SignedDuration::from_secs(1);
 
-/// The wave of a Plan, unless it has none or no version.
+/// The wave of a Plan with the limits that count at a gate, unless the Plan has none or no version.
 pub(super) fn progress(
     plan: &DerivedPlan,
     nodes: &BTreeMap<NodeName, NodeState>,
+    gate: &Gate,
     now: Timestamp,
 ) -> Option<WaveProgress> {
     let waves = &plan.selection.waves;
@@ -51,10 +54,14 @@ pub(super) fn progress(
             }
             // An upgraded node was seen not Ready; the wave is not over before it is Ready again.
             WavePhase::Soaking if unready.is_some() => (phase, since) = (WavePhase::Progressing, now),
+            WavePhase::Soaking if gate.lifts(StartLimit::Soak) => {
+                (phase, since) = (WavePhase::AwaitingApproval, now);
+            }
             WavePhase::Soaking => {
+                let counts_checks = !gate.lifts(StartLimit::Checks);
                 let interrupted = plan.last_unready.max(plan.checks.recovered());
                 since = interrupted.map_or(since, |at| at.max(since));
-                if plan.checks.failing().is_some() {
+                if counts_checks && plan.checks.failing().is_some() {
                     break;
                 }
                 let end = rounded_up(since)
@@ -65,7 +72,7 @@ pub(super) fn progress(
                     break;
                 }
                 // A controller that has just started has not asked yet.
-                if !wave.soak.is_zero() && !plan.checks.are_fresh(now) {
+                if counts_checks && !wave.soak.is_zero() && !plan.checks.are_fresh(now) {
                     break;
                 }
                 (phase, since) = (WavePhase::AwaitingApproval, now);

@@ -154,7 +154,9 @@ macro_rules! invariant {
     };
 }
 
-mod hooks; // declared here because they need the macro
+// declared here because they need the macro
+mod despite;
+mod hooks;
 mod jobs;
 mod limits;
 mod nodes;

@@ -127,6 +127,9 @@ fn plan(view: &PlanOverview<'_>, look: &Look, out: &mut String) {
         let says = check_says(check, view.snapshot.now);
         let _ = writeln!(out, "  check: {} {says}", check.name);
     }
+    for it in view.despite().filter(|_| !view.complete) {
+        let _ = writeln!(out, "  starts in spite of: {}", it.describe());
+    }
     if let Some(repeats) = view.repeats() {
         let _ = writeln!(out, "  repeats: {repeats}");
     }

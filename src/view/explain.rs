@@ -21,6 +21,14 @@ use refit_api::{ConditionType, Reason, names};
 
 /// Why a Plan is blocked.
 pub fn explain_plan(view: &PlanOverview<'_>) -> Explanation {
+    let mut explanation = of_plan(view);
+    let despite = view.despite().filter(|_| !view.complete);
+    let lines = despite.map(|it| format!("nodes start in spite of {}", it.describe()));
+    explanation.history.extend(lines);
+    explanation
+}
+
+fn of_plan(view: &PlanOverview<'_>) -> Explanation {
     let title = format!("Plan {}", view.title());
     let counts = view.counts;
     let progress = format!("{} of {} nodes are done", counts.done, counts.selected);

@@ -7,11 +7,12 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::read::{PlanObject, Snapshot};
+use super::selected::not_selected;
 use super::time;
 use refit_api::selector::Selector;
 use refit_api::{
-    CheckStatus, ConditionType, NodePhase, NodeProgress, ObjectRef, OpenEnum, PlanCondition, PlanState,
-    Reason, WaveStatus, names,
+    CheckStatus, ConditionType, DespiteStatus, NodePhase, NodeProgress, ObjectRef, OpenEnum, PlanCondition,
+    PlanState, Reason, WaveStatus, names,
 };
 use refit_facts::{JobOutcome, PodStage};
 
@@ -162,6 +163,17 @@ impl<'a> PlanOverview<'a> {
     }
 
     /// When it is expected to end, from now: status is written only when something happens.
+    /// Why the Plan does not select a node, as far as the Node can be read.
+    pub fn not_selected(&self, name: &str) -> Option<String> {
+        not_selected(self, self.snapshot.node(name)?)
+    }
+
+    /// The limits in spite of which nodes start.
+    pub fn despite(&self) -> impl Iterator<Item = &DespiteStatus> {
+        let all = self.plan.facts.status().despite.iter().flatten();
+        all.filter(|it| it.is_in_effect())
+    }
+
     pub fn expected_end(&self) -> Option<(Timestamp, Timestamp)> {
         let end = self
             .plan
@@ -209,6 +221,7 @@ impl<'a> PlanOverview<'a> {
             "wave": status.wave,
             "repeat": status.repeat,
             "checks": status.checks,
+            "despite": status.despite,
             "expectedEnd": status.expected_end,
             "origin": status.origin,
             "nodeOp": self.plan.node_op,

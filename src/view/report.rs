@@ -222,7 +222,9 @@ impl<'a> Report<'a> {
             let by = by
                 .iter()
                 .filter_map(|(what, who)| Some(format!("{what} {}", who.as_ref()?)));
-            let by = by.chain(waves);
+            let despite = it.despite.iter().flatten();
+            let despite = despite.map(|it| format!("in spite of {it}"));
+            let by = by.chain(waves).chain(despite);
             vec![
                 it.version.clone(),
                 it.from.clone(),

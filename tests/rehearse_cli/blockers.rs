@@ -280,3 +280,24 @@ fn nodes_that_each_field_holds_back_are_in_the_text_and_the_json_of_a_rehearsal(
         }
     }
 }
+
+#[test]
+fn a_rehearsal_honours_a_start_in_spite_of_limits() {
+    let closed = "  windows: [{days: [mon], startTime: '22:00', endTime: '23:30', timeZone: UTC}]\n";
+    let of = |text: &str, command: &str| Workdir::new([("plan.yaml", text)]).run(command);
+    let plan = plan("p", closed);
+    let job = of(&plan, "render plan.yaml --node a -o json").ends(0).json();
+    let hash = job["metadata"]["labels"]["plan.upgrade.cattle.io/p"].as_str();
+    let hash = hash.unwrap_or_else(|| panic!("{job:#}"));
+    let named = |hash: &str| {
+        let despite = format!("{{name: p, annotations: {{refit.rs/despite: window@{hash} by alice}},");
+        plan.replace("{name: p,", &despite)
+    };
+    let waits = |text: &str| {
+        let json = of(text, "rehearse plan.yaml --nodes 5 -o json").ends(0).json();
+        let waits = json["waits"].as_array().unwrap().clone();
+        waits.iter().any(|wait| wait["reason"] == "WindowClosed")
+    };
+    assert!(!waits(&named(&hash[..12])));
+    assert!(waits(&named("aaaaaaaaaaaa")), "that of another roll-out");
+}

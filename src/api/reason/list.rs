@@ -336,6 +336,11 @@ reasons! {
             "the Plan is invalid"
         ResolveFailed Warning [PlanEvent]
             "the Plan has no version, or its channel gave none"
+        StartedDespite Normal [PlanEvent]
+            "nodes start in spite of limits: the message has the limits, the nodes, who, when and why"
+        DespiteInvalid Warning [PlanEvent]
+            "an entry of the annotation `refit.rs/despite` is ignored"
+            => "correct the entry that the message names, or write it with `refit start`; [more](steering.md#start-in-spite-of-a-limit)"
         VersionProposed Normal [PlanEvent]
             "a version waits for approval"
         VersionHeld Warning [PlanEvent]

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 
 use super::summary::{bands, chain, figures, verdict};
-use refit_api::{ExpectedEnd, NodePhase, NodeProgress, RollOut};
+use refit_api::{DespiteStatus, ExpectedEnd, NodePhase, NodeProgress, RollOut};
 use refit_base::version::released_version;
 use refit_formats::page::{Document, Held, PlanCard, Row, RowState, Source, Span, count_versions, failures};
 use refit_job::name::plan_label_key;
@@ -71,6 +71,10 @@ pub(super) fn document(
                 "The status of Plan {name} is of another controller; its nodes are counted by labels and Jobs."
             ));
         }
+        let despite = view.despite().filter(|_| !view.complete);
+        let remark =
+            |it: &DespiteStatus| format!("Nodes of Plan {name} start in spite of {}.", it.describe());
+        document.remarks.extend(despite.map(remark));
         let of_plan = rows(view, &name, recorder);
         document
             .bands

@@ -1,11 +1,13 @@
 //! What a command writes, or why it makes no sense. Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
+use super::start::{start, still_counts};
 use refit_api::annotation::entries;
 use refit_api::approval::WaveApproval;
+use refit_api::exemption::StartLimit;
 use refit_api::{Hook, HookPhase, NodePhase, NodeProgress, Reason, WavePhase, WaveStatus, annotation, names};
 use refit_base::version::tag::munge;
 use refit_view::PlanOverview;
@@ -31,6 +33,10 @@ pub(super) enum Action {
     },
     Unskip,
     Rerun,
+    Start {
+        limits: BTreeSet<StartLimit>,
+        reason: String,
+    },
 }
 
 pub(super) struct Request<'a> {
@@ -174,18 +180,23 @@ pub(super) fn changes(request: &Request<'_>) -> Result<Changes, String> {
             });
             changes.notes = waits(view);
         }
+        Action::Start { limits, reason } => {
+            plan(start(request, limits, reason)?);
+            changes.notes.extend(waits(view));
+            changes.notes.extend(still_counts(view, limits));
+        }
     }
     Ok(changes)
 }
 
 /// What a command wants of a Plan.
-enum Wanted {
+pub(super) enum Wanted {
     Write(PlanChange),
     /// The Plan is as requested already, as a person reads it. A script may repeat a command.
     Nothing(String),
 }
 
-fn annotation<'a>(view: &'a PlanOverview<'_>, key: &str) -> Option<&'a str> {
+pub(super) fn annotation<'a>(view: &'a PlanOverview<'_>, key: &str) -> Option<&'a str> {
     view.plan.facts.annotation(key)
 }
 
@@ -411,7 +422,7 @@ fn chosen(
 }
 
 /// Where a node is under the Plan, for refusals.
-fn place(view: &PlanOverview<'_>, node: &str) -> String {
+pub(super) fn place(view: &PlanOverview<'_>, node: &str) -> String {
     match (view.node(node), has_done_label(view, node)) {
         (Some(known), _) => match &known.reason {
             Some(reason) => format!("Node {node} is {} ({reason})", known.phase),
@@ -431,7 +442,7 @@ fn label_key(view: &PlanOverview<'_>) -> String {
 }
 
 /// Whether the node's label has the current hash.
-fn has_done_label(view: &PlanOverview<'_>, node: &str) -> bool {
+pub(super) fn has_done_label(view: &PlanOverview<'_>, node: &str) -> bool {
     let label = object(view, node).and_then(|node| node.labels.get(&label_key(view)));
     label.is_some() && label == view.plan.facts.status().latest_hash.as_ref()
 }
@@ -482,7 +493,7 @@ fn retry_hook(request: &Request<'_>) -> Option<PlanChange> {
 }
 
 /// The entry of `refit.rs/skip` that counts for the Plan now.
-fn skip_entry<'a>(view: &PlanOverview<'a>, node: &str) -> Option<&'a str> {
+pub(super) fn skip_entry<'a>(view: &PlanOverview<'a>, node: &str) -> Option<&'a str> {
     let text = object(view, node)?.facts.skip.as_deref()?;
     let version = view.plan.facts.status().latest_version.as_deref();
     let mut all = entries(text);

@@ -42,6 +42,12 @@ pub(in crate::cli) const RERUN: &str = "Examples:
   refit rerun k3s-agent
       on all of them";
 
+pub(in crate::cli) const START: &str = "Examples:
+  refit start k3s-agent node-7 --despite window --reason 'its disk fails'
+      one node, although the window is closed
+  refit start k3s-agent --despite window,soak --reason 'CVE-2026-1234'
+      all nodes of this roll-out; approvals, quorum and budgets still count";
+
 pub(in crate::cli) const FREEZE: &str = "Examples:
   refit freeze --reason 'change freeze until January'
       no node of any Plan starts; refit unfreeze ends it";

@@ -1,5 +1,7 @@
 //! What each command writes, and what it refuses.
 
+mod start;
+
 use std::collections::BTreeMap;
 
 use serde_json::json;
@@ -274,7 +276,7 @@ fn approve_takes_the_wave_that_waits_and_keeps_other_approvals_that_count() {
         assert_eq!(change.says, "approved wave tenth at version v1");
         let view = PlanOverview::new(&waits, &waits.plans[0]);
         assert_eq!(
-            Goal::of(&approve(wave), &view, &changes),
+            Goal::of(&approve(wave), &[], &view, &changes),
             Goal::Wave("tenth".to_owned())
         );
     }
@@ -364,7 +366,7 @@ fn skip_names_the_version_unless_it_is_for_always_and_undo_takes_it_back() {
     assert_eq!(both.nodes.len(), 1);
     let view = PlanOverview::new(&there, &there.plans[0]);
     let goal = Goal::Without(vec!["waiting".to_owned(), "skipped".to_owned()]);
-    assert_eq!(Goal::of(&skip, &view, &both), goal);
+    assert_eq!(Goal::of(&skip, &[], &view, &both), goal);
     refuses(&there, &skip, &["done"], "is done: there is nothing to skip");
     let failed = ask(&there, &skip, &["failed"]).unwrap();
     assert!(failed.nodes[0].says.contains("its failure is dropped"));
@@ -459,7 +461,7 @@ fn a_wait_ends_with_the_effect_or_with_a_new_failure() {
     let check = |action: &Action, nodes: &[&str], done: &[&str]| {
         let changes = ask(&there, action, nodes).unwrap();
         let done = done.iter().map(ToString::to_string).collect();
-        Goal::of(action, &view, &changes).check(&view, &done)
+        Goal::of(action, &[], &view, &changes).check(&view, &done)
     };
     assert!(
         !check(&Action::Suspend { reason: None }, &[], &[]).unwrap(),

@@ -41,15 +41,18 @@ pub(super) enum Goal {
 }
 
 impl Goal {
-    pub(super) fn of(action: &Action, view: &PlanOverview<'_>, changes: &Changes) -> Self {
+    pub(super) fn of(action: &Action, named: &[String], view: &PlanOverview<'_>, changes: &Changes) -> Self {
         let nodes = changes.nodes.iter().map(|node| node.name.clone());
         let nodes = nodes.chain(changes.unchanged.iter().cloned());
         let waits = |wave: &&WaveStatus| wave.phase == WavePhase::AwaitingApproval;
         let wave = view.wave().filter(waits);
         match action {
             Action::Suspend { .. } | Action::Abort { .. } => Self::Idle,
-            Action::Resume => Self::Complete { version: None },
             Action::Retry if changes.plan.is_some() => Self::Complete { version: None },
+            Action::Start { .. } if !named.is_empty() => {
+                Self::Done(named.iter().map(|name| (name.clone(), None)).collect())
+            }
+            Action::Resume | Action::Start { .. } => Self::Complete { version: None },
             Action::Approve { version, .. } => match wave.filter(|_| version.is_none()) {
                 Some(wave) => Self::Wave(wave.name.clone()),
                 None => Self::Complete {

@@ -10,7 +10,7 @@ const RELATED: [&[&str]; 12] = [
     &["status", "explain", "report", "logs", "dashboard"],
     &["dashboard", "rehearse"],
     &[
-        "status", "suspend", "resume", "approve", "retry", "skip", "abort", "rerun",
+        "status", "suspend", "resume", "approve", "retry", "skip", "abort", "rerun", "start",
     ],
     &["pin", "validate", "resolve", "render", "rehearse"],
     &["cordon", "uncordon", "drain"],

@@ -3,32 +3,44 @@
 use jiff::{SignedDuration, Timestamp};
 
 use super::super::blocker::Blocker;
+use super::super::despite::Lifted;
 use super::super::plan::DerivedPlan;
 use super::super::state::ClusterState;
-use refit_api::schedule::{Blackout, blackout_at, next_blackout, next_start};
+use refit_api::exemption::StartLimit;
+use refit_api::schedule::{Blackout, Windows, blackout_at, next_blackout, next_start};
+use refit_api::window::Window;
 
 /// When nodes of a Plan may start by the clock: from `notBefore` on, in its windows, outside of its blackouts and those of
 /// all Plans.
 pub(crate) struct StartTimes<'a> {
-    plan: &'a DerivedPlan,
     not_before: Option<Timestamp>,
+    window: Option<&'a Window>,
+    windows: Option<&'a Windows>,
     blackouts: [&'a [Blackout]; 2],
 }
 
 impl<'a> StartTimes<'a> {
-    pub(crate) fn of(cluster: &'a ClusterState, plan: &'a DerivedPlan) -> Self {
-        let not_before = plan.spec().not_before.as_ref();
+    /// With the limits that count.
+    pub(crate) fn of(cluster: &'a ClusterState, plan: &'a DerivedPlan, lifted: &Lifted) -> Self {
+        let counts = |limit| !lifted.contains(&limit);
+        let in_window = counts(StartLimit::Window);
+        let not_before = plan.spec().not_before.as_ref().filter(|_| in_window);
         Self {
-            plan,
             // A Plan with an invalid time starts no node.
             not_before: not_before.and_then(|text| text.parse().ok()),
-            blackouts: [&plan.blackouts, cluster.world.limits.blackouts()],
+            window: plan.window.as_ref().filter(|_| in_window),
+            windows: plan.windows.as_ref().filter(|_| in_window),
+            blackouts: if counts(StartLimit::Blackout) {
+                [&plan.blackouts, cluster.world.limits.blackouts()]
+            } else {
+                [&[], &[]]
+            },
         }
     }
 
     /// Whether they are always open.
     pub(crate) fn are_unlimited(&self) -> bool {
-        let has_windows = self.plan.window.is_some() || self.plan.windows.is_some();
+        let has_windows = self.window.is_some() || self.windows.is_some();
         !has_windows && self.not_before.is_none() && self.blackouts.iter().all(|all| all.is_empty())
     }
 
@@ -53,7 +65,7 @@ impl<'a> StartTimes<'a> {
     }
 
     fn is_in_window(&self, now: Timestamp) -> bool {
-        match (&self.plan.window, &self.plan.windows) {
+        match (self.window, self.windows) {
             (Some(window), _) => window.contains(now),
             (None, Some(windows)) => windows.contains(now),
             (None, None) => true,
@@ -61,7 +73,7 @@ impl<'a> StartTimes<'a> {
     }
 
     fn window_opens(&self, at: Timestamp) -> Option<Timestamp> {
-        match (&self.plan.window, &self.plan.windows) {
+        match (self.window, self.windows) {
             (Some(window), _) => window.next_open(at),
             (None, Some(windows)) => windows.next_open(at),
             (None, None) => Some(at),
@@ -69,7 +81,7 @@ impl<'a> StartTimes<'a> {
     }
 
     fn window_closes(&self, now: Timestamp) -> Option<Timestamp> {
-        match (&self.plan.window, &self.plan.windows) {
+        match (self.window, self.windows) {
             (Some(window), _) => window.closes(now),
             (None, Some(windows)) => windows.closes(now),
             (None, None) => None,
@@ -86,13 +98,14 @@ impl<'a> StartTimes<'a> {
 pub(super) fn blocker(
     cluster: &ClusterState,
     plan: &DerivedPlan,
+    lifted: &Lifted,
     now: Timestamp,
     requeue_at: &mut Option<Timestamp>,
 ) -> Option<Blocker> {
     let mut requeue = |at: Option<Timestamp>| {
         *requeue_at = requeue_at.iter().copied().chain(at).min();
     };
-    let start_times = StartTimes::of(cluster, plan);
+    let start_times = StartTimes::of(cluster, plan, lifted);
     if let Some(at) = start_times.not_before.filter(|at| now < *at) {
         requeue(Some(at));
         return Some(Blocker::NotBefore { at });
@@ -115,8 +128,8 @@ pub(super) fn blocker(
     // Without both figures nothing is known of the duration, and the first node may start at any time in the window.
     let needs = plan.longest_run().into_iter().chain(plan.time_limit).min();
     let never_fits = || {
-        plan.longest_window(now)
-            .filter(|length| needs.is_some_and(|needs| *length < needs))
+        let longest = start_times.windows.and_then(|_| plan.longest_window(now));
+        longest.filter(|length| needs.is_some_and(|needs| *length < needs))
     };
     let too_short = |end, opens| Blocker::WindowTooShort {
         end,
@@ -134,7 +147,7 @@ pub(super) fn blocker(
             return Some(too_short(opens, Some(opens)));
         }
         return Some(Blocker::WindowClosed {
-            field: if plan.window.is_some() {
+            field: if start_times.window.is_some() {
                 "spec.window"
             } else {
                 "spec.windows"
@@ -145,7 +158,7 @@ pub(super) fn blocker(
     let closes = start_times.window_closes(now);
     requeue(closes);
     // system-upgrade-controller starts nodes until the end of `window`, and so does refit.
-    let closes = closes.filter(|_| plan.window.is_none());
+    let closes = closes.filter(|_| start_times.window.is_none());
     let end = closes.into_iter().chain(start_times.next_blackout(now)).min()?;
     requeue(Some(end));
     let needs = needs?;

@@ -5,7 +5,9 @@ use crate::event::Event;
 use crate::obstacle::is_refusal;
 use crate::plan::DerivedPlan;
 use crate::resolve::{Resolution, UNRESOLVABLE};
-use refit_api::{ConditionType, NodePhase, OpenEnum, PlanCondition, PlanStatus, Reason, Severity};
+use refit_api::{
+    ConditionType, DespiteStatus, NodePhase, OpenEnum, PlanCondition, PlanStatus, Reason, Severity,
+};
 
 /// Maximum length of the list of nodes in an event, in bytes. A message has at most 1,024 (core/v1 Event).
 const NODES_IN_EVENT: usize = 800;
@@ -27,6 +29,7 @@ pub(super) fn events(plan: &DerivedPlan, stored: &PlanStatus, status: &PlanStatu
     builder.emit_validated();
     builder.emit_resolved();
     builder.emit_repeats();
+    builder.emit_despite();
     builder.emit_synced();
     builder.emit_up_to_date();
     builder.complete();
@@ -141,6 +144,41 @@ impl EventBuilder<'_> {
             self.version()
         );
         self.emit(Reason::Repeats, text);
+    }
+
+    /// The exemptions that are new.
+    fn emit_despite(&mut self) {
+        let known = |it: &DespiteStatus| {
+            self.stored
+                .despite
+                .iter()
+                .flatten()
+                .any(|known| known.is_same(it))
+        };
+        let (all, version) = (self.status.despite.iter().flatten(), self.version());
+        let event = |it: &DespiteStatus| match &it.invalid {
+            Some(why) => {
+                let by = it.by.as_deref().map_or_else(String::new, |by| format!(" ({by})"));
+                (
+                    Reason::DespiteInvalid,
+                    format!("refit.rs/despite is ignored: {why}{by}"),
+                )
+            }
+            None => {
+                let text = format!(
+                    "Nodes start for version {version} in spite of limits: {}",
+                    it.describe()
+                );
+                (Reason::StartedDespite, text)
+            }
+        };
+        let events: Vec<_> = all
+            .filter(|it| it.ended.is_none() && !known(it))
+            .map(event)
+            .collect();
+        for (reason, text) in events {
+            self.emit(reason, text);
+        }
     }
 
     fn emit_synced(&mut self) {

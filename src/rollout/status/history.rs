@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::blocker::Blocker;
+use crate::despite::Despite;
 use crate::hooks;
 use crate::node::state::NodeState;
 use crate::picture::PlanPicture;
@@ -15,8 +16,11 @@ use crate::state::ClusterState;
 use crate::targets::TargetState;
 use refit_api::annotation::Entry;
 use refit_api::approval::WaveApproval;
+use refit_api::exemption::MAX_EXEMPTIONS;
 use refit_api::text::seconds;
-use refit_api::{ExpectedEnd, NodePhase, NodeProgress, PlanStatus, RollOut, annotation, names};
+use refit_api::{
+    DespiteStatus, ExpectedEnd, NodePhase, NodeProgress, PlanStatus, RollOut, annotation, names,
+};
 use refit_base::version::tag::munge;
 use refit_facts::NodeName;
 
@@ -74,6 +78,7 @@ pub(super) fn history(
     {
         count(cluster, plan, nodes, current, now);
         note_approved_waves(plan, current);
+        note_despite(status, current);
         if complete && nodes.is_empty() && current.to.is_none() {
             (current.to, current.complete) = (Some(seconds(now)), Some(true));
         }
@@ -107,6 +112,17 @@ fn note_approved_waves(plan: &DerivedPlan, current: &mut RollOut) {
                 .map_or_else(String::new, |author| format!(" {author}"));
             let note = format!("{}{by}", entry.plan);
             current.approved_waves.get_or_insert_default().push(note);
+        }
+    }
+}
+
+/// Adds the exemptions that status has. One that is removed later stays in the history.
+fn note_despite(status: &PlanStatus, current: &mut RollOut) {
+    let all = status.despite.iter().flatten();
+    for note in all.filter(|it| it.is_in_effect()).map(DespiteStatus::describe) {
+        let known = current.despite.get_or_insert_default();
+        if !known.contains(&note) && known.len() < MAX_EXEMPTIONS {
+            known.push(note);
         }
     }
 }
@@ -176,7 +192,7 @@ pub(super) fn expected_end(
     // The running nodes may end at once, or have just begun.
     let earliest = at(current.shortest_seconds?, rounds)?;
     let latest = at(current.longest_seconds?, rounds + running)?;
-    let closes = StartTimes::of(cluster, plan).closes(now);
+    let closes = StartTimes::of(cluster, plan, &Despite::of(plan).of_all).closes(now);
     closes.is_none_or(|closes| latest <= closes).then(|| ExpectedEnd {
         earliest: seconds(earliest),
         latest: seconds(latest),

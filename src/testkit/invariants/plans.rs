@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
+use super::despite::{check_blackouts, is_exempt};
 use super::{CONTROLLER, Checked, Invariants, LAST_ANSWER, USER};
+use refit_api::exemption::StartLimit;
 use refit_api::{ConditionType, FailurePolicy, NodePhase, NodeProgress, PlanStatus, names};
 use refit_facts::PlanFacts;
 use refit_facts::objects::RawPlan;
@@ -119,7 +121,9 @@ impl Invariants {
             given.is_empty() || facts.annotation(names::ANNOTATION_ABORT).is_none(),
             "{plan} is aborted, and {given:?} are given slots"
         );
-        self.check_health(at, facts, given.is_empty())?;
+        let new: Vec<&str> = given.iter().map(|(name, _)| name.as_str()).collect();
+        self.check_health(at, facts, before, &new)?;
+        check_blackouts(at, facts, before, &new)?;
         let zones: BTreeSet<_> = after.iter().map(|(name, _)| self.zone(facts, name)).collect();
         invariant!(
             given.is_empty() || zones.len() == 1,
@@ -131,7 +135,6 @@ impl Invariants {
             "{} slots of {limit} in {plan}: new {given:?} of {after:?}",
             after.len()
         );
-        let new: Vec<&str> = given.iter().map(|(name, _)| name.as_str()).collect();
         let held: Vec<&str> = after.iter().map(|(name, _)| name.as_str()).collect();
         self.check_limits(at, facts, &new, &held)?;
         // Nor may a deleted node keep others from starting.
@@ -166,7 +169,15 @@ impl Invariants {
     }
 
     /// Checks that no node gets a slot while the checks of its Plan fail.
-    fn check_health(&self, at: Timestamp, plan: &PlanFacts, starts_none: bool) -> Checked {
+    fn check_health(
+        &self,
+        at: Timestamp,
+        plan: &PlanFacts,
+        before: &PlanStatus,
+        started: &[&str],
+    ) -> Checked {
+        let mut started = started.iter();
+        let starts_none = started.all(|node| is_exempt(plan, before, StartLimit::Checks, Some(node)));
         let unhealthy = self.unhealthy.filter(|_| plan.object.spec.checks.is_some());
         invariant!(
             starts_none || unhealthy.is_none_or(|since| at.duration_since(since) < LAST_ANSWER),

@@ -7,6 +7,7 @@ mod channel;
 mod checks;
 mod deadlines;
 mod depends;
+mod despite;
 mod differs;
 mod fail;
 mod failure;

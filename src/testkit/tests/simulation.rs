@@ -56,7 +56,7 @@ const TRACES: &str = "REFIT_TRACES";
 const TRACE_LINES: usize = 250;
 
 /// All faults; each occurs within a hundred runs.
-const FAULTS: [&str; 59] = [
+const FAULTS: [&str; 60] = [
     "409",
     "410",
     "429",
@@ -107,6 +107,7 @@ const FAULTS: [&str; 59] = [
     "reboot required",
     "retry asked for",
     "skipped or not",
+    "start in spite of limits",
     "suspended or resumed",
     "timeout after",
     "timeout after a write",

@@ -3,7 +3,7 @@
 use super::job::outcome;
 use crate::explanation::MAX_EVENTS;
 use crate::plan::PlanOverview;
-use refit_api::annotation;
+use refit_api::{DespiteStatus, annotation};
 
 /// What happened to a node under a Plan, as far as its record, Jobs and Events still say.
 pub(super) fn history(view: &PlanOverview<'_>, name: &str) -> Vec<String> {
@@ -52,6 +52,9 @@ pub(super) fn history(view: &PlanOverview<'_>, name: &str) -> Vec<String> {
             .skip(skipped)
             .map(|event| format!("{:.0} {}: {}", event.at, event.reason, event.message)),
     );
+    let is_for = |it: &&DespiteStatus| it.nodes.is_empty() || it.nodes.iter().any(|node| node == name);
+    let despite = view.despite().filter(is_for);
+    lines.extend(despite.map(|it| format!("refit.rs/despite: {}", it.describe())));
     if let Some(skip) = node.and_then(|node| node.facts.skip.as_deref()) {
         let own = annotation::entries(skip).find(|entry| entry.plan == &*view.plan.facts.name);
         lines.extend(own.map(|entry| format!("refit.rs/skip: {}", entry.text)));

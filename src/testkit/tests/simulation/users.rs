@@ -3,6 +3,7 @@
 mod recovery;
 mod setup;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -13,6 +14,7 @@ use super::super::rng::Rng;
 use super::front_ends::{FrontEnds, is_edited_by_hand, is_of_operation};
 use crate::invariants::{HOSTILE, SPARE, USER};
 use refit_api::approval::WaveApproval;
+use refit_api::exemption::{Exemption, StartLimit};
 use refit_api::{limits, names};
 use refit_rehearse::delete::DeleteOptions;
 use refit_rehearse::json::{Value, json};
@@ -50,6 +52,8 @@ pub(super) struct Users {
     has_servers: bool,
     /// Decides about limits of unavailable nodes and the `ConfigMap` `refit`, in some of the seeds.
     limits: Option<Rng>,
+    /// Starts in spite of limits, and the blackouts of Plans, in some of the seeds.
+    despite: Option<Rng>,
     edits: u64,
     /// Maximum pause between two actions, in milliseconds; a short one leaves nothing time to finish.
     patience: u64,
@@ -78,6 +82,7 @@ impl Users {
             node_marks: Rng::new(seed ^ 0x41d),
             front_ends: FrontEnds::new(seed),
             limits: Some(Rng::new(seed ^ 0x11317)).filter(|rng| rng.clone().chance(35)),
+            despite: Some(Rng::new(seed ^ 0xde59)).filter(|rng| rng.clone().chance(30)),
             edits: 0,
             off: Vec::new(),
         }
@@ -174,6 +179,7 @@ impl Users {
             _ => {
                 if let Some(plan) = self.pick(Kind::Plan) {
                     self.steer_roll_out(&plan, &node);
+                    self.start_despite(&plan, &node);
                     self.act_on(&plan, &node);
                 }
             }
@@ -423,6 +429,27 @@ impl Users {
             let patch = json!({ "metadata": { "annotations": { names::ANNOTATION_SKIP: value } } });
             let _ = self.cluster.patch(Kind::Node, "", node, &patch);
         }
+    }
+
+    /// Lifts some of the limits for a node or for all, sometimes in a roll-out that is no more, or takes that back.
+    fn start_despite(&mut self, plan: &str, node: &str) {
+        let Some(rng) = &mut self.despite else { return };
+        if !rng.chance(25) {
+            return;
+        }
+        let known = self.cluster.get(Kind::Plan, NAMESPACE, plan).unwrap();
+        let hash = known["status"]["latestHash"].as_str().unwrap_or("unresolved");
+        let limits = StartLimit::ALL.into_iter().filter(|_| rng.chance(60));
+        let limits: BTreeSet<_> = limits.chain([StartLimit::Blackout]).collect();
+        let nodes = rng.chance(50).then(|| node.to_owned()).into_iter().collect();
+        let value = match rng.below(6) {
+            0 => None,
+            1 => Some(format!("quorum+window@{hash} by user")),
+            _ => Some(format!("{} by user", Exemption::new(limits, nodes, hash))),
+        };
+        self.count("start in spite of limits", &format!("{plan} {value:?}"));
+        let patch = json!({ "metadata": { "annotations": { names::ANNOTATION_DESPITE: value } } });
+        let _ = self.cluster.patch(Kind::Plan, NAMESPACE, plan, &patch);
     }
 
     fn delete_plan(&self, plan: &str) {

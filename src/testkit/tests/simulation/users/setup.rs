@@ -1,6 +1,6 @@
 //! The cluster at the beginning: nodes, Plans, and pods to be evicted.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use super::super::MIN_READY;
 use super::{NAMESPACE, Users};
@@ -65,6 +65,18 @@ impl Users {
             let http = json!({ "url": format!("https://{name}.example.com") });
             let passes = 1 + self.checks.below(3);
             spec["checks"] = json!([{ "name": "shop", "http": http, "interval": "5s", "timeout": "5s", "passes": passes }]);
+        }
+        self.blackout(spec);
+    }
+
+    /// Adds a blackout that begins soon to the spec of some Plans.
+    fn blackout(&mut self, spec: &mut Value) {
+        let now = self.cluster.clock().now();
+        let Some(rng) = &mut self.despite else { return };
+        if rng.chance(50) {
+            let start = now + SignedDuration::from_secs(10 * i64::try_from(rng.below(6)).unwrap());
+            let end = start + SignedDuration::from_mins(6);
+            spec["blackouts"] = json!([{ "start": format!("{start:.0}"), "end": format!("{end:.0}") }]);
         }
     }
 
