@@ -34,6 +34,7 @@ mod of_all_plans;
 mod quorum;
 mod room;
 pub(super) mod schedule;
+mod skipped;
 pub(super) mod taints;
 mod versions;
 
@@ -211,7 +212,7 @@ pub(super) fn start<'a>(
                 break;
             }
         }
-        nodes.insert(name.clone(), NodeState::starting(plan.spec(), node, now));
+        nodes.insert(name.clone(), NodeState::starting(plan, node, now));
         // Plans that are decided later in the same pass must see this start, although nothing is written yet.
         locks.lock(plan, name);
         limits.take(name);

@@ -2,7 +2,7 @@
 
 use super::Blocker;
 use refit_api::{ObjectRef, limits};
-use refit_facts::NodeName;
+use refit_facts::{DrainFinding, NodeName};
 
 /// The `ConfigMap` with the limits for all Plans.
 fn limits_map() -> ObjectRef {
@@ -53,7 +53,9 @@ impl Blocker {
             Self::NameTaken { kind, name } => vec![ObjectRef::new(kind, name)],
             Self::JobLeaving { job } => vec![ObjectRef::new("Job", job)],
             Self::PodLeaving { pod } => vec![ObjectRef::pod(pod)],
-            Self::PodBlocks { pod } => vec![ObjectRef::pod(pod)],
+            Self::PodBlocks { pod } | Self::DrainWouldBlock(DrainFinding { pod, .. }) => {
+                vec![ObjectRef::pod(pod)]
+            }
             Self::NoSlot { .. }
             | Self::StatusFull { .. }
             | Self::FailureBudget { .. }
@@ -88,6 +90,7 @@ impl Blocker {
             | Self::RebootIneffective { .. }
             | Self::NodeUnreadable { .. }
             | Self::AtVersion { .. }
+            | Self::DrainSkipped { .. }
             | Self::PodsPending { .. }
             | Self::JobRefused { .. } => Vec::new(),
         }

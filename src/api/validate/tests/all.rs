@@ -37,6 +37,7 @@ const MISTAKES: &str = r#"
     repeat.timeZone "Mars/Phobos"
     drain.timeout "soon"
     drain.blockedBy [{}] drain.blockedBy[0]
+    drain.waitFor [{"podSelector": {"matchLabels": {"a": "b"}}, "timeout": "soon"}] drain.waitFor[0].timeout
     postCompleteLabels {"a": "b c"}
     reboot.requiredFiles ["/a", "b"] reboot.requiredFiles[1]
     reboot.command ["a/b"] reboot.command[0]
