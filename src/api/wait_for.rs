@@ -83,19 +83,16 @@ impl WaitForSpec {
     fn parse(&self, entry: &FieldPath) -> Result<WaitFor, ErrorList> {
         let mut errors = ErrorList::default();
         let field = entry.field("podSelector");
-        let selector = match self
+        let given = self
             .pod_selector
             .as_ref()
-            .filter(|selector| !selects_all(selector))
-        {
-            Some(selector) => errors.take(field.selector(selector)),
-            None => {
-                errors.push(field.invalid(
-                    "is empty, so that the drain would wait for every pod of the node: write the labels of those that end by themselves",
-                ));
-                None
-            }
-        };
+            .filter(|selector| !selects_all(selector));
+        if given.is_none() {
+            errors.push(field.invalid(
+                "is empty, so that the drain would wait for every pod of the node: write the labels of those that end by themselves",
+            ));
+        }
+        let selector = given.and_then(|selector| errors.take(field.selector(selector)));
         let namespace = self.namespace.clone().filter(|name| !name.is_empty());
         if let Some(name) = namespace.as_ref().filter(|name| !is_namespace(name)) {
             let problem = format!("is {name:?}: it must be the name of a namespace");

@@ -211,7 +211,7 @@ fn skip_policy(spec: &PlanSpec) -> Option<PodFailurePolicy> {
 }
 
 /// Whether it was the drain that ended a Job with [`POD_FAILURE_POLICY`](crate::POD_FAILURE_POLICY): the message of the Job
-/// begins with the container (`matchPodFailurePolicy` in pkg/controller/job/pod_failure_policy.go).
+/// begins with the container (`matchPodFailurePolicy` in `pkg/controller/job`).
 pub fn is_skipped_by_drain(message: &str) -> bool {
     message.starts_with(&format!("Container {DRAIN} for pod "))
 }

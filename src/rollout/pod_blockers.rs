@@ -71,11 +71,11 @@ impl<'a> Limit<'a> for PodBlockers {
             };
             check.seen.saturating_add(time).unwrap_or(Timestamp::MAX)
         };
-        let blocker = |check: &PodCheck| {
+        let why = |check: &PodCheck| {
             let by_pod = check.pod.clone().map(|pod| Blocker::PodBlocks { pod });
             by_pod.or_else(|| check.drain.clone().map(Blocker::DrainWouldBlock))
         };
-        let blocked = known.and_then(blocker).map(Verdict::Skip);
+        let blocked = known.and_then(why).map(Verdict::Skip);
         let current = known.map(holds).filter(|until| *until > turn.now);
         if let Some(until) = current {
             if blocked.is_some() {

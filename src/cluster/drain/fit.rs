@@ -278,7 +278,7 @@ mod tests {
     fn a_pod_fits_if_what_is_left_is_enough_for_its_requests() {
         let node = place(&json!({}));
         let half = pod(&json!({ "cpu": "1", "memory": "2Gi" }), &json!({}));
-        let mut free = node.free(&[half.clone()]);
+        let mut free = node.free(std::slice::from_ref(&half));
         assert!(free.place(&half));
         assert!(!free.place(&half), "the first two have taken all");
         assert!(free.place(&pod(&json!({}), &json!({}))));

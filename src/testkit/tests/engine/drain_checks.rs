@@ -123,7 +123,7 @@ fn a_pod_that_fits_on_no_other_node_is_named_and_said_to_be_an_estimate() {
     );
     scenario
         .cluster
-        .patch_status(Kind::Node, "", "b", &size("4"))
+        .patch_status(Kind::Node, "", "b", size("4"))
         .unwrap();
     scenario.pass_secs(60);
     scenario.roll_out();
