@@ -29,6 +29,19 @@ pub struct DrainNote {
     /// One of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub volume: Option<String>,
+    /// Pods of `drain.waitFor` that have not ended, before the first eviction, at most [`WAITS_NAMED`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub running: Vec<RunningPod>,
+}
+
+/// A pod that the drain waits for before it begins.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunningPod {
+    /// Namespace and name, separated by `/`.
+    pub pod: String,
+    pub since: Timestamp,
+    /// When the drain no longer waits for it.
+    pub until: Timestamp,
 }
 
 /// A pod that cannot be evicted yet.
@@ -77,7 +90,9 @@ impl NodeDrain {
             std::iter::once(pod).chain(pdb)
         });
         let volume = note.volume.as_mut();
-        for name in [plan, pod].into_iter().chain(names).chain(volume) {
+        note.running.truncate(WAITS_NAMED);
+        let running = note.running.iter_mut().map(|running| &mut running.pod);
+        for name in [plan, pod].into_iter().chain(names).chain(volume).chain(running) {
             shorten_in_place(name, MAX_NAME);
         }
         Some(drain)
@@ -109,6 +124,20 @@ impl fmt::Display for DrainWait {
 
 impl fmt::Display for DrainNote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.running.is_empty() {
+            for (number, running) in self.running.iter().take(WAITS_NAMED).enumerate() {
+                let RunningPod { pod, since, until } = running;
+                let and = if number > 0 { "; " } else { "" };
+                write!(
+                    f,
+                    "{and}waits for {pod} to end since {since:.0}, until {until:.0}"
+                )?;
+            }
+            return match self.more {
+                0 => Ok(()),
+                more => write!(f, "; {more} more run"),
+            };
+        }
         write!(f, "{} of {} pods are gone", self.evicted, self.total)?;
         for wait in self.waiting.iter().take(WAITS_NAMED) {
             write!(f, "; {wait}")?;
@@ -151,6 +180,7 @@ mod tests {
             more: 4,
             attached: 2,
             volume: Some("kubernetes.io/csi/ebs.csi.aws.com^vol-1".to_owned()),
+            running: Vec::new(),
         };
         assert_eq!(
             note.to_string(),
@@ -164,6 +194,35 @@ mod tests {
             note,
         };
         assert_eq!(NodeDrain::parse(&drain.to_text()), Some(drain));
+    }
+
+    #[test]
+    fn before_the_first_eviction_a_note_names_the_pods_that_the_drain_waits_for() {
+        let running = |pod: &str| RunningPod {
+            pod: pod.to_owned(),
+            since: "2026-01-01T09:00:00.5Z".parse().unwrap(),
+            until: "2026-01-01T09:30:00.5Z".parse().unwrap(),
+        };
+        let note = DrainNote {
+            running: vec![running("ci/runner-7"), running("ci/runner-8")],
+            more: 1,
+            ..DrainNote::default()
+        };
+        assert_eq!(
+            note.to_string(),
+            "waits for ci/runner-7 to end since 2026-01-01T09:00:00Z, until 2026-01-01T09:30:00Z; waits for ci/runner-8 to end since \
+             2026-01-01T09:00:00Z, until 2026-01-01T09:30:00Z; 1 more run"
+        );
+        let drain = NodeDrain {
+            plan: "p".to_owned(),
+            pod: "u".to_owned(),
+            note: DrainNote {
+                running: vec![running(&"x".repeat(900)); 9],
+                ..note
+            },
+        };
+        let read = NodeDrain::parse(&drain.to_text()).unwrap().note.running;
+        assert_eq!((read.len(), read[0].pod.len()), (WAITS_NAMED, MAX_NAME));
     }
 
     #[test]

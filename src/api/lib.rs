@@ -48,13 +48,14 @@ pub mod text;
 pub mod trigger;
 pub mod validate;
 pub mod version_policy;
+pub mod wait_for;
 pub mod wave;
 pub mod window;
 
 pub use access::ApiAccess;
 pub use channel_ref::ChannelRef;
 pub use check::{Check, CheckAnswer, CheckRequest, CheckSpec, HttpCheck, PrometheusCheck};
-pub use drain::{DrainNote, DrainWait, NodeDrain};
+pub use drain::{DrainNote, DrainWait, NodeDrain, RunningPod};
 pub use failure::{FailurePolicy, FailureSpec};
 pub use hook::{Hook, HookSpec, HookStatus};
 pub use installs::{Installs, OnDrift};
@@ -88,5 +89,6 @@ pub use status::{
 };
 pub use trigger::Trigger;
 pub use version_policy::VersionPolicySpec;
+pub use wait_for::{AfterWait, WaitFor, WaitForSpec};
 pub use wave::{Wave, WaveNodes, WaveSpec};
 pub use window::TimeWindowSpec;

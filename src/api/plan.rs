@@ -37,6 +37,7 @@ use super::secret_ref::SecretRef;
 use super::status::PlanStatus;
 use super::trigger::Trigger;
 use super::version_policy::VersionPolicySpec;
+use super::wait_for::WaitForSpec;
 use super::wave::WaveSpec;
 use super::window::TimeWindowSpec;
 
@@ -490,6 +491,21 @@ pub struct DrainSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 16))]
     pub order: Option<Vec<LabelSelector>>,
+    /// Pods that may end by themselves once the node is cordoned: the drain begins when they have succeeded, failed or
+    /// are gone. Entries wait at the same time. Defaults to none.
+    ///
+    /// Pods of DaemonSets, static pods and those of upgrades are not waited for. Has no effect on Windows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 16))]
+    pub wait_for: Option<Vec<WaitForSpec>>,
+    /// If true, a node starts only if its drain would end, by what is known before: the drain would refuse no pod, no
+    /// `PodDisruptionBudget` refuses an eviction for good, and the pods fit on other nodes, by an estimate. Other nodes start.
+    /// Defaults to the controller's `REFIT_CHECK_DRAINS`, which defaults to false.
+    ///
+    /// The controller must be allowed to list pods and `PodDisruptionBudgets`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-in-job" = false))]
+    pub check_first: Option<bool>,
 }
 
 field_enum! {

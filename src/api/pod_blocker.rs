@@ -34,13 +34,9 @@ pub struct PodBlocker {
 
 impl PodBlockerSpec {
     fn parse(&self, entry: &FieldPath) -> Result<PodBlocker, ErrorList> {
-        let is_empty = |selector: &LabelSelector| {
-            let labels = selector.match_labels.as_ref().is_none_or(BTreeMap::is_empty);
-            labels && selector.match_expressions.as_ref().is_none_or(Vec::is_empty)
-        };
         let mut errors = ErrorList::default();
         let namespace = self.namespace.clone().filter(|name| !name.is_empty());
-        if namespace.is_none() && self.selector.as_ref().is_none_or(is_empty) {
+        if namespace.is_none() && self.selector.as_ref().is_none_or(selects_all) {
             errors.push(entry.invalid(
                 "has neither namespace nor selector, so that every pod would keep its node from being upgraded: write one of them",
             ));
@@ -72,8 +68,14 @@ pub(super) fn parse(specs: &[PodBlockerSpec]) -> Result<Vec<PodBlocker>, ErrorLi
     errors.finish(Some(parsed))
 }
 
+/// Whether a selector has no condition.
+pub(super) fn selects_all(selector: &LabelSelector) -> bool {
+    let labels = selector.match_labels.as_ref().is_none_or(BTreeMap::is_empty);
+    labels && selector.match_expressions.as_ref().is_none_or(Vec::is_empty)
+}
+
 /// Whether the text can be the name of a namespace: a DNS label (RFC 1123).
-fn is_namespace(name: &str) -> bool {
+pub(super) fn is_namespace(name: &str) -> bool {
     let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     label_value_problems(name).is_empty() && name.chars().all(is_plain)
 }

@@ -163,6 +163,7 @@ fn check_drain(spec: &PlanSpec, errors: &mut ErrorList) {
         errors.push(at("drain.afterTimeout").invalid(problem));
     }
     errors.take(spec.drain_order());
+    errors.take(spec.drain_waits());
 }
 
 fn node_limit(field: &str, limit: Option<&IntOrString>) -> Result<(), Invalid> {

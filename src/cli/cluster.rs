@@ -165,11 +165,7 @@ pub(super) fn run(
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             output::error(&failure);
-            match failure {
-                Failure::Stopped { signal: "SIGINT", .. } => ExitCode::from(128 + 2),
-                Failure::Stopped { .. } => ExitCode::from(128 + 15),
-                Failure::Failed(_) => ExitCode::FAILURE,
-            }
+            ExitCode::from(failure.exit_code())
         }
     })
 }

@@ -5,13 +5,16 @@
 //! patch of that ledger. It changes no other node than those it was given, and does not uncordon a drained node: the
 //! controller releases it.
 
+mod budget;
 mod changes;
 mod cordon;
 mod detach;
 pub mod event;
 mod evict;
 mod failure;
+mod fit;
 pub mod flags;
+mod forecast;
 mod lister;
 pub mod outcome;
 mod permissions;
@@ -21,17 +24,19 @@ mod run;
 mod session;
 pub mod tracker;
 mod virtual_machine;
+mod wait_for;
 
 pub use changes::{Changes, NodeVersions};
 pub use cordon::CordonError;
 pub use event::{DryRun, Event};
 pub use failure::Failure;
+pub use forecast::forecast;
 pub use session::Session;
 
 use pods::Rules;
 use refit_api::ids::NodeUid;
 use refit_api::selector::Selector;
-use refit_api::{AfterTimeout, Holder, NodeMark, names};
+use refit_api::{AfterTimeout, Holder, NodeMark, WaitFor, names};
 use refit_base::go::GoDuration;
 
 /// Options of a drain, from kubectl's flags.
@@ -49,6 +54,8 @@ pub struct Options {
     pub wait_for_detach: bool,
     /// `--evict-last`: groups of pods that are evicted after all others, one after the other.
     pub evict_last: Vec<Selector>,
+    /// `--wait-for`: pods that may end by themselves before the first eviction.
+    pub wait_for: Vec<WaitFor>,
     /// `--load-balancer-delay`.
     pub load_balancer_delay: GoDuration,
     /// `--settle-delay`.

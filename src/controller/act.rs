@@ -198,7 +198,11 @@ impl Actor {
                 node,
                 generation,
                 blockers,
-            } => self.list_pod_blockers(plan, node, generation, &blockers).await,
+                drain,
+            } => {
+                self.list_pod_blockers((plan, node), generation, &blockers, drain.as_deref())
+                    .await
+            }
         }
     }
 

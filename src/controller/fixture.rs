@@ -21,6 +21,7 @@ pub(crate) fn cluster(
         polling_interval: SignedDuration::from_mins(15),
         min_node_age: SignedDuration::from_mins(1),
         checks_images: false,
+        checks_drains: false,
         own_node: "own-node".into(),
         local_zone: jiff::tz::TimeZone::UTC,
         has_front_ends: false,

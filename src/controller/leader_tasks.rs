@@ -146,6 +146,7 @@ fn defaults(settings: &Settings, channels: &ChannelClient, job: JobSettings) -> 
         polling_interval: SignedDuration::try_from(settings.polling_interval).unwrap_or(SignedDuration::MAX),
         min_node_age: SignedDuration::try_from(settings.min_node_age).unwrap_or(SignedDuration::MAX),
         checks_images: settings.check_images && channels.knows_images(),
+        checks_drains: settings.check_drains,
         own_node: settings.node_name.as_str().into(),
         local_zone: jiff::tz::TimeZone::system(),
         // Node operations do not count: they become Plans, and reserve no nodes.

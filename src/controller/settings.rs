@@ -70,6 +70,8 @@ pub struct Settings {
     pub min_node_age: Duration,
     /// `REFIT_CHECK_IMAGES`: whether registries are asked for images before nodes start.
     pub check_images: bool,
+    /// `REFIT_CHECK_DRAINS`: whether nodes start only if their drains would end, unless a Plan says otherwise.
+    pub check_drains: bool,
     /// `REFIT_IMAGE`: the image of refit, if set.
     pub image: Option<String>,
     /// Settings of Jobs. `own_image` is empty unless `image` is set.
@@ -214,6 +216,7 @@ impl Settings {
                 .flag(None, "REFIT_MIN_NODE_AGE", go_duration)?
                 .unwrap_or(DEFAULT_MIN_NODE_AGE),
             check_images: boolean(&env, None, "REFIT_CHECK_IMAGES", true)?,
+            check_drains: boolean(&env, flags.check_drains, "REFIT_CHECK_DRAINS", false)?,
             jobs: JobSettings {
                 own_account_api_access: env
                     .flag(None, "REFIT_JOB_API_ACCESS", api_access)?

@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod condition;
+mod drain_finding;
 pub mod labelled_job;
 pub mod objects;
 mod pod;
@@ -24,6 +25,7 @@ use refit_base::version::policy::Offered;
 use refit_job::name::RunId;
 
 pub use condition::NodeCondition;
+pub use drain_finding::DrainFinding;
 pub use pod::{PodFacts, PodStage, RebootPod, SentinelResult, Termination};
 pub use record::{Phase, Reboot, Record};
 pub use refit_api::ids::{BootId, Hash, JobName, JobUid, NodeName, NodeUid, PlanName, PlanUid, PodUid, Text};
@@ -397,11 +399,20 @@ pub struct Missing {
     pub for_pods: Vec<String>,
     /// Whether the permissions for pods were checked.
     pub knows_pods: bool,
+    /// Permissions that Plans with `drain.checkFirst` need in addition.
+    pub for_drain_checks: Vec<String>,
+    /// Whether the permissions for checks of drains were checked.
+    pub knows_drain_checks: bool,
 }
 
 impl Missing {
     pub fn is_empty(&self) -> bool {
-        let optional = [&self.for_reboots, &self.for_workloads, &self.for_pods];
+        let optional = [
+            &self.for_reboots,
+            &self.for_workloads,
+            &self.for_pods,
+            &self.for_drain_checks,
+        ];
         self.for_all.is_empty() && optional.into_iter().all(Vec::is_empty)
     }
 }

@@ -21,6 +21,8 @@ pub enum Phase {
     Failed,
     /// Another attempt was decided; its Job is created next.
     Retry,
+    /// The node was released as it was, because pods had not ended in time (`drain.waitFor`). Its turn comes later.
+    Skipped,
     /// The node is done and released; the controllers of the evicted pods are not available yet.
     Recovering,
 }
@@ -41,7 +43,8 @@ pub struct Record {
     pub phase: Phase,
     /// Number of the attempt, from 1.
     pub attempt: i64,
-    /// How often the Plan was tried again on the node by itself, as `spec.failure.retries` says.
+    /// How often the Plan was tried again on the node by itself, as `spec.failure.retries` says. For a node that was
+    /// released because pods had not ended: how often in a row.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub retries: i64,
     pub job_uid: JobUid,

@@ -25,12 +25,13 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelecto
 
 use super::JobSettings;
 use super::name::RunId;
-use refit_api::{ApiAccess, HostAccess, PlanSpec, names};
+use refit_api::{AfterWait, ApiAccess, HostAccess, PlanSpec, WaitFor, names, wait_for};
 use refit_base::go::GoDuration;
 
 pub use check::{Findings, JobError, Remark, check};
-pub use containers::{PREFLIGHT, PROBE, SENTINEL, SKIPPED, UPGRADE, VERIFY};
+pub use containers::{DRAIN, PREFLIGHT, PROBE, SENTINEL, SKIPPED, UPGRADE, VERIFY};
 pub(super) use containers::{command_args, literal, on_host, sentinel_name};
+pub use drain::drain_command;
 pub use hook::{HookInput, hook_job};
 pub(super) use metadata::{inherited_annotations, inherited_labels, owner};
 pub use prepull::prepull_job;
@@ -138,9 +139,8 @@ pub fn render(input: &JobInput<'_>, settings: &JobSettings) -> Result<Job, JobEr
     let pod = pod(plan, node, settings)?;
     let mut job = job(input, settings, annotations, pod_annotations, pod);
     if let Some(spec) = &mut job.spec {
-        // A node that `preflight` skips is not tried again.
-        spec.pod_failure_policy = plan.spec.preflight.is_some().then(skip_policy);
-        if plan.spec.has_sentinel() || plan.spec.preflight.is_some() {
+        spec.pod_failure_policy = skip_policy(plan.spec);
+        if plan.spec.has_sentinel() || spec.pod_failure_policy.is_some() {
             // Two concurrent pods could both reboot the node. With a failure policy, the API server allows no other.
             spec.pod_replacement_policy = Some("Failed".to_owned());
         }
@@ -189,24 +189,43 @@ fn job(
     }
 }
 
-/// Ends the Job at once when `preflight` skips the node. Otherwise the Job would run it again up to `backoffLimit`
-/// times.
-fn skip_policy() -> PodFailurePolicy {
-    PodFailurePolicy {
-        rules: vec![PodFailurePolicyRule {
+/// Ends the Job at once when `preflight` skips the node, or the drain releases it. Otherwise the Job would run it again up
+/// to `backoffLimit` times.
+fn skip_policy(spec: &PlanSpec) -> Option<PodFailurePolicy> {
+    let waits = spec.drain_waits().unwrap_or_default();
+    let skips = |wait: &WaitFor| wait.after_timeout == AfterWait::Skip;
+    let by_drain = waits.iter().any(skips).then_some(DRAIN);
+    let by_preflight = spec.preflight.is_some().then_some(PREFLIGHT);
+    let rules: Vec<_> = by_preflight
+        .into_iter()
+        .chain(by_drain)
+        .map(|container| PodFailurePolicyRule {
             action: "FailJob".to_owned(),
             on_exit_codes: Some(PodFailurePolicyOnExitCodesRequirement {
-                container_name: Some(PREFLIGHT.to_owned()),
+                container_name: Some(container.to_owned()),
                 operator: "In".to_owned(),
                 values: vec![SKIPPED],
             }),
             on_pod_conditions: None,
-        }],
-    }
+        })
+        .collect();
+    (!rules.is_empty()).then_some(PodFailurePolicy { rules })
 }
 
-/// Time limit of a Job in seconds; `None` means no limit (S12).
+/// Whether it was the drain that ended a Job with [`POD_FAILURE_POLICY`](crate::POD_FAILURE_POLICY): the message of the Job
+/// begins with the container (`matchPodFailurePolicy` in `pkg/controller/job`).
+pub fn is_skipped_by_drain(message: &str) -> bool {
+    message.starts_with(&format!("Container {DRAIN} for pod "))
+}
+
+/// Time limit of a Job in seconds; `None` means no limit (S12). What `drain.waitFor` waits comes in addition: the limits are
+/// about work that hangs, and the wait has limits of its own.
 pub fn active_deadline_seconds(spec: &PlanSpec, settings: &JobSettings) -> Option<i64> {
+    let waits = wait_for::longest(&spec.drain_waits().unwrap_or_default());
+    Some(work_deadline_seconds(spec, settings)?.saturating_add(waits.as_secs()))
+}
+
+fn work_deadline_seconds(spec: &PlanSpec, settings: &JobSettings) -> Option<i64> {
     let max = Some(settings.active_deadline_seconds_max).filter(|max| *max > 0);
     let deadline = match spec.job_active_deadline_secs {
         // 0 is the user's way to say "no limit"; only the administrator's maximum overrules it (S12).

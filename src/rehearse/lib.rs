@@ -17,7 +17,6 @@ pub mod ids;
 pub mod journal;
 pub mod json;
 pub mod kubelets;
-mod node_fit;
 pub mod nodes;
 pub mod pod_lifecycle;
 mod pods;

@@ -38,7 +38,9 @@ use refit_api::limits::Limits;
 use refit_api::reboot::REQUIRED_FILES;
 use refit_api::schedule::Blackout;
 use refit_api::selector::Selector;
-use refit_api::{Check, CheckAnswer, PlanSpec, RebootRequest, WavePhase, WaveStatus, limits, names};
+use refit_api::{
+    Check, CheckAnswer, PlanSpec, RebootRequest, WavePhase, WaveStatus, limits, names, wait_for,
+};
 use refit_base::version::{Offer, kubelet_version};
 use refit_channel::{ChannelClient, ChannelError};
 use refit_cluster::clock::Clock;
@@ -468,6 +470,8 @@ fn longest_wait(spec: &PlanSpec) -> SignedDuration {
         Some(refit_api::DrainTimeout::Text(text)) => go(Some(text)),
         None => SignedDuration::ZERO,
     };
+    let waits = wait_for::longest(&spec.drain_waits().unwrap_or_default());
+    let drain = drain.saturating_add(SignedDuration::from_nanos(waits.as_nanos()));
     let texts = |value: Value| -> SignedDuration {
         let longest =
             ["timeout", "minReady"].map(|field| go(value[field].as_str().map(str::to_owned).as_ref()));

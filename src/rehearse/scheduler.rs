@@ -9,7 +9,6 @@ use k8s_openapi::api::core::v1::{Pod, PodAffinityTerm, Taint};
 use serde::Deserialize as _;
 
 use super::journal::JournalEvent;
-use super::node_fit::{selects, tolerates};
 use super::pod_lifecycle::Machine;
 use super::pods::{has_ended, is_bound};
 use super::resources::Kind;
@@ -19,6 +18,7 @@ use super::write::WriteTarget;
 use crate::json::{Value, json};
 use refit_api::names::{FIELD_NODE_NAME, LABEL_PLAN};
 use refit_api::selector::Selector;
+use refit_cluster::node_fit::{selects, tolerates};
 
 /// Messages of the scheduler.
 const AFFINITY: &str = "node(s) didn't match Pod's node affinity/selector";
@@ -101,7 +101,10 @@ impl State {
 
     /// Why the pod cannot run on this machine.
     fn unfit(&self, pod: &Pod, object: &Object, machine: &Machine) -> Option<&'static str> {
-        if !selects(pod, &machine.name, &machine.labels) {
+        let spec = pod.spec.as_ref();
+        let selector = spec.and_then(|spec| spec.node_selector.as_ref());
+        let affinity = spec.and_then(|spec| spec.affinity.as_ref());
+        if !selects(selector, affinity, &machine.name, &machine.labels) {
             return Some(AFFINITY);
         }
         // This covers `spec.unschedulable`: the node lifecycle controller turns it into a taint

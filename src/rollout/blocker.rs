@@ -8,7 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use refit_api::names::ControlPlaneRole;
 use refit_api::{Hook, Reason};
-use refit_facts::{JobName, NodeName, PlanName, Taint, Text};
+use refit_facts::{DrainFinding, JobName, NodeName, PlanName, Taint, Text};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Blocker {
@@ -274,8 +274,18 @@ pub enum Blocker {
         /// Its namespace and name.
         pod: Text,
     },
+    /// A drain of the node would not end.
+    DrainWouldBlock(DrainFinding),
+    /// Its drain has released it, because pods had not ended in time.
+    DrainSkipped {
+        why: String,
+        /// When its turn comes again.
+        until: Timestamp,
+    },
     /// It is not known yet whether such a pod runs on the node.
     PodsPending {
+        /// The field that asks.
+        field: &'static str,
         /// Why the pods cannot be listed.
         why: Option<String>,
     },
@@ -465,6 +475,8 @@ impl Blocker {
             Self::TaintNotTolerated { .. } => Reason::TaintNotTolerated,
             Self::AtVersion { .. } => Reason::AtVersion,
             Self::PodBlocks { .. } => Reason::PodBlocks,
+            Self::DrainWouldBlock(_) => Reason::DrainWouldBlock,
+            Self::DrainSkipped { .. } => Reason::DrainSkipped,
             Self::PodsPending { .. } => Reason::PodsPending,
             Self::RebootIneffective { .. } => Reason::RebootIneffective,
             Self::NodeUnreadable { .. } => Reason::ObjectUnreadable,

@@ -134,7 +134,7 @@ pub fn decide(cluster: &ClusterState, now: Timestamp) -> Decision {
         let asks = waits.asks_pods.drain(..);
         decision
             .steps
-            .extend(asks.map(|node| pod_blockers::query(plan, node)));
+            .extend(asks.filter_map(|node| Some(pod_blockers::query(plan, cluster.world.nodes.get(&node)?))));
         if let Some(at) = waits.requeue_at {
             decision.requeue(at);
         }

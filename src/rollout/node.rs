@@ -10,6 +10,7 @@ mod lost;
 mod reboot;
 mod recover;
 mod settle;
+mod skip;
 pub(super) mod state;
 mod success;
 mod unreadable;
@@ -221,7 +222,9 @@ impl NodeReconciler<'_> {
             && pod.is_some_and(|pod| pod.stage == PodStage::Drain && *pod.uid == *drain.pod)
         {
             let progress = shorten(&drain.note.to_string(), MAX_MESSAGE).into_owned();
-            state = if drain.note.waiting.is_empty() {
+            state = if !drain.note.running.is_empty() {
+                state.with_reason(Reason::PodsRunning, progress)
+            } else if drain.note.waiting.is_empty() {
                 state.with_message(progress)
             } else {
                 state.with_reason(Reason::DrainWaiting, progress)

@@ -13,6 +13,7 @@ pub(super) fn are_asked(cluster: &ClusterState) -> bool {
             && (missing.knows_reboots || !cluster.has_reboots())
             && (missing.knows_workloads || !cluster.has_workloads())
             && (missing.knows_pods || !cluster.has_pod_blockers())
+            && (missing.knows_drain_checks || !cluster.has_drain_checks())
     });
     !known && !cluster.plans.is_empty()
 }
@@ -38,6 +39,7 @@ pub(super) fn missing(cluster: &ClusterState, plan: &DerivedPlan) -> Option<Stri
         .chain(for_reboots)
         .chain(for_workloads)
         .chain(for_pods)
+        .chain(missing.for_drain_checks.iter().filter(|_| plan.checks_drains))
         .cloned()
         .chain(for_secrets)
         .collect();
@@ -50,6 +52,7 @@ pub(super) fn are_granted(cluster: &ClusterState, plan: &DerivedPlan) -> bool {
         (missing.knows_reboots || !plan.spec().has_sentinel())
             && (missing.knows_workloads || !plan.completion.workloads)
             && (missing.knows_pods || plan.pod_blockers.is_empty())
+            && (missing.knows_drain_checks || !plan.checks_drains)
     };
     cluster.world.permissions.as_ref().is_some_and(asked) && missing(cluster, plan).is_none()
 }

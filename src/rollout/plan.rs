@@ -27,8 +27,8 @@ use refit_api::selector::Selector;
 use refit_api::validate::ParsedSpec;
 use refit_api::window::Window;
 use refit_api::{
-    ChannelRef, NodeInfoSelector, NodeLimit, NodePhase, NodeProgress, PlanSpec, PlanStatus, PodBlocker,
-    Repeat, annotation, names,
+    ChannelRef, DrainSpec, NodeInfoSelector, NodeLimit, NodePhase, NodeProgress, PlanSpec, PlanStatus,
+    PodBlocker, Repeat, annotation, names,
 };
 use refit_base::go::GoDuration;
 use refit_base::version::policy::{Choice, Offered, Policy, PolicyInputs, choose};
@@ -61,6 +61,8 @@ pub(super) struct DerivedPlan {
     pub(super) disruptive: bool,
     /// Pods for which nodes wait.
     pub(super) pod_blockers: Arc<[PodBlocker]>,
+    /// Whether nodes start only if their drains would end.
+    pub(super) checks_drains: bool,
     /// Whether its nodes start only while a majority of the control plane stays without them.
     pub(super) guards_control_plane: bool,
     pub(super) channel: Option<ChannelRef>,
@@ -146,6 +148,7 @@ impl DerivedPlan {
             completion: CompletionPolicy::default(),
             disruptive: false,
             pod_blockers: Arc::default(),
+            checks_drains: false,
             guards_control_plane: false,
             channel: None,
             policy: None,
@@ -261,6 +264,8 @@ impl DerivedPlan {
             || spec.exclusive.unwrap_or_default()
             || spec.may_reboot();
         self.pod_blockers = parsed.pod_blockers.into();
+        let checks = |drain: &DrainSpec| drain.check_first.unwrap_or(defaults.checks_drains);
+        self.checks_drains = spec.drain.as_ref().is_some_and(checks);
         self.time_limit = time_limit(spec, self.delay, &defaults.job);
         self.guards_control_plane = spec.guards_control_plane();
         self.completion = CompletionPolicy::of(spec);

@@ -46,7 +46,7 @@ impl RebootNeeded {
                 let is_after = |stored| after_reboot.iter().any(|reason| stored == reason);
                 self.has_upgrade || record.reason.as_ref().is_some_and(is_after)
             }
-            Phase::Retry | Phase::Recovering => false,
+            Phase::Retry | Phase::Recovering | Phase::Skipped => false,
         }
     }
 }

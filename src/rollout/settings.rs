@@ -16,6 +16,8 @@ pub struct Defaults {
     pub min_node_age: SignedDuration,
     /// Whether images that follow the version must exist before nodes start.
     pub checks_images: bool,
+    /// Whether nodes start only if their drains would end, unless a Plan says otherwise.
+    pub checks_drains: bool,
     /// The node on which the controller runs.
     pub own_node: Text,
     /// Zone of `timeZone: Local`.

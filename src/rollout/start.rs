@@ -34,6 +34,7 @@ mod of_all_plans;
 mod quorum;
 mod room;
 pub(super) mod schedule;
+mod skipped;
 pub(super) mod taints;
 mod versions;
 
@@ -180,7 +181,7 @@ impl Starter<'_, '_> {
                     break;
                 }
             }
-            let starting = NodeState::starting(plan.spec(), node, now);
+            let starting = NodeState::starting(plan, node, now);
             self.nodes.insert(name.clone(), starting);
             // Plans that are decided later in the same pass must see this start, although nothing is written yet.
             self.locks.lock(plan, name);

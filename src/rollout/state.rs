@@ -263,6 +263,11 @@ impl ClusterState {
         self.plans.values().any(|plan| !plan.pod_blockers.is_empty())
     }
 
+    /// Whether a Plan asks whether drains would end.
+    pub fn has_drain_checks(&self) -> bool {
+        self.plans.values().any(|plan| plan.checks_drains)
+    }
+
     /// The names of the Secrets that Plans have in their hash: the same set until one of these Plans changes.
     pub fn retain_hashed_secrets(&mut self) -> Arc<BTreeSet<Text>> {
         self.world.secrets.retain_hashed()

@@ -258,6 +258,8 @@ pub enum Query {
         /// `metadata.generation` of the Plan.
         generation: i64,
         blockers: Arc<[PodBlocker]>,
+        /// The arguments of the drain of which to find out whether it would end.
+        drain: Option<Vec<String>>,
     },
 }
 

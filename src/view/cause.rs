@@ -71,6 +71,7 @@ impl Cause {
             | R::PodLeaving
             | R::PodWaiting
             | R::DrainWaiting
+            | R::PodsRunning
             | R::Cancelled
             | R::RebootPod
             | R::PodRefused

@@ -127,7 +127,7 @@ pub(super) fn remedy(
         | Reason::KubeletVersion
         | Reason::OsImage
         | Reason::Workloads => vec![describe(), retry().filter(|_| known.kind() == Kind::Failure)],
-        Reason::PodBlocks => vec![
+        Reason::PodBlocks | Reason::PodsRunning | Reason::DrainSkipped | Reason::DrainWouldBlock => vec![
             on("kubectl get pods -A --field-selector spec.nodeName=NODE"),
             edit(),
         ],
@@ -163,7 +163,12 @@ pub(super) fn remedy(
             let nodes = unavailable(view).into_iter().map(|(_, _, command)| Some(command));
             nodes.chain([edit()]).collect()
         }
-        // deploy/ does not grant what `drain.blockedBy` needs.
+        // deploy/ does not grant what `drain.checkFirst` and `blockedBy` need.
+        Reason::MissingPermission if lacks_drain_checks(view) => {
+            vec![Some(
+                "kubectl apply -f deploy/overlays/check-drains/rbac.yaml".to_owned(),
+            )]
+        }
         Reason::MissingPermission
             if view
                 .plan
@@ -198,6 +203,15 @@ pub(super) fn remedy(
         },
     };
     (known.plain_remedy(), commands.into_iter().flatten().collect())
+}
+
+/// Whether the permissions of `drain.checkFirst` are missing, as the condition says: the controller's setting may ask for them.
+fn lacks_drain_checks(view: &PlanOverview<'_>) -> bool {
+    let mut conditions = view.plan.facts.status().conditions.iter();
+    conditions.any(|condition| {
+        let message = condition.message.as_deref().unwrap_or_default();
+        condition.type_ == ConditionType::Complete && message.contains("spec.drain.checkFirst")
+    })
 }
 
 /// The remedy for the one of several causes of a reason that the message names.

@@ -2,15 +2,20 @@
 //! command lines.
 
 use k8s_openapi::api::core::v1::{Node, Pod};
-use refit_api::NodeProgress;
+use kube::api::DeleteParams;
 use refit_api::names::LABEL_PLAN;
+use refit_api::{NodeProgress, Plan};
 use serde_json::{Value, json};
 
 use super::{DRAINER, DrainHarness};
 use crate::harness::{self, active, is_cordoned, is_free, ledger};
+use crate::node_account::shipped;
 use crate::testenv::context::TestContext;
+use crate::testenv::context::cluster::done;
 use crate::testenv::controller::Controller;
 pub(crate) use crate::testenv::kubelet::DrainProcesses;
+use crate::testenv::manifest;
+use crate::testenv::plan::says;
 use crate::testenv::wait::SOON;
 
 /// Nodes whose `cordon` and `drain` containers run for real.
@@ -242,4 +247,98 @@ async fn two_plans_that_hold_one_node_restore_it_in_every_order() {
         stays.delete_plan(&name).await;
         harness.ctx.uncordon(&node).await;
     }
+}
+
+#[tokio::test]
+async fn a_node_whose_pods_do_not_end_in_time_is_released_as_it_was_and_says_when_its_turn_comes() {
+    let harness = real_drains(&["one"]).await;
+    harness
+        .pods("one", ["runner-1"], json!({ "app": "runner" }))
+        .await;
+    let _controller = harness.ctx.controller().start();
+    let wait = |after: &str, timeout: &str| {
+        json!({ "drain": { "excludeFromLoadBalancers": true, "waitFor": [{
+            "podSelector": { "matchLabels": { "app": "runner" } }, "timeout": timeout, "afterTimeout": after,
+        }] } })
+    };
+    make(&harness, "k3s", wait("Skip", "3s")).await;
+    let is_skipped = |node: &NodeProgress| node.reason.as_deref() == Some("DrainSkipped");
+    let skipped = wait_for_progress(&harness, "k3s", "was released", is_skipped).await;
+    let message = skipped.message.unwrap_or_default();
+    assert!(
+        message.contains("/runner-1 had not ended within 3s") && message.contains("its turn comes again at "),
+        "{message}"
+    );
+    is_released(&harness).await;
+    let label = "node.kubernetes.io/exclude-from-external-load-balancers";
+    let node = harness.get("one").await;
+    assert!(!node.metadata.labels.unwrap_or_default().contains_key(label));
+    assert!(harness.on_node("one").await.contains_key("runner-1"));
+    assert_eq!(harness.kubelet.runs(&harness.node("one"), "upgrade").await, 0);
+
+    // An edit gives it its turn at once.
+    harness
+        .ctx
+        .edit_plan("k3s", json!({ "spec": wait("Evict", "10m") }))
+        .await;
+    let runs = |node: &NodeProgress| node.reason.as_deref() == Some("PodsRunning");
+    let waits = wait_for_progress(&harness, "k3s", "waits for the pod", runs).await;
+    let message = waits.message.unwrap_or_default();
+    assert!(message.contains("/runner-1 to end since "), "{message}");
+    let now = DeleteParams::default().grace_period(0);
+    harness.ctx.pods().delete("runner-1", &now).await.unwrap();
+    harness.ctx.plan_complete("k3s", SOON).await;
+    is_released(&harness).await;
+    let requests = harness.drainer_requests().await;
+    assert!(requests.forbidden().is_empty(), "{:#?}", requests.forbidden());
+}
+
+#[tokio::test]
+async fn a_node_whose_drain_would_not_end_stays_as_it_is_and_the_next_one_starts() {
+    let harness = real_drains(&["one", "two"]).await;
+    harness.guard().await;
+    let _controller = harness.ctx.controller().start();
+    make(&harness, "k3s", json!({ "drain": { "checkFirst": true } })).await;
+    let condition = |reason: &'static str| {
+        move |plan: &Plan| says(plan, "Complete").starts_with(&format!("False/{reason}/"))
+    };
+    let missing = condition("MissingPermission");
+    let plan = harness
+        .ctx
+        .plan_until("k3s", "lacks a permission", SOON, missing)
+        .await;
+    assert!(
+        says(&plan, "Complete").contains("list poddisruptionbudgets"),
+        "{plan:?}"
+    );
+    assert!(job_pods(&harness, "k3s").await.is_empty(), "no node has started");
+
+    for mut object in shipped(&harness.ctx, "overlays/check-drains/rbac.yaml") {
+        // The roles of a test have its name, and its account is that of `deploy/`.
+        if let Some(subject) = object.pointer_mut("/subjects/0/name") {
+            *subject = "system-upgrade-controller".into();
+        }
+        manifest::apply(&harness.ctx.client, &object).await.unwrap();
+    }
+    let is_held = |node: &NodeProgress| node.reason.as_deref() == Some("DrainWouldBlock");
+    let held = wait_for_progress(&harness, "k3s", "would block", is_held).await;
+    let path = format!(
+        "pod {}/web-1: PodDisruptionBudget guard requires 1 of its 1 pods",
+        harness.ctx.namespace()
+    );
+    assert!(held.message.unwrap_or_default().contains(&path));
+    harness
+        .ctx
+        .node_until(&harness.node("two"), "is done", SOON, |node| {
+            done(node, "k3s").is_some()
+        })
+        .await;
+    assert!(!is_cordoned(&harness.get("one").await));
+    assert!(harness.on_node("one").await.contains_key("web-1"));
+
+    harness.open("guard").await;
+    harness.ctx.plan_complete("k3s", SOON).await;
+    is_released(&harness).await;
+    let requests = harness.ctx.controller_requests().await;
+    assert!(requests.forbidden().is_empty(), "{:#?}", requests.forbidden());
 }

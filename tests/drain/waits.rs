@@ -223,3 +223,46 @@ async fn groups_go_one_after_the_other_between_two_delays_and_what_stays_at_the_
     assert!(out.stderr.contains(&stays), "{out:?}");
     assert_eq!(harness.on_node("one").await, [("web-1".to_owned(), false)].into());
 }
+
+#[tokio::test]
+async fn a_cordoned_node_is_drained_once_pods_have_ended_and_left_as_it_was_if_they_have_not() {
+    let harness = DrainHarness::new(&["one"]).await;
+    harness
+        .pods("one", ["runner-1"], json!({ "app": "runner" }))
+        .await;
+    harness.pods("one", ["web-1"], json!({ "app": "web" })).await;
+    let out = harness
+        .drain("one", &["--wait-for=app=runner;timeout=3s;after=skip"])
+        .await;
+    assert_eq!(out.code, Some(77), "{out:?}");
+    assert!(
+        out.last_line().contains("runner-1 had not ended within 3s"),
+        "{out:?}"
+    );
+    assert!(out.stdout.contains("uncordoned"), "{out:?}");
+    let node = harness.get("one").await;
+    assert!(!node.spec.unwrap().unschedulable.unwrap_or_default());
+    assert!(harness.on_node("one").await.contains_key("web-1"));
+
+    let out = harness
+        .drain("one", &["--wait-for=app=runner;timeout=3s;after=fail"])
+        .await;
+    assert_eq!(out.code, Some(1), "{out:?}");
+    assert!(harness.on_node("one").await.contains_key("web-1"));
+
+    // It ends while the drain waits for it.
+    let drain = harness.drain("one", &["--wait-for=app=runner;timeout=10m", "-o", "json"]);
+    let ends = async {
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        let now = DeleteParams::default().grace_period(0);
+        harness.ctx.pods().delete("runner-1", &now).await.unwrap();
+    };
+    let (out, ()) = tokio::join!(drain, ends);
+    assert_eq!(out.code, Some(0), "{out:?}");
+    let events = events(&out.stdout);
+    let evicted: Vec<_> = named(&events, "evicting")
+        .iter()
+        .map(|event| event["name"].clone())
+        .collect();
+    assert_eq!(evicted, ["web-1"], "{events:#?}");
+}

@@ -233,6 +233,29 @@ fn cases() -> Vec<Case> {
             cluster(&[("a", labels, true), ("b", labels, true)]) + TRAINING,
         ),
         on(
+            waits("PodsRunning", "", "waits for science/epoch-7 to end since "),
+            of_all(
+                "  drain: {force: true, waitFor: [{podSelector: {matchLabels: {job: training}}, timeout: 20m}]}\n",
+            ),
+            cluster(&[("a", labels, true), ("b", labels, true)]) + TRAINING,
+        ),
+        on(
+            stalls("DrainSkipped", "", "science/epoch-7 had not ended within 20m0s"),
+            of_all(
+                "  drain: {force: true, waitFor: [{podSelector: {matchLabels: {job: training}}, timeout: 20m, afterTimeout: Skip}]}\n",
+            ),
+            cluster(&[("a", labels, true), ("b", labels, true)]) + TRAINING,
+        ),
+        on(
+            stalls(
+                "DrainWouldBlock",
+                "",
+                "pod science/epoch-7: cannot delete Pods that declare no controller",
+            ),
+            of_all("  drain: {checkFirst: true}\n"),
+            cluster(&[("a", labels, true), ("b", labels, true)]) + TRAINING,
+        ),
+        on(
             stalls("NodeNotReady", "", "the node is not Ready"),
             of_all(""),
             cluster(&[("a", labels, true), ("b", labels, false)]),

@@ -17,6 +17,7 @@ use crate::repeat::Repeat;
 use crate::schedule::{Blackout, PlanWindow, Windows};
 use crate::selector::{Selector, SelectorError};
 use crate::version_policy::VersionPolicySpec;
+use crate::wait_for::{self, WaitFor};
 use crate::wave::{self, Wave};
 use crate::window::Window;
 use refit_base::version::policy::Policy;
@@ -271,6 +272,15 @@ impl PlanSpec {
             .filter_map(|(index, group)| errors.take(list.index(index).selector(group)))
             .collect();
         errors.finish(Some(parsed))
+    }
+
+    /// The parsed `spec.drain.waitFor`.
+    ///
+    /// # Errors
+    /// Fails with all invalid entries.
+    pub fn drain_waits(&self) -> Result<Vec<WaitFor>, ErrorList> {
+        let specs = self.drain.as_ref().and_then(|drain| drain.wait_for.as_deref());
+        wait_for::parse(specs.unwrap_or_default())
     }
 
     /// The parsed `spec.waves`. Unless there are none, the last one takes the nodes that are left.

@@ -39,9 +39,16 @@ reasons! {
         PodBlocks Normal [Node Complete PlanEvent]
             "a pod of `drain.blockedBy` runs on the node"
             => "wait until it has ended, or delete it; [more](drain.md#pods-that-delay-a-node)"
+        DrainWouldBlock Warning [Node Complete PlanEvent]
+            "with `drain.checkFirst`: a drain of the node would not end; the message names a pod and the cause, and the node stays as it is"
+            => "correct the budget, the pod or `drain`, or make room on other nodes; refit looks again every minute. \
+                [More](drain.md#before-the-cordon)"
         PodsPending Normal [Node Complete]
-            "with `drain.blockedBy`: the pods of the node are being listed, or cannot be"
+            "with `drain.blockedBy` or `checkFirst`: the pods of the node are being listed, or cannot be"
             => "wait, or repair what the message says"
+        DrainSkipped Normal [Node Complete PlanEvent]
+            "with `drain.waitFor` and `afterTimeout: Skip`: pods on the node had not ended in time, and it was released as it was"
+            => "wait until the time that the message names; edit the Plan, or end the pods. [More](drain.md#pods-that-end-by-themselves)"
         CheckPending Normal [Node Complete]
             "one of `checks` is running, or has not passed often enough"
             => "wait"
@@ -197,6 +204,9 @@ reasons! {
         DrainWaiting Warning [Node FailedNode PlanEvent Rehearsal]
             "evictions on the node are refused; the message names the pod, the budget, and since when"
             => "make the budget's pods Ready, or relax the budget; `drain.timeout` ends the wait, `drain.disableEviction` ignores budgets"
+        PodsRunning Normal [Node]
+            "with `drain.waitFor`: pods on the cordoned node have not ended; the message names them, and until when the drain waits"
+            => "wait, or end the pods; [more](drain.md#pods-that-end-by-themselves)"
         Cancelled Normal [Node]
             "the Plan was edited, or no longer selects the node, during its drain, which refit has cancelled"
             => "wait some seconds; if it persists, check the drain's pod and its node"

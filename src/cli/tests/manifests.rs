@@ -16,7 +16,7 @@ fn resources() -> Vec<String> {
 }
 
 /// Files of the chart for what kustomize has as components, and their sources.
-const COMPONENTS: [(&str, &str); 17] = [
+const COMPONENTS: [(&str, &str); 18] = [
     ("manage-crd.yaml", "overlays/manage-crd/rbac.yaml"),
     ("delete-pods.yaml", "overlays/delete-pods/rbac.yaml"),
     (
@@ -51,6 +51,7 @@ const COMPONENTS: [(&str, &str); 17] = [
     ),
     ("nodeops-crds.yaml", "overlays/nodeops/crds.yaml"),
     ("nodeops.yaml", "overlays/nodeops/rbac.yaml"),
+    ("check-drains.yaml", "overlays/check-drains/rbac.yaml"),
     ("service.yaml", "monitoring/service.yaml"),
     ("servicemonitor.yaml", "monitoring/servicemonitor.yaml"),
     ("prometheusrule.yaml", "monitoring/prometheusrule.yaml"),

@@ -12,6 +12,9 @@ pub enum Failure {
     /// An error with its message.
     #[error("{0}")]
     Failed(String),
+    /// Nodes were released as they were, because pods had not ended in time.
+    #[error("{0}")]
+    Skipped(String),
     /// A signal stopped the process.
     #[error("{message}")]
     Stopped {
@@ -20,6 +23,21 @@ pub enum Failure {
         /// The progress until then.
         message: String,
     },
+}
+
+/// Exit code of a drain that released its nodes as they were: that of a test that Automake skips.
+const SKIPPED: u8 = 77;
+
+impl Failure {
+    /// The exit code of a process: 128 plus the signal that stopped it.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Failed(_) => 1,
+            Self::Skipped(_) => SKIPPED,
+            Self::Stopped { signal: "SIGINT", .. } => 128 + 2,
+            Self::Stopped { .. } => 128 + 15,
+        }
+    }
 }
 
 impl From<CordonError> for Failure {
@@ -82,14 +100,16 @@ pub(super) fn all_or(act: &str, failed: &[(String, Failure)]) -> Result<(), Fail
     // A signal decides the exit code of the process, whichever other nodes have failed.
     let signal = failed.iter().find_map(|(_, failure)| match failure {
         Failure::Stopped { signal, .. } => Some(*signal),
-        Failure::Failed(_) => None,
+        Failure::Failed(_) | Failure::Skipped(_) => None,
     });
+    let is_skipped = |(_, failure): &(String, Failure)| matches!(failure, Failure::Skipped(_));
     match signal {
         _ if failed.is_empty() => Ok(()),
         Some(signal) => Err(Failure::Stopped {
             signal,
             message: message(failed),
         }),
+        None if failed.iter().all(is_skipped) => Err(Failure::Skipped(message(failed))),
         None => Err(Failure::Failed(message(failed))),
     }
 }

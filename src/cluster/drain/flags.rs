@@ -7,8 +7,8 @@ use clap::{Args, Parser, ValueEnum};
 
 use super::pods::Rules;
 use super::{NodeSelection, Options};
-use refit_api::AfterTimeout;
 use refit_api::selector::Selector;
+use refit_api::{AfterTimeout, WaitFor};
 use refit_base::go::{GoDuration, parse_bool};
 
 #[derive(Args, Clone, Debug)]
@@ -114,6 +114,13 @@ pub struct DrainArgs {
     #[arg(long, value_name = "SELECTOR", allow_hyphen_values = true, value_parser = parsed_selector)]
     evict_last: Vec<Selector>,
 
+    /// Once the node is cordoned, wait until such pods have succeeded, failed or are gone, and only then evict pods, in the
+    /// form 'app=runner;timeout=30m', with ';after=skip' (release the node as it was, and exit with 77) or ';after=fail' if
+    /// they are not to be evicted after that time, and with ';namespace=NAME'; repeated: all at the same time, before
+    /// --timeout begins (kubectl has no such flag)
+    #[arg(long, value_name = "PODS", allow_hyphen_values = true, value_parser = wait_for)]
+    wait_for: Vec<WaitFor>,
+
     /// Time between the cordon and the first eviction, before --timeout begins (kubectl has no such flag)
     #[arg(
         long,
@@ -165,6 +172,7 @@ impl DrainArgs {
             disable_eviction: self.disable_eviction,
             wait_for_detach: self.wait_for_detach,
             evict_last: self.evict_last.clone(),
+            wait_for: self.wait_for.clone(),
             load_balancer_delay: self.load_balancer_delay,
             settle_delay: self.settle_delay,
             after_timeout: match self.after_timeout {
@@ -187,6 +195,10 @@ enum After {
 
 fn selector(value: &str) -> Result<String, String> {
     parsed_selector(value).map(|_| value.to_owned())
+}
+
+fn wait_for(value: &str) -> Result<WaitFor, String> {
+    value.parse()
 }
 
 fn parsed_selector(value: &str) -> Result<Selector, String> {
@@ -270,7 +282,10 @@ mod tests {
             "--after-timeout=continue",
             "--evict-last=app=rook-ceph-mon",
             "--evict-last=app in (rook-ceph-osd)",
+            "--wait-for=app in (a,b);timeout=30m;after=skip;namespace=ci",
         ]);
+        let waits: Vec<_> = options.wait_for.iter().map(ToString::to_string).collect();
+        assert_eq!(waits, ["app in (a,b);timeout=30m0s;after=skip;namespace=ci"]);
         let seconds = |seconds: i64| GoDuration::from_nanos(seconds * 1_000_000_000);
         assert_eq!(
             (options.load_balancer_delay, options.settle_delay),

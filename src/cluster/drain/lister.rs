@@ -7,16 +7,18 @@ use k8s_openapi::api::apps::v1::DaemonSet as Object;
 use k8s_openapi::api::core::v1::{Node, Pod as CorePod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::{GetParams, ListParams, Request};
-use kube::{Client, Resource as _, ResourceExt};
+use kube::{Client, Resource as _};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use super::budget::Budget;
 use super::changes::{Changes, LastAnswer};
 use super::pods::{DaemonSet, Found, Pod, PodId, Rules, Verdict, triage};
 use crate::kube::read::list;
 use crate::kube::{Answer, brief};
+use refit_api::WaitFor;
 use refit_api::selector::Selector;
 use refit_facts::read::{present_time, read};
 
@@ -67,8 +69,13 @@ pub(super) struct PodLister {
 pub(super) type Present = BTreeMap<String, Option<Timestamp>>;
 
 impl PodLister {
-    /// Lists the pods, with the verdict for each.
-    pub(super) async fn find(&self, rules: Rules, now: Timestamp) -> Result<Found, kube::Error> {
+    /// Lists the pods, with the verdict for each. Those that are `awaited` are not refused.
+    pub(super) async fn find(
+        &self,
+        rules: Rules,
+        now: Timestamp,
+        awaited: &[WaitFor],
+    ) -> Result<Found, kube::Error> {
         let mut found = Found::default();
         let mut known: BTreeMap<(String, String), DaemonSet> = BTreeMap::new();
         for pod in self.pages::<Pod>(false).await? {
@@ -86,7 +93,10 @@ impl PodLister {
                     known.get(&key)
                 }
             };
-            let verdict = triage(&pod, daemon_set, rules, now);
+            let mut verdict = triage(&pod, daemon_set, rules, now);
+            if matches!(verdict, Verdict::Refused(_)) && awaited.iter().any(|wait| pod.is_awaited(wait)) {
+                verdict = Verdict::Stays;
+            }
             if matches!(verdict, Verdict::Goes | Verdict::GoesWithWarning(_)) {
                 found.add_workload(pod.workload());
                 let group = self
@@ -131,6 +141,11 @@ impl PodLister {
         Ok(claims.filter(|(_, claims)| !claims.is_empty()).collect())
     }
 
+    /// All selected pods of the node.
+    pub(super) async fn all(&self) -> Result<Vec<Pod>, kube::Error> {
+        self.pages::<Pod>(false).await
+    }
+
     /// Reads the Node, as far as `T` does.
     pub(super) async fn read_node<T: for<'de> Deserialize<'de>>(&self) -> Result<T, kube::Error> {
         let request = Request::new(Node::url_path(&(), None));
@@ -173,19 +188,16 @@ impl PodLister {
     /// that make an eviction impossible.
     pub(super) async fn budgets(&self, pod: &PodId) -> Option<Vec<String>> {
         let pods = self.pages::<Pod>(true).await.ok()?;
-        let labels = pods.iter().find(|one| one.id() == *pod)?.labels();
-        let request = Request::new(PodDisruptionBudget::url_path(&(), Some(&pod.namespace)));
+        let pod = pods.iter().find(|one| one.id() == *pod)?;
+        let namespace = pod.id().namespace;
+        let request = Request::new(PodDisruptionBudget::url_path(&(), Some(&namespace)));
         let budgets = list::<Box<RawValue>>(&self.client, &request, ListParams::default(), false);
         let budgets = budgets.await.ok()?.into_iter();
-        let selects = |budget: &PodDisruptionBudget| {
-            let selector = budget.spec.as_ref().and_then(|spec| spec.selector.as_ref());
-            Selector::new(selector).is_ok_and(|selector| selector.matches(labels))
-        };
         Some(
             budgets
-                .filter_map(|budget| read::<PodDisruptionBudget>(&budget).ok())
-                .filter(selects)
-                .map(|budget| budget.name_any())
+                .filter_map(|budget| read::<Budget>(&budget).ok())
+                .filter(|budget| budget.selects(pod))
+                .map(|budget| budget.name().to_owned())
                 .collect(),
         )
     }

@@ -9,6 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
+use refit_api::{WaitFor, names};
 use refit_facts::read::present_time;
 
 /// Annotation of a mirror pod, the API server's copy of a static pod, which only the kubelet can delete.
@@ -96,6 +97,15 @@ struct Claim {
 #[serde(default)]
 struct Status {
     phase: String,
+    conditions: Vec<Condition>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct Condition {
+    #[serde(rename = "type")]
+    type_: String,
+    status: String,
 }
 
 /// Whether the DaemonSet that controls a pod exists.
@@ -157,6 +167,33 @@ impl Pod {
 
     fn is_finished(&self) -> bool {
         matches!(self.status.phase.as_str(), "Succeeded" | "Failed")
+    }
+
+    /// Whether an entry of `drain.waitFor` waits for its end. Pods of DaemonSets and static pods do not end, and one of those
+    /// of upgrades runs this drain.
+    pub fn is_awaited(&self, wait: &WaitFor) -> bool {
+        let of_namespace = wait.namespace.as_ref();
+        of_namespace.is_none_or(|namespace| *namespace == self.metadata.namespace)
+            && wait.selector.matches(&self.metadata.labels)
+            && !self.is_finished()
+            && self.controller().is_none_or(|owner| owner.kind != "DaemonSet")
+            && !self.metadata.annotations.contains_key(MIRROR)
+            && !self.metadata.labels.contains_key(names::LABEL_CONTROLLER)
+    }
+
+    /// Whether an eviction of it counts against budgets.
+    pub fn is_guarded(&self) -> bool {
+        !self.is_finished() && self.status.phase != "Pending" && self.deletion_timestamp().is_none()
+    }
+
+    pub fn is_ready(&self) -> bool {
+        let mut conditions = self.status.conditions.iter();
+        conditions.any(|condition| condition.type_ == "Ready" && condition.status == "True")
+    }
+
+    /// Whether its controller creates another one instead of it, somewhere.
+    pub fn is_replaced(&self) -> bool {
+        self.controller().is_some_and(|owner| owner.kind != "DaemonSet")
     }
 
     fn controller(&self) -> Option<&OwnerReference> {

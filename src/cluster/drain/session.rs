@@ -19,10 +19,10 @@ use super::pods::{Found, PodId};
 use super::publish::Publisher;
 use super::run::{End, Loop};
 use super::tracker::EvictionTracker;
-use super::{NodeSelection, Options, PlanRun, detach, permissions};
+use super::{NodeSelection, Options, PlanRun, detach, permissions, wait_for};
 use crate::clock::Clock;
 use crate::kube::brief;
-use refit_api::{AfterTimeout, Cancelled, DrainNote};
+use refit_api::{AfterTimeout, Cancelled, DrainNote, WaitFor};
 use refit_base::go::GoDuration;
 
 pub struct Session {
@@ -44,6 +44,8 @@ pub struct Session {
 struct Node {
     name: String,
     lister: PodLister,
+    /// Whether it was this drain that cordoned it.
+    cordoned: Changed,
 }
 
 impl Session {
@@ -101,7 +103,10 @@ impl Session {
         // kubectl does the same.
         for node in fit {
             match self.or_stop(self.cordon_one(&node.name, CordonMode::Begin)).await {
-                Ok(()) => cordoned.push(node),
+                Ok(changed) => cordoned.push(Node {
+                    cordoned: changed,
+                    ..node
+                }),
                 Err(error) => failed.push((node.name, error)),
             }
         }
@@ -120,6 +125,7 @@ impl Session {
 
     fn node(&self, name: &str, options: &Options) -> Node {
         Node {
+            cordoned: Changed::Already,
             name: name.to_owned(),
             lister: PodLister {
                 client: self.client.clone(),
@@ -148,7 +154,7 @@ impl Session {
 
     /// Checks whether the node can be drained, before anything is changed.
     async fn examine(&self, node: &Node, options: &Options, evictor: &Evictor) -> Result<(), Failure> {
-        let found = self.find(node, options).await?;
+        let found = self.find(node, options, &options.wait_for).await?;
         // A client-side dry run sends no write, so it needs none of the permissions below.
         if self.dry_run == DryRun::Client {
             return Ok(());
@@ -177,8 +183,9 @@ impl Session {
         }
     }
 
-    async fn find(&self, node: &Node, options: &Options) -> Result<Found, Failure> {
-        let found = node.lister.find(options.rules, self.clock.now()).await?;
+    /// `awaited` may be gone before the drain begins, so that they are no reason to refuse it.
+    async fn find(&self, node: &Node, options: &Options, awaited: &[WaitFor]) -> Result<Found, Failure> {
+        let found = node.lister.find(options.rules, self.clock.now(), awaited).await?;
         let errors = found.errors();
         if errors.is_empty() {
             Ok(found)
@@ -187,7 +194,7 @@ impl Session {
         }
     }
 
-    async fn cordon_one(&self, node: &str, mode: CordonMode) -> Result<(), Failure> {
+    async fn cordon_one(&self, node: &str, mode: CordonMode) -> Result<Changed, Failure> {
         let dry_run = self.dry_run == DryRun::Server;
         let changed = if self.dry_run == DryRun::Client {
             cordon::preview_cordon(&self.client, node).await?
@@ -201,7 +208,7 @@ impl Session {
                 Changed::Already => "already cordoned",
             },
         );
-        Ok(())
+        Ok(changed)
     }
 
     async fn uncordon_one(&self, node: &str) -> Result<(), Failure> {
@@ -233,6 +240,7 @@ impl Session {
     async fn drain_one(&self, node: &Node, options: &Options, evictor: &Evictor) -> Result<(), Failure> {
         self.delay(node, options.load_balancer_delay, "for load balancers")
             .await?;
+        self.await_ends(node, options).await?;
         // Pods may have come and gone between the check and the cordon. Since the cordon, no new ones are scheduled.
         let deadline = options.timeout.map(|timeout| {
             let limit = timeout.to_std().unwrap_or(Duration::ZERO);
@@ -240,7 +248,7 @@ impl Session {
             let twice = options.after_timeout == AfterTimeout::Delete;
             Instant::now() + if twice { limit * 2 } else { limit }
         });
-        let found = self.or_stop(self.find(node, options)).await?;
+        let found = self.or_stop(self.find(node, options, &[])).await?;
         let evicted = found.pods.len();
         if let Some(message) = found.warning() {
             (self.report)(Event::Warning { message });
@@ -286,6 +294,54 @@ impl Session {
         plan.holder.evicted.clone_from(&found.workloads);
         let written = cordon::cordon(&self.client, &node.name, Some(&plan), CordonMode::Begin, false);
         self.or_stop(async { Ok(written.await.map(|_| ())?) }).await
+    }
+
+    /// Waits until the pods of `--wait-for` have ended.
+    async fn await_ends(&self, node: &Node, options: &Options) -> Result<(), Failure> {
+        if options.wait_for.is_empty() || self.dry_run != DryRun::None {
+            return Ok(());
+        }
+        let plan = self.plan.as_ref();
+        let publisher = plan.and_then(|plan| Publisher::start(self.client.clone(), &node.name, plan));
+        let report = |note: &DrainNote| {
+            (self.report)(Event::Progress {
+                node: node.name.clone(),
+                pending: 0,
+                note: note.clone(),
+            });
+        };
+        let wait = wait_for::Wait {
+            lister: &node.lister,
+            entries: &options.wait_for,
+            clock: &self.clock,
+            publisher: publisher.as_ref(),
+            cancelled: self.cancellation(node),
+            report: &report,
+        };
+        let end = self.or_stop(async { Ok(wait.run().await) }).await;
+        if let Some(publisher) = publisher {
+            publisher.stop().await;
+        }
+        match end? {
+            wait_for::End::Over => Ok(()),
+            wait_for::End::Evict(pods) => {
+                let message = format!("the drain begins: {pods}");
+                (self.report)(Event::Warning { message });
+                Ok(())
+            }
+            wait_for::End::Skip(pods) => {
+                // The controller releases the nodes of Plans, whose ledger says what they were before.
+                if self.plan.is_none() && node.cordoned == Changed::Yes {
+                    self.uncordon_one(&node.name).await?;
+                }
+                Err(Failure::Skipped(pods))
+            }
+            wait_for::End::Fail(pods) => Err(Failure::Failed(pods)),
+            wait_for::End::Cancelled => Err(Failure::Failed(Cancelled.to_string())),
+            wait_for::End::ListFailed(why) => Err(Failure::Failed(format!(
+                "the pods of the node cannot be listed: {why}"
+            ))),
+        }
     }
 
     /// Waits, unless a signal or the controller ends the drain.

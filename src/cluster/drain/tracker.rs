@@ -324,6 +324,7 @@ impl EvictionTracker {
             more: waits.len().saturating_sub(WAITS_NAMED),
             attached: 0,
             volume: None,
+            running: Vec::new(),
             waiting: waits
                 .into_iter()
                 .take(WAITS_NAMED)

@@ -7,6 +7,7 @@ use k8s_openapi::api::authorization::v1::{
 use kube::api::{Api, PostParams};
 use kube::{Client, Error};
 
+#[derive(Clone, Copy, Debug)]
 pub struct Need {
     pub group: &'static str,
     pub resource: &'static str,

@@ -74,6 +74,18 @@ const POD_NEEDS: &[Need] = &[Need {
     verbs: &["list"],
 }];
 
+/// Additional permissions for Plans with `drain.checkFirst`. Nodes may be listed anyway.
+const DRAIN_CHECK_NEEDS: &[Need] = &[
+    POD_NEEDS[0],
+    Need {
+        group: "policy",
+        resource: "poddisruptionbudgets",
+        subresource: "",
+        namespaced: false,
+        verbs: &["list"],
+    },
+];
+
 /// Permissions that are checked only if a Plan needs them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OptionalPermissions {
@@ -83,6 +95,8 @@ pub struct OptionalPermissions {
     pub workloads: bool,
     /// Whether a Plan waits for pods.
     pub pods: bool,
+    /// Whether a Plan asks whether drains would end.
+    pub drain_checks: bool,
     /// Whether nodes can be held by other objects than Plans.
     pub front_ends: bool,
 }
@@ -157,6 +171,7 @@ pub(super) async fn ask(
         knows_reboots: optional.reboots,
         knows_workloads: optional.workloads,
         knows_pods: optional.pods,
+        knows_drain_checks: optional.drain_checks,
         ..Missing::default()
     };
     for need in NEEDS.iter().chain(WATCHED.iter().filter(|_| degraded)) {
@@ -176,6 +191,12 @@ pub(super) async fn ask(
     }
     for need in POD_NEEDS.iter().filter(|_| optional.pods) {
         look(client, namespace, need, &mut missing.for_pods).await?;
+    }
+    for need in DRAIN_CHECK_NEEDS.iter().filter(|_| optional.drain_checks) {
+        look(client, namespace, need, &mut missing.for_drain_checks).await?;
+    }
+    for what in &mut missing.for_drain_checks {
+        what.push_str(" in all namespaces, which spec.drain.checkFirst needs");
     }
     for what in &mut missing.for_pods {
         what.push_str(" in all namespaces, which spec.drain.blockedBy needs");
@@ -203,6 +224,12 @@ pub(super) fn sentence(missing: &Missing) -> String {
         let what = missing.for_pods.join(", ");
         parts.push(format!(
             "no node of a Plan that waits for pods is started: {what}"
+        ));
+    }
+    if !missing.for_drain_checks.is_empty() {
+        let what = missing.for_drain_checks.join(", ");
+        parts.push(format!(
+            "no node of a Plan that checks drains first is started: {what}"
         ));
     }
     format!("{}: {}", Reason::MissingPermission, parts.join("; "))

@@ -1,11 +1,13 @@
-//! Lists the pods of a node for which it waits its turn.
+//! Lists the pods of a node for which it waits its turn, and finds out whether a drain of it would end.
 
 use kube::api::ListParams;
 use kube::core::Request;
 use kube::{Client, Resource as _, ResourceExt as _};
 
-use super::{Actor, Outcome, step_error};
+use super::{Actor, Outcome, StepError, StepErrorKind, step_error};
 use refit_api::{PodBlocker, names};
+use refit_cluster::drain::flags::{OnNode, on_node};
+use refit_cluster::drain::{Options, forecast};
 use refit_cluster::kube::pages::Pages;
 use refit_facts::objects::SlimPod;
 use refit_facts::{NodeName, PlanName};
@@ -17,10 +19,10 @@ const PAGE: u32 = 8;
 impl Actor {
     pub(super) async fn list_pod_blockers(
         &self,
-        plan: PlanName,
-        node: NodeName,
+        (plan, node): (PlanName, NodeName),
         generation: i64,
         blockers: &[PodBlocker],
+        drain: Option<&[String]>,
     ) -> Outcome {
         let mut found = None;
         for blocker in blockers {
@@ -37,10 +39,26 @@ impl Actor {
                 break;
             }
         }
+        let mut finding = None;
+        if let Some(args) = drain.filter(|_| found.is_none()) {
+            // The same arguments, parsed by the same code, as in the container that would drain the node.
+            let options = match on_node(args) {
+                Ok(OnNode::Drain(_, options)) => options,
+                Ok(OnNode::Cordon(_)) => Options::default(),
+                Err(error) => {
+                    return StepError::new(StepErrorKind::Refused, error.to_string()).into();
+                }
+            };
+            finding = match forecast(&self.client, &node, &options, self.clock.now()).await {
+                Ok(finding) => finding,
+                Err(error) => return step_error(&error).into(),
+            };
+        }
         let check = PodCheck {
             seen: self.clock.now(),
             generation,
             pod: found.map(|pod| pod.as_str().into()),
+            drain: finding,
         };
         StepEffect::PodCheck(plan, node, check).into()
     }

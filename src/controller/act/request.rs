@@ -139,6 +139,7 @@ pub fn prepare(cluster: &ClusterState, step: Step) -> Result<Option<Request>, St
             reboots: cluster.has_reboots(),
             workloads: cluster.has_workloads(),
             pods: cluster.has_pod_blockers(),
+            drain_checks: cluster.has_drain_checks(),
             front_ends: cluster.has_front_ends(),
         })),
         Step::ReadPlans => None, // the watch does

@@ -117,6 +117,12 @@ pub struct Flags {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = parse_bool, help_heading = OWN)]
     pub metrics_secure: Option<bool>,
 
+    /// Before a node is cordoned, look whether its drain would end, and else leave it and start the next one; Plans may
+    /// differ (spec.drain.checkFirst). Needs the overlay deploy/overlays/check-drains [env: REFIT_CHECK_DRAINS]
+    /// [default: false]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = parse_bool, help_heading = OWN)]
+    pub check_drains: Option<bool>,
+
     /// Other objects than Plans to handle, separated by commas: `maintenance` (NodeMaintenance of
     /// node-maintenance-operator; needs the overlay deploy/overlays/maintenance), `nodeops` (NodeOp and NodeOpUpgrade
     /// of kairos-operator; deploy/overlays/nodeops). `reboots` is accepted: Plans with a trigger need no switch [env:

@@ -71,6 +71,7 @@ fn the_defaults_are_system_upgrade_controllers() {
             polling_interval: Duration::from_secs(900),
             min_node_age: Duration::from_secs(60),
             check_images: true,
+            check_drains: false,
             image: None,
             jobs: JobSettings {
                 controller_name: "system-upgrade-controller".into(),
@@ -196,6 +197,7 @@ fn a_flag_goes_before_its_variable() {
         metrics_cert_file: Some("/cert".into()),
         metrics_key_file: Some("/key".into()),
         metrics_secure: Some(true),
+        check_drains: Some(true),
         enable: vec![FrontEndName::Maintenance],
     };
     let environment = [
@@ -212,6 +214,7 @@ fn a_flag_goes_before_its_variable() {
         ("REFIT_CHANNEL_HOST", "b.test"),
         ("REFIT_LOG_FORMAT", "text"),
         ("REFIT_IDENTITY", "you"),
+        ("REFIT_CHECK_DRAINS", "false"),
         ("REFIT_ENABLE", "reboots"),
         ("POD_UID", "uid"),
         ("CATTLE_ELECTION_LEASE_DURATION", "1h"),
@@ -238,6 +241,7 @@ fn a_flag_goes_before_its_variable() {
     assert_eq!(settings.lease.retry_period, Duration::from_secs(1));
     assert_eq!(settings.jobs.controller_name, "n");
     assert_eq!(settings.enable, [FrontEndName::Maintenance]);
+    assert!(settings.check_drains);
     assert_eq!(
         settings.serving,
         Some(Serving {
@@ -267,6 +271,7 @@ fn a_variable_goes_before_the_default() {
         ("REFIT_JOB_API_ACCESS", "PrepareOnly"),
         ("REFIT_MIN_NODE_AGE", "1m30s"),
         ("REFIT_CHECK_IMAGES", "false"),
+        ("REFIT_CHECK_DRAINS", "true"),
         ("POD_UID", "uid"),
         ("HTTPS_PROXY", "proxy:3128"),
         ("CATTLE_ELECTION_LEASE_DURATION", "3s"),
@@ -282,7 +287,7 @@ fn a_variable_goes_before_the_default() {
     assert_eq!(settings.jobs.own_image, "registry.example/refit:v9");
     assert_eq!(settings.jobs.own_account_api_access, ApiAccess::PrepareOnly);
     assert_eq!(settings.min_node_age, Duration::from_secs(90));
-    assert!(!settings.check_images);
+    assert!(!settings.check_images && settings.check_drains);
     assert_eq!(settings.identity, "pod-1_uid");
     assert_ne!(settings.proxies, ProxyEnv::default());
     assert_eq!(
@@ -305,6 +310,7 @@ fn a_flags_variable_that_cannot_be_read_is_an_error() {
         ("SYSTEM_UPGRADE_CONTROLLER_LEADER_ELECT", "yes", bool),
         ("REFIT_MANAGE_CRD", "yes", bool),
         ("REFIT_CHECK_IMAGES", "yes", bool),
+        ("REFIT_CHECK_DRAINS", "yes", bool),
         // Not logged and replaced by a default, which would give more than was meant.
         ("REFIT_JOB_API_ACCESS", "none", "one of All, PrepareOnly, None"),
         ("SYSTEM_UPGRADE_CONTROLLER_THREADS", "", threads),

@@ -1,7 +1,7 @@
 //! Checks the Jobs of a Plan before one is created, for what the API server would refuse, or what would fail, on every
 //! node.
 
-use super::{PlanInput, active_deadline_seconds, containers, drain, ttl_seconds, volumes};
+use super::{PlanInput, containers, drain, ttl_seconds, volumes, work_deadline_seconds};
 use crate::JobSettings;
 use crate::name::{is_label_value, is_plan_label};
 use refit_api::image::ImageError;
@@ -134,7 +134,7 @@ pub fn check(plan: &PlanInput<'_>, settings: &JobSettings) -> Findings {
         .map(|(container, _)| Remark::SecurityContextIgnored { container })
         .collect();
     let deadline =
-        active_deadline_seconds(spec, settings).and_then(|seconds| seconds.checked_mul(1_000_000_000));
+        work_deadline_seconds(spec, settings).and_then(|seconds| seconds.checked_mul(1_000_000_000));
     if drain_timeout(spec)
         .zip(deadline)
         .is_some_and(|(timeout, deadline)| timeout.as_nanos() > deadline)

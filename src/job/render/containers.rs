@@ -24,13 +24,14 @@ use refit_api::{
 pub const PROBE: &str = "probe";
 /// Name of the init container that looks at the node first.
 pub const PREFLIGHT: &str = "preflight";
-/// Exit code of [`PREFLIGHT`] that skips the node, as of a test that Automake skips.
+/// Exit code of [`PREFLIGHT`] that skips the node, as of a test that Automake skips, and of a [`DRAIN`] that releases it.
 pub const SKIPPED: i32 = 77;
 /// Name of the only container of the Job that verifies a node.
 pub const VERIFY: &str = "verify";
 const PREPARE: &str = "prepare";
 const CORDON: &str = "cordon";
-const DRAIN: &str = "drain";
+/// Name of the init container that drains.
+pub const DRAIN: &str = "drain";
 /// Name of the container that upgrades: the last init container if there is a [`SENTINEL`], else the main container.
 pub const UPGRADE: &str = "upgrade";
 /// Name of the main container of a Job with `reboot`. Its termination message is a
@@ -89,11 +90,7 @@ pub(super) fn init(
     // A drain cordons the node itself, so `cordon` has no effect with it (S24).
     let disruption = match &spec.drain {
         Some(drain) => {
-            let mut args = drain::drain_args(drain, node.name, spec.prepulls())?;
-            // On Windows it is kubectl that drains, which has no such flags.
-            if !node.is_windows() {
-                args.extend(drain::own_args(drain)?);
-            }
+            let args = drain::drain_command(spec, drain, node.name, node.is_windows())?;
             Some((DRAIN, args))
         }
         None if spec.cordon.unwrap_or_default() => Some((CORDON, drain::cordon_args(node.name))),

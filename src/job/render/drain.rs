@@ -3,7 +3,7 @@
 
 use super::JobError;
 use refit_api::selector::Selector;
-use refit_api::{DrainSpec, DrainTimeout, names};
+use refit_api::{DrainSpec, DrainTimeout, PlanSpec, names};
 use refit_base::go::GoDuration;
 
 pub(super) fn cordon_args(node: &str) -> Vec<String> {
@@ -54,8 +54,26 @@ pub(super) fn drain_args(drain: &DrainSpec, node: &str, prepulls: bool) -> Resul
     Ok(args)
 }
 
+/// The arguments of the drain of a node: those of its container, and of the forecast that the controller makes.
+///
+/// # Errors
+/// Fails if a selector is invalid.
+pub fn drain_command(
+    spec: &PlanSpec,
+    drain: &DrainSpec,
+    node: &str,
+    windows: bool,
+) -> Result<Vec<String>, JobError> {
+    let mut args = drain_args(drain, node, spec.prepulls())?;
+    // On Windows it is kubectl that drains, which has no such flags.
+    if !windows {
+        args.extend(own_args(spec, drain)?);
+    }
+    Ok(args)
+}
+
 /// The flags that kubectl does not have.
-pub(super) fn own_args(drain: &DrainSpec) -> Result<Vec<String>, JobError> {
+fn own_args(spec: &PlanSpec, drain: &DrainSpec) -> Result<Vec<String>, JobError> {
     let mut args = Vec::new();
     if drain.wait_for_detach.unwrap_or_default() {
         args.push("--wait-for-detach".to_owned());
@@ -72,6 +90,9 @@ pub(super) fn own_args(drain: &DrainSpec) -> Result<Vec<String>, JobError> {
         .into_iter()
         .filter_map(|(flag, value)| Some(format!("--{flag}={}", value?)));
     args.extend(flags);
+    for wait in spec.drain_waits().unwrap_or_default() {
+        args.push(format!("--wait-for={wait}"));
+    }
     for group in drain.order.iter().flatten() {
         let group = Selector::new(Some(group)).map_err(JobError::PodSelector)?;
         args.push(format!("--evict-last={group}"));

@@ -291,3 +291,39 @@ proptest! {
         prop_assert_eq!(pod.containers.len(), 1);
     }
 }
+
+#[test]
+fn what_a_drain_waits_for_comes_on_top_of_the_deadline_and_a_drain_that_skips_ends_the_job() {
+    let job = |drain: &str| {
+        let spec = spec(&format!(
+            "{{upgrade: {{image: x}}, preflight: {{image: y}}, drain: {drain}}}"
+        ));
+        let job = render(&job_input(plan_input(&spec), LINUX), &settings()).unwrap();
+        let spec = job.spec.unwrap();
+        let rules = spec
+            .pod_failure_policy
+            .map(|policy| policy.rules)
+            .unwrap_or_default();
+        let codes = rules.into_iter().filter_map(|rule| rule.on_exit_codes);
+        let names: Vec<_> = codes.filter_map(|codes| codes.container_name).collect();
+        let args = container(&spec.template.spec.unwrap(), "drain").args.clone();
+        (spec.active_deadline_seconds, names, args.unwrap().pop().unwrap())
+    };
+    let (before, ..) = job("{}");
+    let evict = "{waitFor: [{podSelector: {matchLabels: {a: b}}, timeout: 1h}, {podSelector: {matchLabels: {c: d}}, timeout: 90m}]}";
+    let (deadline, rules, last) = job(evict);
+    assert_eq!(deadline, before.map(|seconds| seconds + 5400));
+    assert_eq!(
+        (rules, last.as_str()),
+        (vec!["preflight".to_owned()], "--wait-for=c=d;timeout=1h30m0s")
+    );
+    let (_, rules, last) = job(&evict.replace("90m", "90m, namespace: ci, afterTimeout: Skip"));
+    assert_eq!(rules, ["preflight", "drain"]);
+    assert_eq!(last, "--wait-for=c=d;timeout=1h30m0s;after=skip;namespace=ci");
+    assert!(is_skipped_by_drain(
+        "Container drain for pod system-upgrade/apply-p-x failed with exit code 77 matching FailJob rule at index 1"
+    ));
+    assert!(!is_skipped_by_drain(
+        "Container preflight for pod x/drain failed with exit code 77"
+    ));
+}

@@ -9,8 +9,8 @@ use serde::Deserialize as _;
 
 use crate::delete::DeleteOptions;
 use crate::json::{Value, json};
-use crate::node_fit::tolerates;
 use crate::work_queue::Work;
+use refit_cluster::node_fit::tolerates;
 
 use crate::pods::has_ended;
 use crate::resources::Kind;

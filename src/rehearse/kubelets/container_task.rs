@@ -46,6 +46,9 @@ async fn perform(cluster: &Cluster, task: &ContainerTask) -> Exit {
     drop(keep_alive);
     match done {
         Ok(()) => Exit::default(),
-        Err(failure) => failed(format!("error: {failure}")),
+        Err(failure) => Exit {
+            code: failure.exit_code().into(),
+            message: Some(format!("error: {failure}")),
+        },
     }
 }

@@ -7,7 +7,7 @@ use super::behaviour::{ContainerBehaviour, PLAIN};
 use super::refit_container::{self, Outcome};
 use super::state::{Container, End, Phase, PodState, State};
 use super::{ComesBack, ContainerAttempt, Delay, Exit, Machine, PodBehaviour, Reboots, SyncResult, later};
-use crate::node_fit::{selects, tolerates};
+use refit_cluster::node_fit::{selects, tolerates};
 
 /// Maximum back-off (`MaxContainerBackOff`).
 const MAX_BACKOFF: SignedDuration = SignedDuration::from_mins(5);
@@ -57,8 +57,9 @@ impl<'a> Step<'a> {
     /// Why the kubelet does not run a pod that is bound to its node. Resources are not simulated.
     fn refusal(&self) -> Option<&'a str> {
         let steered = self.behaviour.reject.as_deref();
-        let affinity =
-            (!selects(self.pod, &self.machine.name, &self.machine.labels)).then_some("NodeAffinity");
+        let (selector, affinity) = (self.spec.node_selector.as_ref(), self.spec.affinity.as_ref());
+        let affinity = (!selects(selector, affinity, &self.machine.name, &self.machine.labels))
+            .then_some("NodeAffinity");
         let tolerations = self.spec.tolerations.as_deref().unwrap_or_default();
         // NoSchedule concerns the scheduler only: Jobs of refit run on a cordoned node.
         let mut evicting = self

@@ -2,7 +2,7 @@
 
 use super::Blocker;
 use refit_api::{ObjectRef, limits};
-use refit_facts::NodeName;
+use refit_facts::{DrainFinding, NodeName};
 
 /// The `ConfigMap` with the limits for all Plans.
 fn limits_map() -> ObjectRef {
@@ -56,7 +56,9 @@ impl Blocker {
             }
             Self::JobLeaving { job } => vec![ObjectRef::new("Job", job)],
             Self::PodLeaving { pod } => vec![ObjectRef::pod(pod)],
-            Self::PodBlocks { pod } => vec![ObjectRef::pod(pod)],
+            Self::PodBlocks { pod } | Self::DrainWouldBlock(DrainFinding { pod, .. }) => {
+                vec![ObjectRef::pod(pod)]
+            }
             Self::NoSlot { .. }
             | Self::StatusFull { .. }
             | Self::FailureBudget { .. }
@@ -91,6 +93,7 @@ impl Blocker {
             | Self::RebootIneffective { .. }
             | Self::NodeUnreadable { .. }
             | Self::AtVersion { .. }
+            | Self::DrainSkipped { .. }
             | Self::PodsPending { .. }
             | Self::JobRefused { .. } => Vec::new(),
         }

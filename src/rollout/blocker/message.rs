@@ -6,8 +6,9 @@ use jiff::SignedDuration;
 
 use super::{Blocker, Joining};
 use refit_api::annotation::BY_PREFLIGHT;
+use refit_api::text::seconds;
 use refit_api::{Hook, names};
-use refit_facts::{NodeName, Taint};
+use refit_facts::{DrainFinding, NodeName, Taint};
 
 /// Maximum number of nodes named in a message.
 const NODES_IN_MESSAGE: usize = 3;
@@ -360,14 +361,29 @@ impl fmt::Display for Blocker {
                 f,
                 "spec.drain.blockedBy: pod {pod} runs on the node, which starts when it has ended"
             ),
-            Self::PodsPending { why: None } => {
-                write!(f, "spec.drain.blockedBy: the pods of the node are being listed")
-            }
-            Self::PodsPending { why: Some(why) } => {
+            Self::DrainSkipped { why, until } => write!(
+                f,
+                "spec.drain.waitFor: {why}, so the node was released as it was; its turn comes again at {}",
+                seconds(*until)
+            ),
+            Self::DrainWouldBlock(DrainFinding { pod, why, more }) => {
                 write!(
                     f,
-                    "spec.drain.blockedBy: the pods of the node cannot be listed: {why}"
-                )
+                    "spec.drain.checkFirst: a drain of the node would not end, so it stays as it is: pod {pod}: {why}"
+                )?;
+                match more {
+                    0 => Ok(()),
+                    more => write!(f, "; and {more} more"),
+                }
+            }
+            Self::PodsPending { field, why: None } => {
+                write!(f, "{field}: the pods of the node are being listed")
+            }
+            Self::PodsPending {
+                field,
+                why: Some(why),
+            } => {
+                write!(f, "{field}: the pods of the node cannot be listed: {why}")
             }
             Self::AtVersion { version } => write!(
                 f,

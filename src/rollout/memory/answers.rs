@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 
-use refit_facts::{JobUid, NodeName, PlanName, Text, WorkloadFacts};
+use refit_facts::{DrainFinding, JobUid, NodeName, PlanName, Text, WorkloadFacts};
 
 /// Older answers about pods are forgotten, so that those about deleted objects do not accumulate.
 const KEPT: SignedDuration = SignedDuration::from_mins(10);
@@ -66,6 +66,8 @@ pub struct PodCheck {
     pub generation: i64,
     /// A pod that keeps the node from being started, as `namespace/name`.
     pub pod: Option<Text>,
+    /// Why a drain of the node would not end, if that was asked and such a pod is not there.
+    pub drain: Option<DrainFinding>,
 }
 
 /// What the events of a Job say about its pod.

@@ -45,6 +45,7 @@ impl NodeReconciler<'_> {
             Phase::Recovering => self.recover(node, record),
             Phase::Retry if current && eligible => self.begin(node, record.attempt, stored_entry, leaving),
             Phase::Failed if current && eligible => NodeDecision::slot(self.failed(node, record)),
+            Phase::Skipped if current && eligible => self.after_skip(node, record, stored_entry, leaving),
             _ if eligible && stored_entry.is_some() => self.begin(node, 1, stored_entry, leaving),
             // A failure at another version no longer matters once the node is done or not selected.
             _ if eligible => NodeDecision::Cleanup(Vec::new()),
@@ -89,7 +90,7 @@ impl NodeReconciler<'_> {
 
     /// A node with a slot and without a Job. The controller creates the Job once the stored status names the node. If
     /// nothing may start now, a node that never had a Job goes back to waiting; a node that lost its Job continues.
-    fn begin(
+    pub(super) fn begin(
         &self,
         node: &NodeFacts,
         attempt: i64,
@@ -98,8 +99,8 @@ impl NodeReconciler<'_> {
     ) -> NodeDecision {
         // The name of the Job is in the stored status before the Job is created, so an entry without one has never
         // had a Job.
-        let never_started =
-            attempt == 1 && stored_entry.is_none_or(|stored_entry| stored_entry.job.is_none());
+        let is_first = attempt == 1 || self.is_skipped(node);
+        let never_started = is_first && stored_entry.is_none_or(|stored_entry| stored_entry.job.is_none());
         let shut = match self.gate {
             // `NotReady` also holds for a moment after each start, while Secrets are read. That is no reason to
             // release a slot.
@@ -195,7 +196,10 @@ impl NodeReconciler<'_> {
                 pod: pod.name.to_string(),
             })
         });
-        let failed = || self.record(node).and(self.gate).cloned();
+        let failed = || {
+            let record = self.record(node).filter(|record| record.phase != Phase::Skipped);
+            record.and(self.gate).cloned()
+        };
         match blocker.or_else(failed) {
             Some(blocker) => NodeDecision::slot(state.with_blocker(&blocker)),
             None => NodeDecision::Cleanup(Vec::new()),

@@ -13,6 +13,7 @@ use refit_api::{NodePhase, NodeProgress, Reason, annotation, names};
 use refit_facts::record::{Phase, Record};
 use refit_facts::{JobFacts, JobOutcome, NodeFacts};
 use refit_job::POD_FAILURE_POLICY;
+use refit_job::render::is_skipped_by_drain;
 
 impl NodeReconciler<'_> {
     /// Records a Job that failed for good: on the node first, then on the Job. If the Plan no longer concerns the node,
@@ -33,10 +34,12 @@ impl NodeReconciler<'_> {
                 .without_job(node, stored_entry, leaving)
                 .and([self.mark_recorded(job, Vec::new())]);
         }
-        // Only refit's own rule about `preflight` gives this reason.
-        if *reason == *POD_FAILURE_POLICY
-            && let Some(skipped) = self.skipped_by_preflight(node, job, *at, stored_entry, leaving)
-        {
+        // Only refit's own rules about `preflight` and `drain` give this reason.
+        let by_policy = *reason == *POD_FAILURE_POLICY;
+        if by_policy && is_skipped_by_drain(message) {
+            return self.skipped_by_drain(node, job, *at, stored_entry, leaving);
+        }
+        if by_policy && let Some(skipped) = self.skipped_by_preflight(node, job, *at, stored_entry, leaving) {
             return skipped;
         }
         let took = at.duration_since(job.created);

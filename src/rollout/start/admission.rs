@@ -11,6 +11,7 @@ use super::leaving::LeavingRoom;
 use super::limit::{Limit, Turn, Verdict};
 use super::of_all_plans::OfAllPlans;
 use super::room::{FreeSlot, StatusRoom};
+use super::skipped::Skipped;
 use super::taints::Tolerations;
 use super::versions::{AtVersion, VersionLimits};
 use crate::node::state::NodeState;
@@ -31,7 +32,7 @@ impl<'a> Limits<'a> {
         group: CurrentGroup<'a>,
         availability: Option<Availability>,
     ) -> Self {
-        let mut limits = vec![boxed(AtVersion), boxed(group), boxed(LeavingRoom)];
+        let mut limits = vec![boxed(AtVersion), boxed(group), boxed(Skipped), boxed(LeavingRoom)];
         limits.extend(availability.map(boxed));
         limits.extend([
             boxed(OfAllPlans),
@@ -41,7 +42,7 @@ impl<'a> Limits<'a> {
         ]);
         limits.extend(VersionLimits::of(cluster, plan).map(boxed));
         limits.push(boxed(Tolerations::of(plan)));
-        limits.extend(PodBlockers::of(plan).map(boxed));
+        limits.extend(PodBlockers::of(cluster, plan).map(boxed));
         limits.push(boxed(StatusRoom::of(nodes)));
         Self(limits)
     }

@@ -36,6 +36,7 @@ const MISTAKES: &str = r#"
     repeat.cron "0 0 30 2 *"
     repeat.timeZone "Mars/Phobos"
     drain.timeout "soon"
+    drain.waitFor [{"podSelector": {"matchLabels": {"a": "b"}}, "timeout": "soon"}] drain.waitFor[0].timeout
     drain.blockedBy [{}] drain.blockedBy[0]
     postCompleteLabels {"a": "b c"}
     reboot.requiredFiles ["/a", "b"] reboot.requiredFiles[1]

@@ -57,6 +57,8 @@ pub(super) struct Setup {
     pub(super) leader_elect: bool,
     /// `REFIT_ENABLE`.
     pub(super) enable: Option<&'static str>,
+    /// `REFIT_CHECK_DRAINS`.
+    pub(super) check_drains: bool,
     /// `SYSTEM_UPGRADE_PLAN_POLLING_INTERVAL`.
     pub(super) polling_interval: Option<&'static str>,
 }
@@ -71,6 +73,7 @@ impl Default for Setup {
             held: true,
             leader_elect: false,
             enable: None,
+            check_drains: false,
             polling_interval: None,
         }
     }
@@ -208,6 +211,7 @@ fn settings(setup: &Setup) -> Settings {
         "SYSTEM_UPGRADE_JOB_BACKOFF_LIMIT" => Some(setup.backoff_limit.to_string()),
         // Otherwise its first write would be the CRD with descriptions.
         "REFIT_MANAGE_CRD" => Some("false".to_owned()),
+        "REFIT_CHECK_DRAINS" => setup.check_drains.then(|| "true".to_owned()),
         "REFIT_ENABLE" => setup.enable.map(str::to_owned),
         "SYSTEM_UPGRADE_PLAN_POLLING_INTERVAL" => setup.polling_interval.map(str::to_owned),
         "REFIT_IMAGE" => setup.own_image.map(str::to_owned),

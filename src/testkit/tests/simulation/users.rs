@@ -47,6 +47,8 @@ pub(super) struct Users {
     hooks: Option<Rng>,
     /// Decides about marks, taints and images that are pulled early.
     node_marks: Rng,
+    /// Decides about pods that end by themselves.
+    waits_for: Rng,
     pub(super) front_ends: FrontEnds,
     /// Whether the first nodes are the control plane.
     has_servers: bool,
@@ -80,6 +82,7 @@ impl Users {
             verifies: Rng::new(seed ^ 0x7e21),
             hooks: Some(Rng::new(seed ^ 0x400c)).filter(|rng| rng.clone().chance(25)),
             node_marks: Rng::new(seed ^ 0x41d),
+            waits_for: Rng::new(seed ^ 0x52e),
             front_ends: FrontEnds::new(seed),
             limits: Some(Rng::new(seed ^ 0x11317)).filter(|rng| rng.clone().chance(35)),
             despite: Some(Rng::new(seed ^ 0xde59)).filter(|rng| rng.clone().chance(30)),

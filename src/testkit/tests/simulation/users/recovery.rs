@@ -52,6 +52,11 @@ impl Users {
             if !self.names(Kind::Plan).contains(&"server".to_owned()) {
                 patch["spec"]["dependsOn"] = Value::Null;
             }
+            // Pods of a workload do not end by themselves, and may fit on no other node.
+            let drain = &known["spec"]["drain"];
+            if drain["waitFor"].is_array() || drain["checkFirst"] == true {
+                patch["spec"]["drain"] = json!({ "waitFor": null, "checkFirst": null });
+            }
             let _ = self.cluster.patch(Kind::Plan, NAMESPACE, &plan, &patch);
         }
     }

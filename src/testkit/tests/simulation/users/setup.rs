@@ -194,6 +194,15 @@ impl Users {
             spec["drain"]["settleDelay"] = "3s".into();
             spec["drain"]["order"] = json!([{ "matchLabels": { "app": "shop" } }]);
         }
+        if self.waits_for.chance(20) && spec["drain"].is_object() {
+            let after = *self.waits_for.pick(&["Evict", "Skip", "Fail"]).unwrap();
+            spec["drain"]["waitFor"] = json!([
+                { "podSelector": { "matchLabels": { "app": "shop" } }, "timeout": "10s", "afterTimeout": after }
+            ]);
+        }
+        if self.waits_for.chance(20) && spec["drain"].is_object() {
+            spec["drain"]["checkFirst"] = true.into();
+        }
         let careful = &mut self.careful;
         if careful.chance(40) {
             let policy = *careful.pick(&["Hold", "Stop", "Continue"]).unwrap();

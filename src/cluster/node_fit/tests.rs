@@ -1,3 +1,4 @@
+use k8s_openapi::api::core::v1::PodSpec;
 use serde_json::{Value, json};
 
 use super::*;
@@ -10,7 +11,13 @@ fn is_selected(spec: &Value) -> bool {
         .unwrap()
         .extend(spec.as_object().unwrap().clone());
     let labels = [("zone", "z1"), ("generation", "7")].map(|(key, value)| (key.into(), value.into()));
-    selects(&serde_json::from_value(pod).unwrap(), "a.x", &labels.into())
+    let spec: PodSpec = serde_json::from_value(pod["spec"].clone()).unwrap();
+    selects(
+        spec.node_selector.as_ref(),
+        spec.affinity.as_ref(),
+        "a.x",
+        &labels.into(),
+    )
 }
 
 fn affinity(terms: &Value) -> Value {

@@ -1,22 +1,24 @@
-//! Whether a pod may run on a node, by labels and taints. The scheduler and the kubelets ask.
+//! Whether a pod may run on a node, by labels and taints, as the scheduler and the kubelets decide it.
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{NodeSelectorRequirement, NodeSelectorTerm, Pod, Taint, Toleration};
+use k8s_openapi::api::core::v1::{Affinity, NodeSelectorRequirement, NodeSelectorTerm, Taint, Toleration};
 
 /// Checks `nodeSelector` and required node affinity.
-pub(crate) fn selects(pod: &Pod, node: &str, labels: &BTreeMap<String, String>) -> bool {
-    let Some(spec) = &pod.spec else { return true };
-    let selector = spec.node_selector.iter().flatten();
+pub fn selects(
+    node_selector: Option<&BTreeMap<String, String>>,
+    affinity: Option<&Affinity>,
+    node: &str,
+    labels: &BTreeMap<String, String>,
+) -> bool {
+    let selector = node_selector.into_iter().flatten();
     if !selector
         .into_iter()
         .all(|(key, value)| labels.get(key) == Some(value))
     {
         return false;
     }
-    let required = spec
-        .affinity
-        .as_ref()
+    let required = affinity
         .and_then(|affinity| affinity.node_affinity.as_ref())
         .and_then(|affinity| {
             affinity
@@ -63,7 +65,7 @@ fn requirement_matches(requirement: &NodeSelectorRequirement, actual: Option<&st
     }
 }
 
-pub(crate) fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
+pub fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
     let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
     let same_effect = given(&toleration.effect).is_none_or(|effect| effect == taint.effect);
     // An empty key matches every taint. The API server admits it only with the operator `Exists`.

@@ -1,0 +1,158 @@
+//! What of a `PodDisruptionBudget` tells whether it can ever allow an eviction. Pure.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use serde::Deserialize;
+
+use super::pods::Pod;
+use refit_api::selector::Selector;
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Budget {
+    metadata: Meta,
+    spec: Spec,
+    status: Status,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct Meta {
+    name: String,
+    namespace: String,
+    generation: i64,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Spec {
+    selector: Option<LabelSelector>,
+    unhealthy_pod_eviction_policy: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Status {
+    observed_generation: i64,
+    expected_pods: i64,
+    desired_healthy: i64,
+}
+
+impl Budget {
+    pub(super) fn name(&self) -> &str {
+        &self.metadata.name
+    }
+
+    pub(super) fn selects(&self, pod: &Pod) -> bool {
+        let selector = Selector::new(self.spec.selector.as_ref());
+        pod.id().namespace == self.metadata.namespace
+            && selector.is_ok_and(|selector| selector.matches(pod.labels()))
+    }
+
+    /// Whether it requires all of its pods, so that it allows no eviction of this one even if all are healthy: then it does
+    /// not only wait for others. What the disruption controller has not seen says nothing.
+    fn never_allows(&self, pod: &Pod) -> bool {
+        let Status {
+            observed_generation,
+            expected_pods,
+            desired_healthy,
+        } = self.status;
+        // `AlwaysAllow` (KEP-3017): the pod that is not Ready may go.
+        let spares = self.spec.unhealthy_pod_eviction_policy.as_deref() != Some("AlwaysAllow");
+        observed_generation >= self.metadata.generation
+            && expected_pods > 0
+            && desired_healthy >= expected_pods
+            && (spares || pod.is_ready())
+    }
+}
+
+/// Why no eviction of a pod can ever succeed, by these budgets; `None` if one may succeed.
+pub(super) fn refusal(pod: &Pod, budgets: &[Budget]) -> Option<String> {
+    // The API server ignores budgets for such pods (`canIgnorePDB`).
+    if !pod.is_guarded() {
+        return None;
+    }
+    let selecting: Vec<_> = budgets.iter().filter(|budget| budget.selects(pod)).collect();
+    match selecting.as_slice() {
+        [] => None,
+        [budget] => budget.never_allows(pod).then(|| {
+            let Status {
+                expected_pods: all,
+                desired_healthy: least,
+                ..
+            } = budget.status;
+            let name = budget.name();
+            format!("PodDisruptionBudget {name} requires {least} of its {all} pods, so that it never allows an eviction")
+        }),
+        several => {
+            let names: Vec<_> = several.iter().map(|budget| budget.name()).collect();
+            Some(format!(
+                "more than one PodDisruptionBudget selects it ({}), so that it cannot be evicted",
+                names.join(", ")
+            ))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn pod(change: &Value) -> Pod {
+        let mut pod = json!({
+            "metadata": { "name": "web-1", "namespace": "shop", "labels": { "app": "web" } },
+            "status": { "phase": "Running", "conditions": [{ "type": "Ready", "status": "True" }] },
+        });
+        for (key, value) in change.as_object().unwrap() {
+            pod[key] = value.clone();
+        }
+        serde_json::from_value(pod).unwrap()
+    }
+
+    fn budget(name: &str, status: [i64; 3], spec: &Value) -> Budget {
+        let [observed, expected, desired] = status;
+        let mut budget = json!({
+            "metadata": { "name": name, "namespace": "shop", "generation": 2 },
+            "spec": { "selector": { "matchLabels": { "app": "web" } } },
+            "status": { "observedGeneration": observed, "expectedPods": expected, "desiredHealthy": desired },
+        });
+        for (key, value) in spec.as_object().unwrap() {
+            budget["spec"][key] = value.clone();
+        }
+        serde_json::from_value(budget).unwrap()
+    }
+
+    #[test]
+    fn a_budget_refuses_for_good_if_it_requires_all_of_its_pods() {
+        let none = json!({});
+        let of = |status: [i64; 3]| refusal(&pod(&json!({})), &[budget("web", status, &json!({}))]);
+        assert_eq!(
+            of([2, 3, 3]).as_deref(),
+            Some("PodDisruptionBudget web requires 3 of its 3 pods, so that it never allows an eviction")
+        );
+        assert_eq!(of([2, 3, 2]), None, "it may only be busy");
+        assert_eq!(of([1, 3, 3]), None, "it has been edited");
+        assert_eq!(of([2, 0, 0]), None, "it has no pods yet");
+        let other = json!({ "selector": { "matchLabels": { "app": "db" } } });
+        assert_eq!(refusal(&pod(&none), &[budget("db", [2, 3, 3], &other)]), None);
+        let all = [budget("a", [2, 3, 1], &none), budget("b", [2, 3, 1], &none)];
+        assert!(refusal(&pod(&none), &all).unwrap().contains("(a, b)"));
+    }
+
+    #[test]
+    fn pods_that_no_budget_guards_can_always_go() {
+        let web = [budget("web", [2, 3, 3], &json!({}))];
+        let allows = [budget(
+            "web",
+            [2, 3, 3],
+            &json!({ "unhealthyPodEvictionPolicy": "AlwaysAllow" }),
+        )];
+        let pending = pod(&json!({ "status": { "phase": "Pending" } }));
+        let unready = pod(&json!({ "status": { "phase": "Running" } }));
+        assert_eq!(refusal(&pending, &web), None);
+        assert!(refusal(&unready, &web).is_some());
+        assert_eq!(refusal(&unready, &allows), None);
+        assert!(refusal(&pod(&json!({})), &allows).is_some());
+    }
+}

@@ -1,0 +1,89 @@
+//! A node that its drain has released as it was, because pods had not ended in time (`drain.waitFor` with `afterTimeout:
+//! Skip`). Its record says when its turn comes again.
+
+use jiff::Timestamp;
+
+use super::state::{NodeDecision, NodeState};
+use super::{NodeReconciler, patch};
+use crate::release::release;
+use crate::step::NodeChange;
+use refit_api::text::{MAX_MESSAGE, shorten};
+use refit_api::{NodePhase, NodeProgress, Reason};
+use refit_facts::record::{Phase, Record};
+use refit_facts::{JobFacts, NodeFacts};
+
+impl NodeReconciler<'_> {
+    /// Releases the node, and records that, in one patch; then the Job is recorded, with the event.
+    pub(super) fn skipped_by_drain(
+        &self,
+        node: &NodeFacts,
+        job: &JobFacts,
+        at: Timestamp,
+        stored_entry: Option<&NodeProgress>,
+        leaving: Option<&JobFacts>,
+    ) -> NodeDecision {
+        let known = self.record(node);
+        let is_stored = known.is_some_and(|record| *record.job_uid == *job.uid);
+        let is_current = self.hash().is_some_and(|hash| *hash == job.hash);
+        if is_stored || !is_current || !self.is_eligible(node) {
+            let why = known
+                .filter(|_| is_stored)
+                .and_then(|record| record.message.clone())
+                .unwrap_or_else(|| self.why_skipped(node, job));
+            let text = format!("Node {} was released as it was: {why}", node.name);
+            let event = self.job_event(Reason::DrainSkipped, text, &job.uid);
+            let next = self.without_job(node, stored_entry, leaving);
+            return next.and([self.mark_recorded(job, vec![event])]);
+        }
+        let before = known.filter(|record| record.phase == Phase::Skipped);
+        let record = Record {
+            phase: Phase::Skipped,
+            retries: before
+                .map_or(0, |record| record.retries_at(&job.hash))
+                .saturating_add(1),
+            uncordon: false,
+            reason: Some(Reason::DrainSkipped.into()),
+            message: Some(self.why_skipped(node, job)),
+            ..self.failure_record(node, job, at)
+        };
+        let mut change = NodeChange::default();
+        change
+            .annotations
+            .insert(Record::key(&self.plan.facts.name), Some(record.to_text()));
+        release(node, &self.plan_hold(), false, &mut change);
+        let mut state = NodeState::new(node, NodePhase::Finishing);
+        (state.since, state.job) = (Some(at), Some(job.name.clone()));
+        state.attempt = Some(job.attempt);
+        NodeDecision::slot(state.with_step(patch(node, change, Vec::new())))
+    }
+
+    fn why_skipped(&self, node: &NodeFacts, job: &JobFacts) -> String {
+        let says = self.cluster.failed_container(job).map(|failed| &*failed.says);
+        let says = says.filter(|says| !says.is_empty());
+        let says = says.unwrap_or("pods of spec.drain.waitFor had not ended in time");
+        let prefix = format!("error: unable to drain node {:?}: ", &*node.name);
+        let says = says.strip_prefix(&prefix).unwrap_or(says);
+        shorten(says, MAX_MESSAGE).into_owned()
+    }
+
+    /// A node with such a record: it has a slot again once status names the next attempt. An entry of the last one gives up
+    /// its slot.
+    pub(super) fn after_skip(
+        &self,
+        node: &NodeFacts,
+        record: &Record,
+        stored_entry: Option<&NodeProgress>,
+        leaving: Option<&JobFacts>,
+    ) -> NodeDecision {
+        let next = record.attempt.saturating_add(1);
+        match stored_entry.filter(|entry| entry.attempt.unwrap_or(1) == next) {
+            Some(entry) => self.begin(node, next, Some(entry), leaving),
+            None => NodeDecision::Cleanup(Vec::new()),
+        }
+    }
+
+    pub(super) fn is_skipped(&self, node: &NodeFacts) -> bool {
+        self.record(node)
+            .is_some_and(|record| record.phase == Phase::Skipped)
+    }
+}

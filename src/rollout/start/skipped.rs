@@ -1,0 +1,56 @@
+//! Nodes that their drain has released as they were, because pods had not ended in time.
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::limit::{Limit, Turn, Verdict};
+use crate::blocker::Blocker;
+use crate::plan::DerivedPlan;
+use refit_api::wait_for;
+use refit_facts::NodeFacts;
+use refit_facts::record::{Phase, Record};
+
+impl DerivedPlan {
+    /// The record of a node that was released, if it is about what the Plan would run now.
+    fn skipped<'n>(&self, node: &'n NodeFacts) -> Option<&'n Record> {
+        let hash = self.resolved.as_ref().map(|resolved| &resolved.hash)?;
+        node.records.get(&self.facts.name).filter(|record| {
+            record.phase == Phase::Skipped
+                && record.hash == *hash
+                && *record.plan_uid == *self.facts.uid
+                && *record.node_uid == *node.uid
+        })
+    }
+
+    /// The number of the attempt that starts next on a node that has none.
+    pub(crate) fn next_attempt(&self, node: &NodeFacts) -> i64 {
+        self.skipped(node)
+            .map_or(1, |record| record.attempt.saturating_add(1))
+    }
+}
+
+/// When its turn comes again. Anyone who may patch the Node can write the record, so a time in the future counts only as far
+/// as clocks may differ.
+fn until(record: &Record, now: Timestamp) -> Option<Timestamp> {
+    let pause = wait_for::pause(record.retries);
+    let is_plausible = record.at.duration_since(now) <= SignedDuration::from_mins(1);
+    let until = record.at.saturating_add(pause).unwrap_or(Timestamp::MAX);
+    (is_plausible && until > now).then_some(until)
+}
+
+pub(super) struct Skipped;
+
+impl<'a> Limit<'a> for Skipped {
+    fn admit(&mut self, turn: &mut Turn<'_, 'a>) -> Verdict {
+        let record = turn.plan.skipped(turn.node);
+        // An edit of the Plan may have changed what the drain waits for.
+        let record = record.filter(|record| record.inputs.as_deref() == Some(&*turn.plan.inputs));
+        let Some((record, until)) = record.and_then(|record| Some((record, until(record, turn.now)?))) else {
+            return Verdict::Go;
+        };
+        turn.picture.requeue(until);
+        Verdict::Skip(Blocker::DrainSkipped {
+            why: record.message.clone().unwrap_or_default(),
+            until,
+        })
+    }
+}
