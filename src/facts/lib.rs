@@ -19,7 +19,7 @@ use std::sync::{Arc, LazyLock};
 use jiff::Timestamp;
 
 use refit_api::names::{ANNOTATION_NOTIFIED, ControlPlaneRole};
-use refit_api::{Ledger, NodeDrain, NodeInfo, Notified, Plan, PlanStatus, RebootRequest};
+use refit_api::{Ledger, NodeDrain, NodeInfo, Notified, Plan, PlanStatus, RebootRequest, RemediationPause};
 use refit_base::version::policy::Offered;
 use refit_job::name::RunId;
 
@@ -116,6 +116,8 @@ pub struct NodeFacts {
     pub reboot_request: Option<Box<RebootRequest>>,
     /// Progress of the drain that runs on it, or did last.
     pub drain: Option<Box<NodeDrain>>,
+    /// Who keeps remediation operators off the node.
+    pub remediation: Option<Box<RemediationPause>>,
 }
 
 impl NodeFacts {
@@ -395,11 +397,20 @@ pub struct Missing {
     pub for_pods: Vec<String>,
     /// Whether the permissions for pods were checked.
     pub knows_pods: bool,
+    /// Permissions that Plans with `pauseRemediation` need in addition.
+    pub for_remediation: Vec<String>,
+    /// Whether the permissions for Leases of nodes were checked.
+    pub knows_remediation: bool,
 }
 
 impl Missing {
     pub fn is_empty(&self) -> bool {
-        let optional = [&self.for_reboots, &self.for_workloads, &self.for_pods];
+        let optional = [
+            &self.for_reboots,
+            &self.for_workloads,
+            &self.for_pods,
+            &self.for_remediation,
+        ];
         self.for_all.is_empty() && optional.into_iter().all(Vec::is_empty)
     }
 }

@@ -279,6 +279,18 @@ pub enum Blocker {
         /// Why the pods cannot be listed.
         why: Option<String>,
     },
+    /// Another one holds the Lease of the node.
+    NodeLeased {
+        node: NodeName,
+        holder: Text,
+        until: Timestamp,
+    },
+    /// The Lease of the node has not been read or taken yet.
+    LeasePending {
+        node: NodeName,
+        /// Why it cannot be.
+        why: Option<String>,
+    },
     /// The API server refused the Job.
     JobRefused {
         why: String,
@@ -430,6 +442,8 @@ impl Blocker {
             Self::PodsPending { .. } => Reason::PodsPending,
             Self::RebootIneffective { .. } => Reason::RebootIneffective,
             Self::NodeUnreadable { .. } => Reason::ObjectUnreadable,
+            Self::NodeLeased { .. } => Reason::NodeBusy,
+            Self::LeasePending { .. } => Reason::LeasePending,
             Self::JobRefused { .. } => Reason::JobRefused,
         }
     }

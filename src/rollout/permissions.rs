@@ -1,6 +1,7 @@
 //! The permissions of the controller that Plans need.
 
 use super::plan::DerivedPlan;
+use super::remediation;
 use super::state::ClusterState;
 use refit_facts::Missing;
 
@@ -13,6 +14,7 @@ pub(super) fn are_asked(cluster: &ClusterState) -> bool {
             && (missing.knows_reboots || !cluster.has_reboots())
             && (missing.knows_workloads || !cluster.has_workloads())
             && (missing.knows_pods || !cluster.has_pod_blockers())
+            && (missing.knows_remediation || !cluster.has_remediation_pauses())
     });
     !known && !cluster.plans.is_empty()
 }
@@ -32,12 +34,17 @@ pub(super) fn missing(cluster: &ClusterState, plan: &DerivedPlan) -> Option<Stri
     let for_reboots = missing.for_reboots.iter().filter(|_| plan.spec().has_sentinel());
     let for_workloads = missing.for_workloads.iter().filter(|_| plan.completion.workloads);
     let for_pods = missing.for_pods.iter().filter(|_| !plan.pod_blockers.is_empty());
+    let for_remediation = missing
+        .for_remediation
+        .iter()
+        .filter(|_| remediation::is_wanted(plan));
     let what: Vec<_> = missing
         .for_all
         .iter()
         .chain(for_reboots)
         .chain(for_workloads)
         .chain(for_pods)
+        .chain(for_remediation)
         .cloned()
         .chain(for_secrets)
         .collect();
@@ -50,6 +57,7 @@ pub(super) fn are_granted(cluster: &ClusterState, plan: &DerivedPlan) -> bool {
         (missing.knows_reboots || !plan.spec().has_sentinel())
             && (missing.knows_workloads || !plan.completion.workloads)
             && (missing.knows_pods || plan.pod_blockers.is_empty())
+            && (missing.knows_remediation || !remediation::is_wanted(plan))
     };
     cluster.world.permissions.as_ref().is_some_and(asked) && missing(cluster, plan).is_none()
 }

@@ -12,6 +12,7 @@ use super::event::Event;
 use super::memory::Memory;
 use super::memory::trusted_plans::TrustedPlans;
 use super::plan::DerivedPlan;
+use super::remediation;
 use super::settings::Defaults;
 use super::world::World;
 use super::world::definition::Unwritable;
@@ -261,6 +262,11 @@ impl ClusterState {
     /// Whether a Plan waits for pods.
     pub fn has_pod_blockers(&self) -> bool {
         self.plans.values().any(|plan| !plan.pod_blockers.is_empty())
+    }
+
+    /// Whether a Plan keeps remediation operators off nodes.
+    pub fn has_remediation_pauses(&self) -> bool {
+        self.plans.values().any(remediation::is_wanted)
     }
 
     /// The names of the Secrets that Plans have in their hash: the same set until one of these Plans changes.

@@ -78,6 +78,10 @@ pub struct Invariants {
     pub upgrades: u64,
     /// Events about hostile objects: their names and the reasons.
     named: BTreeSet<(String, String)>,
+    /// Leases of nodes that a controller of Plans holds.
+    node_leases: BTreeSet<String>,
+    /// Machines that a controller of Plans keeps from being remediated.
+    skipped_machines: BTreeSet<String>,
     /// UIDs of the `NodeMaintenance` objects that are not being deleted.
     maintenances: BTreeSet<String>,
     /// A log, one line per entry.
@@ -207,6 +211,17 @@ impl Invariants {
                         self.maintenance(change);
                         Ok(())
                     }
+                    Kind::Lease => {
+                        let holder = &change.new.value["spec"]["holderIdentity"];
+                        note(&mut self.node_leases, change, holder);
+                        Ok(())
+                    }
+                    Kind::Machine | Kind::OldMachine => {
+                        let skips =
+                            &change.new.value["metadata"]["annotations"][names::ANNOTATION_SKIP_REMEDIATION];
+                        note(&mut self.skipped_machines, change, skips);
+                        Ok(())
+                    }
                     // In the words of node-maintenance-operator.
                     Kind::Event if change.new.value["source"]["component"] == "NodeMaintenance" => Ok(()),
                     // Of the Job controller.
@@ -276,6 +291,11 @@ impl Invariants {
                 facts.ledger
             );
             invariant!(
+                facts.remediation.is_none(),
+                "the remediation of {name} is left paused: {:?}",
+                facts.remediation
+            );
+            invariant!(
                 node.marks.is_empty(),
                 "marks are left on {name}: {:?}",
                 node.marks
@@ -319,6 +339,12 @@ impl Invariants {
                 );
             }
         }
+        for left in [&self.node_leases, &self.skipped_machines] {
+            invariant!(
+                left.is_empty(),
+                "the remediation of a node is left paused: {left:?}"
+            );
+        }
         let left = self
             .pods
             .values()
@@ -335,6 +361,17 @@ impl Invariants {
             );
         }
         Ok(())
+    }
+}
+
+/// Notes an object by the holder that it names, if that is a controller of Plans.
+fn note(held: &mut BTreeSet<String>, change: &Change, holder: &Value) {
+    let name = change.new.value["metadata"]["name"].as_str().unwrap_or_default();
+    let is_ours = holder.as_str().is_some_and(|holder| holder.starts_with("refit/"));
+    if is_ours && !change.gone {
+        held.insert(name.to_owned());
+    } else {
+        held.remove(name);
     }
 }
 

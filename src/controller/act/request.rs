@@ -8,7 +8,7 @@ use super::permissions::OptionalPermissions;
 use super::write::{Target, Verb, Write};
 use crate::story;
 use refit_api::{crd, names};
-use refit_facts::{JobName, NodeFacts, NodeName, PlanName, Text};
+use refit_facts::{JobName, NodeFacts, NodeName, NodeUid, PlanName, Text};
 use refit_job::{JobInput, NodeInput, PlanInput, RebootInput, RebootPodMode, VerifyInput};
 use refit_rollout::{
     ClusterState, Event, Kind, MaintenanceId, MaintenanceProgress, MaintenanceTask, NodeChange, Query, Step,
@@ -30,6 +30,13 @@ pub enum Request {
         id: MaintenanceId,
         task: Box<MaintenanceTask>,
         progress: Box<MaintenanceProgress>,
+    },
+    /// Take the Lease of a node and annotate its Machine, or take both back.
+    Remediation {
+        node: NodeName,
+        uid: NodeUid,
+        holder: Text,
+        pause: bool,
     },
     Permissions(OptionalPermissions),
 }
@@ -129,10 +136,23 @@ pub fn prepare(cluster: &ClusterState, step: Step) -> Result<Option<Request>, St
         }
         Step::Query(query) => Some(Request::Query(query)),
         Step::Maintain { id, task, progress } => Some(Request::Maintain { id, task, progress }),
+        Step::PauseRemediation { node, uid, holder } => Some(Request::Remediation {
+            node,
+            uid,
+            holder,
+            pause: true,
+        }),
+        Step::ResumeRemediation { node, uid, holder } => Some(Request::Remediation {
+            node,
+            uid,
+            holder,
+            pause: false,
+        }),
         Step::AskPermissions => Some(Request::Permissions(OptionalPermissions {
             reboots: cluster.has_reboots(),
             workloads: cluster.has_workloads(),
             pods: cluster.has_pod_blockers(),
+            remediation: cluster.has_remediation_pauses(),
             front_ends: cluster.has_front_ends(),
         })),
         Step::ReadPlans => None, // the watch does

@@ -54,6 +54,9 @@ impl Blocker {
             Self::JobLeaving { job } => vec![ObjectRef::new("Job", job)],
             Self::PodLeaving { pod } => vec![ObjectRef::pod(pod)],
             Self::PodBlocks { pod } => vec![ObjectRef::pod(pod)],
+            Self::NodeLeased { node, .. } | Self::LeasePending { node, .. } => {
+                vec![ObjectRef::at("Lease", &super::message::node_lease(node))]
+            }
             Self::NoSlot { .. }
             | Self::StatusFull { .. }
             | Self::FailureBudget { .. }

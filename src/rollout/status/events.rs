@@ -190,6 +190,7 @@ impl EventBuilder<'_> {
             | Reason::AtVersion
             | Reason::CheckPending
             | Reason::PodsPending
+            | Reason::LeasePending
             | Reason::DigestPending => {}
             Reason::SyncJob => match self.refusal() {
                 Some(Reason::SettingMissing) => self.emit(Reason::ValidationFailed, message),

@@ -28,6 +28,7 @@ mod preflight;
 mod quorum;
 mod reboot;
 mod recorded;
+mod remediation;
 mod repeat;
 mod requests;
 mod scenario;

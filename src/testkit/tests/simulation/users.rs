@@ -43,6 +43,7 @@ pub(super) struct Users {
     verifies: Rng,
     /// Decides about marks, taints and images that are pulled early.
     node_marks: Rng,
+    pauses: Rng,
     pub(super) front_ends: FrontEnds,
     /// Whether the first nodes are the control plane.
     has_servers: bool,
@@ -73,6 +74,7 @@ impl Users {
             careful: Rng::new(seed ^ 0xca4e),
             verifies: Rng::new(seed ^ 0x7e21),
             node_marks: Rng::new(seed ^ 0x41d),
+            pauses: Rng::new(seed ^ 0x9a5),
             front_ends: FrontEnds::new(seed),
             limits: Some(Rng::new(seed ^ 0x11317)).filter(|rng| rng.clone().chance(35)),
             edits: 0,

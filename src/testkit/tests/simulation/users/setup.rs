@@ -175,6 +175,9 @@ impl Users {
             spec["drain"]["settleDelay"] = "3s".into();
             spec["drain"]["order"] = json!([{ "matchLabels": { "app": "shop" } }]);
         }
+        if self.pauses.chance(25) {
+            spec["pauseRemediation"] = true.into();
+        }
         let careful = &mut self.careful;
         if careful.chance(40) {
             let policy = *careful.pick(&["Hold", "Stop", "Continue"]).unwrap();
