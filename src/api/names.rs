@@ -27,6 +27,8 @@ pub const ROLE_ASK: &str = "ask";
 /// Prefix of the key of the taint of nodes that a Plan is still to upgrade (`spec.drain.avoidPendingNodes`). The name
 /// of the Plan follows; the value is its namespace.
 pub const TAINT_PENDING_PREFIX: &str = "pending.refit.rs/";
+/// Taint of a node that has joined and on which a Plan with `taintNewNodes` is not done yet; its value is the namespace.
+pub const TAINT_NEW_NODE: &str = "refit.rs/new-node";
 /// Label of a Job, and of its pod, that pulls the image of an upgrade on a node that comes next.
 pub const LABEL_PREPULL: &str = "refit.rs/prepull";
 /// Value of the node label that excludes a node from a Plan.

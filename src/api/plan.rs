@@ -257,6 +257,11 @@ pub struct PlanSpec {
     /// The controller must be allowed to write these Leases.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pause_remediation: Option<bool>,
+    /// If true, a node that joins after the Plan's first roll-out has begun has the taint `refit.rs/new-node:NoSchedule`
+    /// until the Plan is done there, so that no pod starts on it before. Nodes that were there before never get it.
+    /// Defaults to false.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub taint_new_nodes: Option<bool>,
     /// Secrets with which the kubelet pulls the Job's images, in the Plan's namespace. Defaults to none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-in-job" = true))]

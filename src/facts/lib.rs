@@ -428,6 +428,12 @@ pub enum Schema {
 }
 
 impl NodeFacts {
+    /// Whether it has the taint of a new node for Plans of this namespace.
+    pub fn is_new_for(&self, namespace: &str) -> bool {
+        let mut taints = self.taints.iter().flatten();
+        taints.any(|taint| taint.is_new_for(namespace))
+    }
+
     /// The Plans of this namespace for which the node is still to be upgraded, by its taints.
     pub fn pending_for<'a>(&'a self, namespace: &'a str) -> impl Iterator<Item = &'a str> {
         let taints = self.taints.iter().flatten();

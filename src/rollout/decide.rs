@@ -23,7 +23,7 @@ use super::status::report;
 use super::step::{Key, Query, Step};
 use super::wave::progress::WaveProgress;
 use super::{
-    avoid_taint, differs, digests, label_receipts, notified, pod_blockers, release, remediation, repeat,
+    differs, digests, label_receipts, notified, pending_taints, pod_blockers, release, remediation, repeat,
 };
 use refit_api::{NodeProgress, OpenEnum, Reason};
 use refit_facts::{BootId, JobFacts, JobName, NodeName, PodFacts, PodUid};
@@ -81,7 +81,7 @@ pub fn decide(cluster: &ClusterState, now: Timestamp) -> Decision {
 
     decision.steps.extend(label_receipts::cleanup(cluster));
 
-    avoid_taint::add_taint_steps(cluster, &node_states, &gates, &mut decision);
+    pending_taints::add_taint_steps(cluster, &node_states, &gates, &mut decision);
     remediation::add_steps(cluster, Some((&node_states, &gates)), now, &mut decision);
 
     // Nodes that have a slot continue before others start.

@@ -8,7 +8,6 @@
 #![forbid(unsafe_code)]
 
 mod answered;
-mod avoid_taint;
 mod blocker;
 mod checks;
 mod completion;
@@ -30,6 +29,7 @@ mod observation;
 mod obstacle;
 mod open_waves;
 mod order;
+mod pending_taints;
 mod permissions;
 mod picture;
 mod plan;

@@ -11,6 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::event::Event;
 use super::memory::Memory;
 use super::memory::trusted_plans::TrustedPlans;
+use super::pending_taints;
 use super::plan::DerivedPlan;
 use super::remediation;
 use super::settings::Defaults;
@@ -20,7 +21,9 @@ use super::world::limits::KnownLimits;
 use super::world::reservations::ReservationDecisions;
 use refit_api::Reason;
 use refit_facts::store::{DeletedUids, Listing};
-use refit_facts::{JobFacts, NodeFacts, NodeName, PlanFacts, PlanName, PlanUid, Schema, Termination, Text};
+use refit_facts::{
+    JobFacts, NodeFacts, NodeName, PlanFacts, PlanName, PlanUid, Schema, Taint, Termination, Text,
+};
 use refit_job::JobSettings;
 
 /// Everything that a decision looks at.
@@ -262,6 +265,12 @@ impl ClusterState {
     /// Whether a Plan waits for pods.
     pub fn has_pod_blockers(&self) -> bool {
         self.plans.values().any(|plan| !plan.pod_blockers.is_empty())
+    }
+
+    /// Whether the node has the taint of a new node, or a Plan may give it one at any moment.
+    pub fn may_be_new(&self, node: &NodeFacts) -> bool {
+        let mut taints = node.taints.iter().flatten();
+        taints.any(Taint::is_of_new_node) || self.plans.values().any(pending_taints::is_for_new_nodes)
     }
 
     /// Whether a Plan keeps remediation operators off nodes.

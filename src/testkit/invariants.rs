@@ -303,7 +303,9 @@ impl Invariants {
             let mut taints = facts.taints.iter().flatten();
             let is_ours = |key: &str| {
                 let mut marks = NodeMark::ALL.iter().filter(|mark| mark.form() == MarkForm::Taint);
-                key.starts_with(names::TAINT_PENDING_PREFIX) || marks.any(|mark| mark.key() == key)
+                key.starts_with(names::TAINT_PENDING_PREFIX)
+                    || key == names::TAINT_NEW_NODE
+                    || marks.any(|mark| mark.key() == key)
             };
             let left = taints.find(|taint| is_ours(&taint.key) && !facts.unschedulable);
             invariant!(left.is_none(), "a taint is left on {name}: {left:?}");

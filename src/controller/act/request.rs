@@ -183,6 +183,7 @@ fn verify_job(cluster: &ClusterState, step: Step) -> Result<Option<Request>, Str
         },
         node: NodeInput {
             shares_hostname: cluster.shares_hostname(facts),
+            may_be_new: cluster.may_be_new(facts),
             ..node_input(facts)
         },
         attempt: u32::try_from(attempt).unwrap_or(1),
@@ -292,6 +293,7 @@ fn job_input<'c>(
         plan,
         node: NodeInput {
             shares_hostname: cluster.shares_hostname(facts),
+            may_be_new: cluster.may_be_new(facts),
             ..node_input(facts)
         },
         name: job,
@@ -414,6 +416,7 @@ fn node_input(facts: &NodeFacts) -> NodeInput<'_> {
         uid: &facts.uid,
         os: facts.labels.get(names::LABEL_OS),
         shares_hostname: false,
+        may_be_new: false,
     }
 }
 

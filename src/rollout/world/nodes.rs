@@ -26,7 +26,7 @@ pub(crate) struct Nodes {
     pub(crate) labelled: Index<PlanName, NodeName>,
     /// Nodes with a ledger.
     pub(crate) ledgers: BTreeSet<NodeName>,
-    /// Nodes with a taint that says that a Plan of this namespace is still to upgrade them.
+    /// Nodes with a taint that says that Plans of this namespace are still to upgrade them.
     pub(crate) pending: BTreeSet<NodeName>,
     /// Nodes off which a controller keeps remediation operators.
     pub(crate) paused: BTreeSet<NodeName>,
@@ -104,7 +104,7 @@ impl Nodes {
         if new.ledger.is_some() {
             self.ledgers.insert(name.clone());
         }
-        if new.pending_for(namespace).next().is_some() {
+        if new.pending_for(namespace).next().is_some() || new.is_new_for(namespace) {
             self.pending.insert(name.clone());
         }
         if new.remediation.is_some() {

@@ -18,6 +18,7 @@ mod interrupted;
 mod jobs;
 mod limits;
 mod maintenance;
+mod new_nodes;
 mod node_info;
 mod node_marks;
 mod node_ops;

@@ -178,6 +178,9 @@ impl Users {
         if self.pauses.chance(25) {
             spec["pauseRemediation"] = true.into();
         }
+        if self.pauses.chance(25) {
+            spec["taintNewNodes"] = true.into();
+        }
         let careful = &mut self.careful;
         if careful.chance(40) {
             let policy = *careful.pick(&["Hold", "Stop", "Continue"]).unwrap();
