@@ -1,5 +1,6 @@
 //! Nodes on which the pod of a Job could not run yet, or that are not what they seem yet.
 
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Node;
 use refit_api::names::TAINT_NEW_NODE;
 use serde_json::json;
@@ -7,7 +8,8 @@ use serde_json::json;
 use crate::harness::quick;
 use crate::scenario::Backend;
 use crate::testenv::kubelet::NodeSet;
-use crate::testenv::wait::SOON;
+use crate::testenv::plan::status;
+use crate::testenv::wait::{self, SOON};
 
 scenarios! {
     both {
@@ -72,7 +74,10 @@ async fn a_node_that_joins_after_the_roll_out_takes_no_pods_before_the_plan_is_d
     drop(first);
     let first = harness.ctx.controller().env("REFIT_MIN_NODE_AGE", "1h").start();
     // Times of registration have seconds.
-    tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+    let plan = harness.ctx.plans().get("p").await.unwrap();
+    let complete = status(&plan).history.unwrap()[0].to.clone().unwrap();
+    let later = complete.parse::<Timestamp>().unwrap() + SignedDuration::from_secs(1);
+    wait::holds("it is later", async || harness.ctx.now() > later).await;
     let new = NodeSet::named([harness.node("new")]).pods(quick());
     let _kubelet = harness.ctx.run(new).await;
     let taints = |node: &Node| {
