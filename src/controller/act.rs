@@ -149,10 +149,13 @@ impl Actor {
                 uid,
                 holder,
                 pause,
-            } => match pause {
-                true => self.pause_remediation(node, uid, &holder).await,
-                false => self.resume_remediation(node, uid, &holder).await,
-            },
+            } => {
+                if pause {
+                    self.pause_remediation(node, uid, &holder).await
+                } else {
+                    self.resume_remediation(node, uid, &holder).await
+                }
+            }
             Request::Permissions(optional) => self.ask_permissions(optional).await,
         };
         FinishedStep { key, effects, error }

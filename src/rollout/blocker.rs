@@ -406,7 +406,7 @@ impl Blocker {
             Self::ConcurrencyZero => Reason::ConcurrencyZero,
             Self::NodeNotReady => Reason::NodeNotReady,
             Self::NodeJoining(_) => Reason::NodeJoining,
-            Self::NodeBusy { .. } => Reason::NodeBusy,
+            Self::NodeBusy { .. } | Self::NodeLeased { .. } => Reason::NodeBusy,
             Self::WindowClosed { .. } => Reason::WindowClosed,
             Self::Blackout { .. } => Reason::Blackout,
             Self::NotBefore { .. } => Reason::NotBefore,
@@ -442,7 +442,6 @@ impl Blocker {
             Self::PodsPending { .. } => Reason::PodsPending,
             Self::RebootIneffective { .. } => Reason::RebootIneffective,
             Self::NodeUnreadable { .. } => Reason::ObjectUnreadable,
-            Self::NodeLeased { .. } => Reason::NodeBusy,
             Self::LeasePending { .. } => Reason::LeasePending,
             Self::JobRefused { .. } => Reason::JobRefused,
         }

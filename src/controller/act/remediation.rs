@@ -56,7 +56,7 @@ impl Actor {
     pub(super) async fn read_node_lease(&self, node: NodeName, uid: NodeUid, holder: &str) -> Outcome {
         let lease = NodeLease::of_plans(self.client.clone(), &node, holder);
         match lease.other_holder(&self.clock).await {
-            Ok(other) => self.lease_check(node, uid, other.map_or(LeaseState::Free, held)),
+            Ok(other) => self.lease_check(node, uid, other.as_ref().map_or(LeaseState::Free, held)),
             Err(error) => step_error(&error).into(),
         }
     }
@@ -71,7 +71,7 @@ impl Actor {
                     holder = other.name,
                     "another one holds the Lease of a node"
                 );
-                return self.lease_check(node, uid, held(other));
+                return self.lease_check(node, uid, held(&other));
             }
             Err(LeaseError::Api(error)) => return step_error(&error).into(),
         }
@@ -193,7 +193,7 @@ impl Actor {
     }
 }
 
-fn held(other: LeaseHolder) -> LeaseState {
+fn held(other: &LeaseHolder) -> LeaseState {
     LeaseState::Held {
         holder: shorten(&other.name, MAX_NAME).as_ref().into(),
         until: other.until,
