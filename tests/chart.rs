@@ -344,8 +344,16 @@ fn the_components_of_kustomize_are_values_of_the_chart() {
         assert!(!with.is_empty(), "{component}");
         assert_eq!(added(&format!("--set {value}.create=true")), with, "{component}");
     }
-    // These change the Deployment, too.
+    // The last four change the Deployment, too.
     for (values, components) in [
+        (
+            "--set remediation.create=true --set remediation.machines=true",
+            "../../deploy/overlays/remediation, ../../deploy/overlays/remediation-machines",
+        ),
+        (
+            "--set maintenance.create=true --set remediation.create=true",
+            "../../deploy/overlays/maintenance",
+        ),
         (
             "--set maintenance.create=true",
             "../../deploy/overlays/maintenance",

@@ -135,6 +135,7 @@ mod rehearse {
     mod scenario;
 }
 mod rehearse_real;
+mod remediation;
 mod repeat;
 mod rollout;
 mod schema;

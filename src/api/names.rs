@@ -27,6 +27,8 @@ pub const ROLE_ASK: &str = "ask";
 /// Prefix of the key of the taint of nodes that a Plan is still to upgrade (`spec.drain.avoidPendingNodes`). The name
 /// of the Plan follows; the value is its namespace.
 pub const TAINT_PENDING_PREFIX: &str = "pending.refit.rs/";
+/// Taint of a node that has joined and on which a Plan with `taintNewNodes` is not done yet; its value is the namespace.
+pub const TAINT_NEW_NODE: &str = "refit.rs/new-node";
 /// Label of a Job, and of its pod, that pulls the image of an upgrade on a node that comes next.
 pub const LABEL_PREPULL: &str = "refit.rs/prepull";
 /// Label of a Job, and of its pod, that runs once for each roll-out: `before` or `after`.
@@ -93,6 +95,13 @@ pub const ANNOTATION_BOOT_IDS: &str = "refit.rs/boot-ids";
 pub const ANNOTATION_RECORDED: &str = "refit.rs/recorded";
 /// Lease annotation: UIDs of the Plans that this controller has known, separated by commas.
 pub const ANNOTATION_KNOWN_PLANS: &str = "refit.rs/known-plans";
+/// Node annotation: a controller keeps remediation operators off the node, as
+/// [`RemediationPause`](super::RemediationPause) writes it.
+pub const ANNOTATION_REMEDIATION: &str = "refit.rs/remediation";
+/// Node annotations of Cluster API: the name of the Machine of the node, and its namespace.
+pub const ANNOTATIONS_MACHINE: [&str; 2] = ["cluster.x-k8s.io/machine", "cluster.x-k8s.io/cluster-namespace"];
+/// Annotation of a Machine of Cluster API: health checks leave it alone, whatever the value.
+pub const ANNOTATION_SKIP_REMEDIATION: &str = "cluster.x-k8s.io/skip-remediation";
 /// Pod annotation of Kubernetes: a kubelet has created the pod, from a file on its node.
 pub const ANNOTATION_MIRROR: &str = "kubernetes.io/config.mirror";
 /// Plan annotation: digest of refit's own fields, to detect a schema that prunes them.

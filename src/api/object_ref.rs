@@ -41,12 +41,17 @@ impl ObjectRef {
 
     /// A pod that is given as namespace and name with `/` between them.
     pub fn pod(path: &str) -> Self {
+        Self::at("Pod", path)
+    }
+
+    /// An object that is given as namespace and name with `/` between them.
+    pub fn at(kind: &str, path: &str) -> Self {
         let (namespace, name) = path
             .split_once('/')
             .map_or((None, path), |(namespace, name)| (Some(namespace), name));
         Self {
             namespace: namespace.map(str::to_owned),
-            ..Self::new("Pod", name)
+            ..Self::new(kind, name)
         }
     }
 

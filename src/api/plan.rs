@@ -251,6 +251,19 @@ pub struct PlanSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-in-job" = true))]
     pub drain: Option<DrainSpec>,
+    /// If true, remediation operators leave a node alone while the Plan works on it, and a failed node until it is
+    /// retried: it has the label `remediation.medik8s.io/exclude-from-remediation`, the controller holds its Lease
+    /// `medik8s-leases/node-<name>`, and its Machine of Cluster API has the annotation
+    /// `cluster.x-k8s.io/skip-remediation`. A node whose Lease another one holds does not start. Defaults to false.
+    ///
+    /// The controller must be allowed to write these Leases.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pause_remediation: Option<bool>,
+    /// If true, a node that joins after the Plan's first roll-out has begun has the taint `refit.rs/new-node:NoSchedule`
+    /// until the Plan is done there, so that no pod starts on it before. Nodes that were there before never get it.
+    /// Defaults to false.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub taint_new_nodes: Option<bool>,
     /// Secrets with which the kubelet pulls the Job's images, in the Plan's namespace. Defaults to none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-in-job" = true))]

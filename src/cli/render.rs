@@ -336,6 +336,7 @@ fn render(
             uid: node.uid.as_deref().unwrap_or(NO_UID),
             os: node.os.as_deref(),
             shares_hostname: false,
+            may_be_new: false,
         },
         name: &job_name,
         attempt: flags.attempt,

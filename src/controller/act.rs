@@ -9,6 +9,7 @@ pub mod permissions;
 mod pod_blockers;
 mod poll;
 mod refusal;
+mod remediation;
 mod request;
 mod workload;
 mod write;
@@ -143,6 +144,18 @@ impl Actor {
                 let (progress, again) = Box::pin(self.maintain(*task, *progress, stopped)).await;
                 StepEffect::Maintained(id, uid, Box::new(progress), again).into()
             }
+            Request::Remediation {
+                node,
+                uid,
+                holder,
+                pause,
+            } => {
+                if pause {
+                    self.pause_remediation(node, uid, &holder).await
+                } else {
+                    self.resume_remediation(node, uid, &holder).await
+                }
+            }
             Request::Permissions(optional) => self.ask_permissions(optional).await,
         };
         FinishedStep { key, effects, error }
@@ -193,6 +206,7 @@ impl Actor {
             Query::ReadSecret { name } => self.read_secret(name).await,
             Query::ReadRefusal { job, uid } => self.read_refusal(job, uid).await,
             Query::ReadWorkload { workload } => self.read_workload(workload).await,
+            Query::ReadLease { node, uid, holder } => self.read_node_lease(node, uid, &holder).await,
             Query::ListPods {
                 plan,
                 node,

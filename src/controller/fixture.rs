@@ -33,6 +33,7 @@ pub(crate) fn cluster(
         knows_reboots: true,
         knows_workloads: true,
         knows_pods: true,
+        knows_remediation: true,
         ..Missing::default()
     };
     cluster.apply_effect(StepEffect::Permissions(permissions), cluster.lists(), morning());

@@ -18,6 +18,7 @@ mod leader_tasks;
 pub mod lease;
 mod maintenance;
 pub mod metrics;
+mod node_lease;
 mod node_ops;
 mod notify;
 mod observe;

@@ -9,7 +9,6 @@
 
 mod events;
 mod guard;
-mod lease;
 mod status;
 mod worker;
 

@@ -20,7 +20,7 @@ use std::sync::{Arc, LazyLock};
 use jiff::Timestamp;
 
 use refit_api::names::{ANNOTATION_NOTIFIED, ControlPlaneRole};
-use refit_api::{Ledger, NodeDrain, NodeInfo, Notified, Plan, PlanStatus, RebootRequest};
+use refit_api::{Ledger, NodeDrain, NodeInfo, Notified, Plan, PlanStatus, RebootRequest, RemediationPause};
 use refit_base::version::policy::Offered;
 use refit_job::name::RunId;
 
@@ -118,6 +118,8 @@ pub struct NodeFacts {
     pub reboot_request: Option<Box<RebootRequest>>,
     /// Progress of the drain that runs on it, or did last.
     pub drain: Option<Box<NodeDrain>>,
+    /// Who keeps remediation operators off the node.
+    pub remediation: Option<Box<RemediationPause>>,
 }
 
 impl NodeFacts {
@@ -403,6 +405,10 @@ pub struct Missing {
     pub for_drain_checks: Vec<String>,
     /// Whether the permissions for checks of drains were checked.
     pub knows_drain_checks: bool,
+    /// Permissions that Plans with `pauseRemediation` need in addition.
+    pub for_remediation: Vec<String>,
+    /// Whether the permissions for Leases of nodes were checked.
+    pub knows_remediation: bool,
 }
 
 impl Missing {
@@ -412,6 +418,7 @@ impl Missing {
             &self.for_workloads,
             &self.for_pods,
             &self.for_drain_checks,
+            &self.for_remediation,
         ];
         self.for_all.is_empty() && optional.into_iter().all(Vec::is_empty)
     }
@@ -430,6 +437,12 @@ pub enum Schema {
 }
 
 impl NodeFacts {
+    /// Whether it has the taint of a new node for Plans of this namespace.
+    pub fn is_new_for(&self, namespace: &str) -> bool {
+        let mut taints = self.taints.iter().flatten();
+        taints.any(|taint| taint.is_new_for(namespace))
+    }
+
     /// The Plans of this namespace for which the node is still to be upgraded, by its taints.
     pub fn pending_for<'a>(&'a self, namespace: &'a str) -> impl Iterator<Item = &'a str> {
         let taints = self.taints.iter().flatten();

@@ -19,7 +19,7 @@ use crate::record::Record;
 use crate::watched::Watched;
 use crate::{BootId, JobFacts, JobOutcome, Labels, NodeCondition, NodeFacts, PlanFacts, Taint, Text};
 use refit_api::text::{MAX_CONDITION_MESSAGE, MAX_MESSAGE, MAX_NAME, shorten};
-use refit_api::{Ledger, NodeDrain, Plan, PlanSpec, PlanStatus, RebootRequest, names};
+use refit_api::{Ledger, NodeDrain, Plan, PlanSpec, PlanStatus, RebootRequest, RemediationPause, names};
 use refit_job::name::hook_controller;
 
 pub use pod::SlimPod;
@@ -459,6 +459,9 @@ impl SlimNode {
             reboot_request: annotations.and_then(RebootRequest::of).map(Box::new),
             drain: annotation(names::ANNOTATION_DRAIN)
                 .and_then(|text| NodeDrain::parse(text))
+                .map(Box::new),
+            remediation: annotation(names::ANNOTATION_REMEDIATION)
+                .and_then(|text| RemediationPause::parse(text))
                 .map(Box::new),
         }
     }

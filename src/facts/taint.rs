@@ -5,7 +5,7 @@ use std::fmt;
 use k8s_openapi::api::core::v1::Toleration;
 use serde::{Deserialize, Serialize};
 
-use refit_api::names::TAINT_PENDING_PREFIX;
+use refit_api::names::{TAINT_NEW_NODE, TAINT_PENDING_PREFIX};
 
 /// An entry of `spec.taints` of a Node. Fields that refit does not use are kept as they are.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,6 +35,26 @@ impl Taint {
     pub fn pending_for(&self, namespace: &str) -> Option<&str> {
         let plan = self.key.strip_prefix(TAINT_PENDING_PREFIX)?;
         (self.value.as_deref() == Some(namespace)).then_some(plan)
+    }
+
+    /// The taint of a node that has joined, and on which a Plan of this namespace is not done yet.
+    pub fn new_node(namespace: &str) -> Self {
+        Self {
+            key: TAINT_NEW_NODE.to_owned(),
+            value: Some(namespace.to_owned()),
+            effect: "NoSchedule".to_owned(),
+            ..Self::default()
+        }
+    }
+
+    /// Whether it is that of a new node, whatever the namespace. The Jobs of all Plans tolerate it.
+    pub fn is_of_new_node(&self) -> bool {
+        self.key == TAINT_NEW_NODE && self.effect == "NoSchedule"
+    }
+
+    /// Whether it is that of a new node for Plans of this namespace.
+    pub fn is_new_for(&self, namespace: &str) -> bool {
+        self.is_of_new_node() && self.value.as_deref() == Some(namespace)
     }
 
     /// Whether the scheduler keeps pods off the node that do not tolerate the taint. `PreferNoSchedule` does not.

@@ -101,6 +101,8 @@ pub struct NodeInput<'a> {
     /// Whether another node has the same label `kubernetes.io/hostname`, which a kubelet can give its node. By
     /// hostname, pods there would then keep the Job's pod off this node.
     pub shares_hostname: bool,
+    /// Whether it has the taint of a new node, or may get it before the pod is bound.
+    pub may_be_new: bool,
 }
 
 impl NodeInput<'_> {
@@ -306,7 +308,7 @@ fn pod(plan: &PlanInput<'_>, node: &NodeInput<'_>, settings: &JobSettings) -> Re
 fn on_node(plan: &PlanInput<'_>, node: &NodeInput<'_>, main: Container, volumes: Vec<Volume>) -> PodSpec {
     PodSpec {
         affinity: Some(affinity(plan, node)),
-        tolerations: Some(tolerations(plan.spec)),
+        tolerations: Some(tolerations_on(node, plan.spec)),
         ..of_plan(plan, main, volumes)
     }
 }
@@ -389,6 +391,20 @@ pub fn tolerations(spec: &PlanSpec) -> Vec<Toleration> {
     std::iter::once(cordoned)
         .chain(spec.tolerations.iter().flatten().cloned())
         .collect()
+}
+
+/// Those of [`tolerations`], and on a new node that of its taint. It is not a part of the digests of the Plan: a node that
+/// gets the taint must not replace Jobs.
+fn tolerations_on(node: &NodeInput<'_>, spec: &PlanSpec) -> Vec<Toleration> {
+    let of_new_node = Toleration {
+        key: Some(names::TAINT_NEW_NODE.to_owned()),
+        operator: Some("Exists".to_owned()),
+        effect: Some("NoSchedule".to_owned()),
+        ..Toleration::default()
+    };
+    let mut all = tolerations(spec);
+    all.extend(node.may_be_new.then_some(of_new_node));
+    all
 }
 
 /// The Plan's, then those of refit's own image that are not among them.

@@ -23,6 +23,10 @@ pub enum Kind {
     OldMaintenance,
     NodeOp,
     NodeOpUpgrade,
+    /// `Machine` of Cluster API.
+    Machine,
+    /// The same in its older version. The simulated cluster stores the two apart.
+    OldMachine,
 }
 
 /// Verbs of the API.
@@ -76,7 +80,7 @@ const fn of(
 
 use Verb::{Create, Delete, Evict, Get, List, Patch, PatchStatus, Replace, Watch};
 
-static TYPES: [ResourceType; 18] = [
+static TYPES: [ResourceType; 20] = [
     of(
         ("", "v1", "Namespace", "namespaces"),
         [false, false, true],
@@ -187,11 +191,21 @@ static TYPES: [ResourceType; 18] = [
         [true, true, true],
         &[List, Watch, PatchStatus],
     ),
+    of(
+        ("cluster.x-k8s.io", "v1beta2", "Machine", "machines"),
+        [true, true, true],
+        &[Get, Patch],
+    ),
+    of(
+        ("cluster.x-k8s.io", "v1beta1", "Machine", "machines"),
+        [true, true, true],
+        &[Get, Patch],
+    ),
 ];
 
 impl Kind {
     /// In the order of the table.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 20] = [
         Self::Namespace,
         Self::Node,
         Self::Pod,
@@ -210,6 +224,8 @@ impl Kind {
         Self::OldMaintenance,
         Self::NodeOp,
         Self::NodeOpUpgrade,
+        Self::Machine,
+        Self::OldMachine,
     ];
 
     pub fn resource_type(self) -> &'static ResourceType {

@@ -289,6 +289,18 @@ pub enum Blocker {
         /// Why the pods cannot be listed.
         why: Option<String>,
     },
+    /// Another one holds the Lease of the node.
+    NodeLeased {
+        node: NodeName,
+        holder: Text,
+        until: Timestamp,
+    },
+    /// The Lease of the node has not been read or taken yet.
+    LeasePending {
+        node: NodeName,
+        /// Why it cannot be.
+        why: Option<String>,
+    },
     /// The API server refused the Job.
     JobRefused {
         why: String,
@@ -442,7 +454,7 @@ impl Blocker {
             Self::ConcurrencyZero => Reason::ConcurrencyZero,
             Self::NodeNotReady => Reason::NodeNotReady,
             Self::NodeJoining(_) => Reason::NodeJoining,
-            Self::NodeBusy { .. } => Reason::NodeBusy,
+            Self::NodeBusy { .. } | Self::NodeLeased { .. } => Reason::NodeBusy,
             Self::WindowClosed { .. } => Reason::WindowClosed,
             Self::Blackout { .. } => Reason::Blackout,
             Self::NotBefore { .. } => Reason::NotBefore,
@@ -480,6 +492,7 @@ impl Blocker {
             Self::PodsPending { .. } => Reason::PodsPending,
             Self::RebootIneffective { .. } => Reason::RebootIneffective,
             Self::NodeUnreadable { .. } => Reason::ObjectUnreadable,
+            Self::LeasePending { .. } => Reason::LeasePending,
             Self::JobRefused { .. } => Reason::JobRefused,
             Self::HookRunning {
                 hook: Hook::Before, ..

@@ -13,7 +13,7 @@ use super::node::NodeReconciler;
 use super::node::state::NodeStates;
 use super::node::state::{NodeDecision, NodeState};
 use super::permissions;
-use super::picture::{PlanPicture, Slot};
+use super::picture::{Ask, PlanPicture, Slot};
 use super::plan::DerivedPlan;
 use super::poll::{self, Poll};
 use super::start;
@@ -23,7 +23,10 @@ use super::state::{ClusterState, WriteBlock};
 use super::status::report;
 use super::step::{Key, Query, Step};
 use super::wave::progress::WaveProgress;
-use super::{avoid_taint, differs, digests, hooks, label_receipts, notified, pod_blockers, release, repeat};
+use super::{
+    differs, digests, hooks, label_receipts, notified, pending_taints, pod_blockers, release, remediation,
+    repeat,
+};
 use refit_api::{NodeProgress, OpenEnum, Reason};
 use refit_facts::{BootId, JobFacts, JobName, NodeName, PodFacts, PodUid};
 
@@ -45,6 +48,9 @@ pub fn decide(cluster: &ClusterState, now: Timestamp) -> Decision {
     add_queries(cluster, now, &mut decision);
     if let Some(block) = cluster.write_block(now) {
         // A status write now could store a spec that has lost refit's fields for good.
+        if matches!(block, WriteBlock::Outdated { .. }) {
+            remediation::add_steps(cluster, None, now, &mut decision);
+        }
         decide_while_blocked(cluster, block, &mut decision);
         maintenance::add_turns(cluster, now, &mut decision);
         return decision;
@@ -78,7 +84,8 @@ pub fn decide(cluster: &ClusterState, now: Timestamp) -> Decision {
 
     decision.steps.extend(label_receipts::cleanup(cluster));
 
-    avoid_taint::add_taint_steps(cluster, &node_states, &gates, &mut decision);
+    pending_taints::add_taint_steps(cluster, &node_states, &gates, &mut decision);
+    remediation::add_steps(cluster, Some((&node_states, &gates)), now, &mut decision);
 
     // Nodes that have a slot continue before others start.
     let mut locks = DisruptionLocks::new(cluster, &node_states);
@@ -131,10 +138,11 @@ pub fn decide(cluster: &ClusterState, now: Timestamp) -> Decision {
         decision
             .steps
             .extend(prepulls.filter_map(|node| prepull(cluster, plan, &node)));
-        let asks = waits.asks_pods.drain(..);
-        decision
-            .steps
-            .extend(asks.filter_map(|node| Some(pod_blockers::query(plan, cluster.world.nodes.get(&node)?))));
+        let asks = waits.asks.drain(..);
+        decision.steps.extend(asks.filter_map(|ask| match ask {
+            Ask::Pods(node) => Some(pod_blockers::query(plan, cluster.world.nodes.get(&node)?)),
+            Ask::Lease(node) => remediation::query(cluster, &node),
+        }));
         if let Some(at) = waits.requeue_at {
             decision.requeue(at);
         }

@@ -1,5 +1,6 @@
 //! Which objects other than Plans may take the nodes that they want.
 
+use super::remediation;
 use super::reservation::reserved;
 use super::start::locks::DisruptionLocks;
 use super::state::ClusterState;
@@ -9,6 +10,7 @@ use super::world::reservations::{ReservationDecision, ReservationDecisions};
 /// granted it may be about to.
 pub(super) fn grants(cluster: &ClusterState, locks: &mut DisruptionLocks<'_>) -> ReservationDecisions {
     let mut grants = ReservationDecisions::new();
+    let is_left = |node| remediation::is_paused(cluster, node);
     for (node, reservation) in cluster.world.reservations.iter().flatten() {
         let Some(facts) = cluster.world.nodes.get(node) else {
             continue;
@@ -18,6 +20,8 @@ pub(super) fn grants(cluster: &ClusterState, locks: &mut DisruptionLocks<'_>) ->
             || cluster.memory.granted.get(node) == Some(&reservation.uid);
         let answer = locks
             .reservation_blocker(node)
+            // The label and the Lease of a Plan that has just ended there are still being taken back.
+            .or_else(|| is_left(facts).then(|| "a Plan that has worked on the node is leaving it".to_owned()))
             .filter(|_| !has_taken)
             .map_or(Ok(()), Err);
         if answer.is_ok() {

@@ -8,7 +8,6 @@
 #![forbid(unsafe_code)]
 
 mod answered;
-mod avoid_taint;
 mod blocker;
 mod checks;
 mod completion;
@@ -32,6 +31,7 @@ mod observation;
 mod obstacle;
 mod open_waves;
 mod order;
+mod pending_taints;
 mod permissions;
 mod picture;
 mod plan;
@@ -41,6 +41,7 @@ mod pruning;
 mod reboot_needed;
 mod refusal;
 mod release;
+mod remediation;
 mod repeat;
 mod reservation;
 mod resolve;
@@ -62,7 +63,7 @@ pub use decide::{decide, decide_degraded};
 pub use decision::Decision;
 pub use event::{Event, Regarding};
 pub use memory::StepFailure;
-pub use memory::answers::{PodCheck, Refusal};
+pub use memory::answers::{LeaseCheck, LeaseState, PodCheck, Refusal};
 pub use memory::turns::{MaintenanceProgress, MaintenanceTask};
 pub use observation::{Kind, Observation, StepEffect};
 pub use picture::{Differs, PlanPicture, Slot};

@@ -1,6 +1,7 @@
 //! The permissions of the controller that Plans need.
 
 use super::plan::DerivedPlan;
+use super::remediation;
 use super::state::ClusterState;
 use refit_facts::Missing;
 
@@ -14,6 +15,7 @@ pub(super) fn are_asked(cluster: &ClusterState) -> bool {
             && (missing.knows_workloads || !cluster.has_workloads())
             && (missing.knows_pods || !cluster.has_pod_blockers())
             && (missing.knows_drain_checks || !cluster.has_drain_checks())
+            && (missing.knows_remediation || !cluster.has_remediation_pauses())
     });
     !known && !cluster.plans.is_empty()
 }
@@ -33,6 +35,10 @@ pub(super) fn missing(cluster: &ClusterState, plan: &DerivedPlan) -> Option<Stri
     let for_reboots = missing.for_reboots.iter().filter(|_| plan.spec().has_sentinel());
     let for_workloads = missing.for_workloads.iter().filter(|_| plan.completion.workloads);
     let for_pods = missing.for_pods.iter().filter(|_| !plan.pod_blockers.is_empty());
+    let for_remediation = missing
+        .for_remediation
+        .iter()
+        .filter(|_| remediation::is_wanted(plan));
     let what: Vec<_> = missing
         .for_all
         .iter()
@@ -40,6 +46,7 @@ pub(super) fn missing(cluster: &ClusterState, plan: &DerivedPlan) -> Option<Stri
         .chain(for_workloads)
         .chain(for_pods)
         .chain(missing.for_drain_checks.iter().filter(|_| plan.checks_drains))
+        .chain(for_remediation)
         .cloned()
         .chain(for_secrets)
         .collect();
@@ -53,6 +60,7 @@ pub(super) fn are_granted(cluster: &ClusterState, plan: &DerivedPlan) -> bool {
             && (missing.knows_workloads || !plan.completion.workloads)
             && (missing.knows_pods || plan.pod_blockers.is_empty())
             && (missing.knows_drain_checks || !plan.checks_drains)
+            && (missing.knows_remediation || !remediation::is_wanted(plan))
     };
     cluster.world.permissions.as_ref().is_some_and(asked) && missing(cluster, plan).is_none()
 }

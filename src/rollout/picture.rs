@@ -25,8 +25,8 @@ pub struct PlanPicture {
     pub wave: Option<WaveProgress>,
     /// Whether answers to the checks are needed.
     pub asks_checks: bool,
-    /// Nodes whose pods must be listed.
-    pub asks_pods: Vec<NodeName>,
+    /// What must be asked about nodes before they start.
+    pub asks: Vec<Ask>,
     /// Done nodes whose kubelet has another version.
     pub differs: BTreeMap<NodeName, Differs>,
     /// Nodes that start next, with `prepull`.
@@ -41,6 +41,15 @@ pub struct PlanPicture {
     pub despite: Vec<DespiteStatus>,
     /// When nodes that wait for a time of their own are looked at again.
     pub requeue_at: Option<Timestamp>,
+}
+
+/// What is asked about a node before it starts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ask {
+    /// Its pods.
+    Pods(NodeName),
+    /// Who holds its Lease.
+    Lease(NodeName),
 }
 
 static NOT_READY: Blocker = Blocker::NodeNotReady;

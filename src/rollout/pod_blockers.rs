@@ -3,27 +3,22 @@
 
 use std::sync::Arc;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 
 use super::blocker::Blocker;
 use super::memory::answers::PodCheck;
+use super::picture::Ask;
 use super::plan::DerivedPlan;
-use super::start::limit::{Limit, Turn, Verdict};
+use super::start::limit::{INTERVAL, Limit, Turn, Verdict};
 use super::state::ClusterState;
 use super::step::{Key, Query, Step};
 use refit_facts::NodeFacts;
 
-/// How long an answer holds that found no such pod.
-const FRESH: SignedDuration = SignedDuration::from_secs(10);
-/// How often a node with such a pod is looked at again.
-const INTERVAL: SignedDuration = SignedDuration::from_secs(30);
 /// The same for a node whose drain would not end: the question costs several lists. The more such nodes there are, the longer,
 /// so that a cluster full of them is not asked about all the time.
 const DRAIN_INTERVAL: SignedDuration = SignedDuration::from_secs(60);
 const DRAIN_INTERVAL_PER_NODE: SignedDuration = SignedDuration::from_secs(1);
 const LONGEST_DRAIN_INTERVAL: SignedDuration = SignedDuration::from_mins(9);
-/// Maximum number of nodes that one decision asks about for a Plan.
-const MAX_ASKS: usize = 4;
 
 /// A Plan that waits for pods.
 pub(super) struct PodBlockers {
@@ -63,43 +58,17 @@ impl<'a> Limit<'a> for PodBlockers {
         let known = turn.cluster.memory.answers.pod_checks.get(&place);
         // An edit may have changed what is asked, so an answer to an earlier spec does not count.
         let known = known.filter(|check| check.generation == turn.plan.facts.generation());
-        let holds = |check: &PodCheck| {
-            let time = match (&check.pod, &check.drain) {
-                (Some(_), _) => INTERVAL,
-                (None, Some(_)) => drain_interval,
-                (None, None) => FRESH,
-            };
-            check.seen.saturating_add(time).unwrap_or(Timestamp::MAX)
-        };
         let why = |check: &PodCheck| {
             let by_pod = check.pod.clone().map(|pod| Blocker::PodBlocks { pod });
-            by_pod.or_else(|| check.drain.clone().map(Blocker::DrainWouldBlock))
+            let by_pod = by_pod.map(|blocker| (blocker, INTERVAL));
+            let of_drain = || check.drain.clone().map(Blocker::DrainWouldBlock);
+            by_pod.or_else(|| Some((of_drain()?, drain_interval)))
         };
-        let blocked = known.and_then(why).map(Verdict::Skip);
-        let current = known.map(holds).filter(|until| *until > turn.now);
-        if let Some(until) = current {
-            if blocked.is_some() {
-                turn.picture.requeue(until);
-            }
-            return blocked.unwrap_or(Verdict::Go);
-        }
-        // The pods of other nodes may be others when those have their turn.
-        let most = usize::try_from(turn.free).unwrap_or_default().min(MAX_ASKS);
-        let asks = turn.picture.asks_pods.len() < most;
-        if asks {
-            turn.picture.asks_pods.push(turn.node.name.clone());
-        }
-        match blocked {
-            Some(blocked) => blocked,
-            None if asks => {
-                let (plan, node) = place;
-                let failure = turn.cluster.memory.failures.get(&Key::Pods(plan, node));
-                let why = failure.map(|failure| failure.message.clone());
-                Verdict::Skip(Blocker::PodsPending { field, why })
-            }
-            // Pods are being listed for as many nodes as slots are free. The next decision continues with them.
-            None => Verdict::End(Blocker::PodsPending { field, why: None }),
-        }
+        let known = known.map(|check| (check.seen, why(check)));
+        let (plan, node) = place;
+        turn.ask(known, Ask::Pods(node.clone()), &Key::Pods(plan, node), |why| {
+            Blocker::PodsPending { field, why }
+        })
     }
 }
 

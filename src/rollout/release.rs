@@ -2,10 +2,10 @@
 //! becomes as schedulable as it was before the first. The rule looks at the current state only, so it does not matter
 //! what removed the reason.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use super::event::Event;
-use super::node::state::NodeState;
+use super::node::state::NodeStates;
 use super::plan::DerivedPlan;
 use super::reservation;
 use super::settings::Defaults;
@@ -14,7 +14,7 @@ use super::step::{NodeChange, Step, patch};
 use refit_api::text::{MAX_NAME, shorten};
 use refit_api::{Holder, MarkForm, NodeMark, Reason, names};
 use refit_facts::record::{Phase, Record};
-use refit_facts::{NodeFacts, NodeName, PlanName, Taint};
+use refit_facts::{NodeFacts, NodeName, Taint};
 
 pub(super) struct PlanHold<'a> {
     pub(super) defaults: &'a Defaults,
@@ -105,10 +105,7 @@ fn write_ledger(node: &NodeFacts, text: Option<String>, change: &mut NodeChange)
 /// Steps that release nodes: for holders of this controller whose Plan is deleted or no longer concerns the node, once
 /// none of their pods is left there; for ledgers of nodes that a user has uncordoned; and for records of deleted Plans.
 /// Without `node_states`, holders of existing Plans stay.
-pub(super) fn cleanup(
-    cluster: &ClusterState,
-    node_states: Option<&BTreeMap<PlanName, BTreeMap<NodeName, NodeState>>>,
-) -> Vec<Step> {
+pub(super) fn cleanup(cluster: &ClusterState, node_states: Option<&NodeStates>) -> Vec<Step> {
     let mut steps = Vec::new();
     for name in cluster
         .world
@@ -246,7 +243,7 @@ pub(super) fn drop_record(node: &NodeFacts, plan: &str) -> Step {
 
 fn has_reason(
     cluster: &ClusterState,
-    node_states: Option<&BTreeMap<PlanName, BTreeMap<NodeName, NodeState>>>,
+    node_states: Option<&NodeStates>,
     node: &NodeFacts,
     holder: &Holder,
 ) -> bool {
@@ -254,32 +251,7 @@ fn has_reason(
         .plans
         .get(&*holder.plan)
         .filter(|p| *p.facts.uid == *holder.plan_uid);
-    let is_needed = |p: &DerivedPlan| {
-        node_states.is_none_or(|all| {
-            all.get(&p.facts.name)
-                .and_then(|nodes| nodes.get(&node.name))
-                .is_some_and(|state| !state.is_released_after_failure)
-        })
-    };
-    if plan.is_some_and(is_needed) {
-        return true;
-    }
-    let is_released = plan.is_some_and(|plan| {
-        let nodes = node_states.and_then(|all| all.get(&plan.facts.name));
-        nodes
-            .and_then(|nodes| nodes.get(&node.name))
-            .is_some_and(|state| state.is_released_after_failure)
-    });
-    // A node that failed stays cordoned although its slot may be gone, so that no workload lands on a half-upgraded
-    // node.
-    let failed = plan
-        .and_then(|p| node.records.get(&p.facts.name))
-        .is_some_and(|record| {
-            matches!(record.phase, Phase::Failed | Phase::Retry)
-                && record.plan_uid == holder.plan_uid
-                && *record.node_uid == *node.uid
-        });
-    failed && !is_released
+    plan.is_some_and(|plan| is_needed(node_states, node, plan))
         || cluster
             // To uncordon a node while a pod of the Plan still runs there would schedule workloads onto a node that
             // is being upgraded.
@@ -287,4 +259,23 @@ fn has_reason(
             .pods
             .live_on(&node.name)
             .any(|pod| *pod.plan == *holder.plan)
+}
+
+/// Whether a Plan works on the node, or has failed there and keeps it.
+pub(super) fn is_needed(node_states: Option<&NodeStates>, node: &NodeFacts, plan: &DerivedPlan) -> bool {
+    let Some(states) = node_states else { return true };
+    let state = states
+        .get(&plan.facts.name)
+        .and_then(|nodes| nodes.get(&node.name));
+    if let Some(state) = state {
+        return !state.is_released_after_failure;
+    }
+    // A node that failed stays cordoned although its slot may be gone, so that no workload lands on a half-upgraded
+    // node.
+    let record = node.records.get(&plan.facts.name);
+    record.is_some_and(|record| {
+        matches!(record.phase, Phase::Failed | Phase::Retry)
+            && record.plan_uid == plan.facts.uid
+            && *record.node_uid == *node.uid
+    })
 }

@@ -11,7 +11,9 @@ use jiff::{SignedDuration, Timestamp};
 use super::event::Event;
 use super::memory::Memory;
 use super::memory::trusted_plans::TrustedPlans;
+use super::pending_taints;
 use super::plan::DerivedPlan;
+use super::remediation;
 use super::settings::Defaults;
 use super::world::World;
 use super::world::definition::Unwritable;
@@ -19,7 +21,9 @@ use super::world::limits::KnownLimits;
 use super::world::reservations::ReservationDecisions;
 use refit_api::Reason;
 use refit_facts::store::{DeletedUids, Listing};
-use refit_facts::{JobFacts, NodeFacts, NodeName, PlanFacts, PlanName, PlanUid, Schema, Termination, Text};
+use refit_facts::{
+    JobFacts, NodeFacts, NodeName, PlanFacts, PlanName, PlanUid, Schema, Taint, Termination, Text,
+};
 use refit_job::JobSettings;
 
 /// Everything that a decision looks at.
@@ -266,6 +270,17 @@ impl ClusterState {
     /// Whether a Plan asks whether drains would end.
     pub fn has_drain_checks(&self) -> bool {
         self.plans.values().any(|plan| plan.checks_drains)
+    }
+
+    /// Whether the node has the taint of a new node, or a Plan may give it one at any moment.
+    pub fn may_be_new(&self, node: &NodeFacts) -> bool {
+        let mut taints = node.taints.iter().flatten();
+        taints.any(Taint::is_of_new_node) || self.plans.values().any(pending_taints::is_for_new_nodes)
+    }
+
+    /// Whether a Plan keeps remediation operators off nodes.
+    pub fn has_remediation_pauses(&self) -> bool {
+        self.plans.values().any(remediation::is_wanted)
     }
 
     /// The names of the Secrets that Plans have in their hash: the same set until one of these Plans changes.

@@ -35,6 +35,8 @@ pub enum Key {
     Workload(Text),
     /// The pods for which a node of a Plan waits.
     Pods(PlanName, NodeName),
+    /// What keeps remediation operators off a node.
+    Remediation(NodeName),
     Channel(ChannelRef),
     /// An image of a Plan, of which a registry is asked.
     Digest(PlanName, String),
@@ -205,6 +207,20 @@ pub enum Step {
         task: Box<MaintenanceTask>,
         progress: Box<MaintenanceProgress>,
     },
+    /// Take or renew the Lease of a node, and annotate its Machine.
+    PauseRemediation {
+        node: NodeName,
+        uid: NodeUid,
+        /// Who holds the Lease.
+        holder: Text,
+    },
+    /// Take back what [`Step::PauseRemediation`] has done.
+    ResumeRemediation {
+        node: NodeName,
+        uid: NodeUid,
+        /// Who holds the Lease.
+        holder: Text,
+    },
     /// Check the controller's permissions.
     AskPermissions,
     /// Restart the watch of Plans, so that all of them are read again.
@@ -250,6 +266,13 @@ pub enum Query {
     ReadWorkload {
         /// Its kind, namespace and name, with `/` between.
         workload: Text,
+    },
+    /// Read who holds the Lease of a node.
+    ReadLease {
+        node: NodeName,
+        uid: NodeUid,
+        /// Whose own Lease is free for it.
+        holder: Text,
     },
     /// List the pods for which a node waits.
     ListPods {
@@ -332,6 +355,9 @@ impl Step {
             Self::Query(Query::ReadRefusal { job, .. }) => Key::Refusal(job.clone()),
             Self::Query(Query::ReadWorkload { workload }) => Key::Workload(workload.clone()),
             Self::Query(Query::ListPods { plan, node, .. }) => Key::Pods(plan.clone(), node.clone()),
+            Self::PauseRemediation { node, .. }
+            | Self::ResumeRemediation { node, .. }
+            | Self::Query(Query::ReadLease { node, .. }) => Key::Remediation(node.clone()),
             Self::Maintain { id, .. } => Key::Maintenance(id.clone()),
             Self::AskPermissions => Key::Permissions,
             Self::ReadPlans => Key::Plans,

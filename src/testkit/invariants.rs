@@ -82,6 +82,10 @@ pub struct Invariants {
     pub upgrades: u64,
     /// Events about hostile objects: their names and the reasons.
     named: BTreeSet<(String, String)>,
+    /// Leases of nodes that a controller of Plans holds.
+    node_leases: BTreeSet<String>,
+    /// Machines that a controller of Plans keeps from being remediated.
+    skipped_machines: BTreeSet<String>,
     /// UIDs of the `NodeMaintenance` objects that are not being deleted.
     maintenances: BTreeSet<String>,
     /// A log, one line per entry.
@@ -214,6 +218,17 @@ impl Invariants {
                         self.maintenance(change);
                         Ok(())
                     }
+                    Kind::Lease => {
+                        let holder = &change.new.value["spec"]["holderIdentity"];
+                        note(&mut self.node_leases, change, holder);
+                        Ok(())
+                    }
+                    Kind::Machine | Kind::OldMachine => {
+                        let skips =
+                            &change.new.value["metadata"]["annotations"][names::ANNOTATION_SKIP_REMEDIATION];
+                        note(&mut self.skipped_machines, change, skips);
+                        Ok(())
+                    }
                     // In the words of node-maintenance-operator.
                     Kind::Event if change.new.value["source"]["component"] == "NodeMaintenance" => Ok(()),
                     // Of the Job controller.
@@ -283,6 +298,11 @@ impl Invariants {
                 facts.ledger
             );
             invariant!(
+                facts.remediation.is_none(),
+                "the remediation of {name} is left paused: {:?}",
+                facts.remediation
+            );
+            invariant!(
                 node.marks.is_empty(),
                 "marks are left on {name}: {:?}",
                 node.marks
@@ -290,7 +310,9 @@ impl Invariants {
             let mut taints = facts.taints.iter().flatten();
             let is_ours = |key: &str| {
                 let mut marks = NodeMark::ALL.iter().filter(|mark| mark.form() == MarkForm::Taint);
-                key.starts_with(names::TAINT_PENDING_PREFIX) || marks.any(|mark| mark.key() == key)
+                key.starts_with(names::TAINT_PENDING_PREFIX)
+                    || key == names::TAINT_NEW_NODE
+                    || marks.any(|mark| mark.key() == key)
             };
             let left = taints.find(|taint| is_ours(&taint.key) && !facts.unschedulable);
             invariant!(left.is_none(), "a taint is left on {name}: {left:?}");
@@ -326,6 +348,12 @@ impl Invariants {
                 );
             }
         }
+        for left in [&self.node_leases, &self.skipped_machines] {
+            invariant!(
+                left.is_empty(),
+                "the remediation of a node is left paused: {left:?}"
+            );
+        }
         let left = self
             .pods
             .values()
@@ -343,6 +371,17 @@ impl Invariants {
             );
         }
         Ok(())
+    }
+}
+
+/// Notes an object by the holder that it names, if that is a controller of Plans.
+fn note(held: &mut BTreeSet<String>, change: &Change, holder: &Value) {
+    let name = change.new.value["metadata"]["name"].as_str().unwrap_or_default();
+    let is_ours = holder.as_str().is_some_and(|holder| holder.starts_with("refit/"));
+    if is_ours && !change.gone {
+        held.insert(name.to_owned());
+    } else {
+        held.remove(name);
     }
 }
 

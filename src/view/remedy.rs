@@ -71,6 +71,11 @@ pub(super) fn remedy(
             "kubectl logs -n {namespace} deployment/system-upgrade-controller --tail=50"
         ))
     };
+    let lease = || {
+        let lease = about.iter().find(|object| object.kind == "Lease")?;
+        let namespace = lease.namespace.as_deref().unwrap_or(namespace);
+        Some(format!("kubectl get lease -n {namespace} {} -o yaml", lease.name))
+    };
     let retry = || on(&format!("refit retry {at} NODE"));
     let is_failed = node.is_some_and(|node| view.node(node).is_some_and(NodeProgress::is_failed));
     let failed = || {
@@ -113,6 +118,8 @@ pub(super) fn remedy(
             edit(),
         ],
         Reason::FailureBudget | Reason::JobFailed => failed().chain([edit()]).collect(),
+        Reason::NodeBusy if lease().is_some() => vec![lease()],
+        Reason::LeasePending => vec![lease(), controller()],
         Reason::NodeBusy => vec![Some(format!("refit status -n {namespace}"))],
         Reason::DependencyUnknown => vec![Some(format!("kubectl get plans -n {namespace}")), edit()],
         Reason::DependencyNotComplete | Reason::DependencyCycle => {
@@ -187,6 +194,12 @@ pub(super) fn remedy(
                 Some(format!(
                     "kubectl create clusterrolebinding {role} --clusterrole={role} --serviceaccount={namespace}:system-upgrade-controller"
                 )),
+            ]
+        }
+        Reason::MissingPermission if view.plan.facts.object.spec.pause_remediation.unwrap_or_default() => {
+            vec![
+                Some("kubectl apply -f deploy/rbac.yaml".to_owned()),
+                Some("kubectl apply -k deploy/overlays/remediation".to_owned()),
             ]
         }
         Reason::MissingPermission => vec![Some("kubectl apply -f deploy/rbac.yaml".to_owned())],

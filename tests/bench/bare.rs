@@ -66,6 +66,7 @@ pub(super) async fn bare_limit(
             uid: "uid-of-the-node",
             os: Some("linux"),
             shares_hostname: false,
+            may_be_new: false,
         };
         let input = JobInput {
             plan,

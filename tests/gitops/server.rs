@@ -139,6 +139,7 @@ fn job_of(plan: &refit_api::Plan, namespace: &str) -> Option<Job> {
             uid: "00000000-0000-0000-0000-000000000001",
             os: None,
             shares_hostname: false,
+            may_be_new: false,
         },
         name: "job",
         attempt: 1,

@@ -100,7 +100,7 @@ fn is_word(text: &str) -> bool {
             .all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(b))
 }
 
-pub(crate) fn is_subdomain(text: &str) -> bool {
+pub fn is_subdomain(text: &str) -> bool {
     let alphanumeric = |b: &u8| b.is_ascii_lowercase() || b.is_ascii_digit();
     text.split('.').map(str::as_bytes).all(|label| {
         label.first().is_some_and(alphanumeric)

@@ -16,12 +16,21 @@ fn resources() -> Vec<String> {
 }
 
 /// Files of the chart for what kustomize has as components, and their sources.
-const COMPONENTS: [(&str, &str); 18] = [
+const COMPONENTS: [(&str, &str); 21] = [
     ("manage-crd.yaml", "overlays/manage-crd/rbac.yaml"),
     ("delete-pods.yaml", "overlays/delete-pods/rbac.yaml"),
     (
         "delete-pods-admission.yaml",
         "overlays/delete-pods/admission.yaml",
+    ),
+    (
+        "remediation-namespaces.yaml",
+        "overlays/remediation/namespaces.yaml",
+    ),
+    ("remediation.yaml", "overlays/remediation/rbac.yaml"),
+    (
+        "remediation-machines.yaml",
+        "overlays/remediation-machines/rbac.yaml",
     ),
     ("maintenance-crds.yaml", "overlays/maintenance/crds.yaml"),
     (

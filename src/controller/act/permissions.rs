@@ -5,6 +5,7 @@ use kube::{Client, Error};
 use refit_api::Reason;
 use refit_cluster::kube::permissions::{Need, may, phrase};
 use refit_facts::Missing;
+use refit_facts::objects::maintenance::MaintenanceGroup;
 
 /// Permissions for every roll-out, except for lists and watches, which are checked once one of them was refused.
 const NEEDS: &[Need] = &[
@@ -85,6 +86,14 @@ const DRAIN_CHECK_NEEDS: &[Need] = &[
         verbs: &["list"],
     },
 ];
+/// Additional permissions for Plans with `pauseRemediation`, in the namespace of the Leases of nodes.
+const REMEDIATION_NEEDS: &[Need] = &[Need {
+    group: "coordination.k8s.io",
+    resource: "leases",
+    subresource: "",
+    namespaced: true,
+    verbs: &["get", "create", "patch", "delete"],
+}];
 
 /// Permissions that are checked only if a Plan needs them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,6 +106,8 @@ pub struct OptionalPermissions {
     pub pods: bool,
     /// Whether a Plan asks whether drains would end.
     pub drain_checks: bool,
+    /// Whether a Plan keeps remediation operators off nodes.
+    pub remediation: bool,
     /// Whether nodes can be held by other objects than Plans.
     pub front_ends: bool,
 }
@@ -172,6 +183,7 @@ pub(super) async fn ask(
         knows_workloads: optional.workloads,
         knows_pods: optional.pods,
         knows_drain_checks: optional.drain_checks,
+        knows_remediation: optional.remediation,
         ..Missing::default()
     };
     for need in NEEDS.iter().chain(WATCHED.iter().filter(|_| degraded)) {
@@ -197,6 +209,10 @@ pub(super) async fn ask(
     }
     for what in &mut missing.for_drain_checks {
         what.push_str(" in all namespaces, which spec.drain.checkFirst needs");
+    }
+    let leases = MaintenanceGroup::Medik8s.lease_namespace();
+    for need in REMEDIATION_NEEDS.iter().filter(|_| optional.remediation) {
+        look(client, leases, need, &mut missing.for_remediation).await?;
     }
     for what in &mut missing.for_pods {
         what.push_str(" in all namespaces, which spec.drain.blockedBy needs");
@@ -230,6 +246,12 @@ pub(super) fn sentence(missing: &Missing) -> String {
         let what = missing.for_drain_checks.join(", ");
         parts.push(format!(
             "no node of a Plan that checks drains first is started: {what}"
+        ));
+    }
+    if !missing.for_remediation.is_empty() {
+        let what = missing.for_remediation.join(", ");
+        parts.push(format!(
+            "no node of a Plan that pauses remediation is started: {what}"
         ));
     }
     format!("{}: {}", Reason::MissingPermission, parts.join("; "))

@@ -8,7 +8,7 @@ use super::permissions::OptionalPermissions;
 use super::write::{Target, Verb, Write};
 use crate::story;
 use refit_api::{Hook, crd, names};
-use refit_facts::{JobName, NodeFacts, NodeName, PlanName, Text};
+use refit_facts::{JobName, NodeFacts, NodeName, NodeUid, PlanName, Text};
 use refit_job::{HookInput, JobInput, NodeInput, PlanInput, RebootInput, RebootPodMode, VerifyInput};
 use refit_rollout::{
     ClusterState, Event, Kind, MaintenanceId, MaintenanceProgress, MaintenanceTask, NodeChange, Query, Step,
@@ -30,6 +30,13 @@ pub enum Request {
         id: MaintenanceId,
         task: Box<MaintenanceTask>,
         progress: Box<MaintenanceProgress>,
+    },
+    /// Take the Lease of a node and annotate its Machine, or take both back.
+    Remediation {
+        node: NodeName,
+        uid: NodeUid,
+        holder: Text,
+        pause: bool,
     },
     Permissions(OptionalPermissions),
 }
@@ -135,11 +142,24 @@ pub fn prepare(cluster: &ClusterState, step: Step) -> Result<Option<Request>, St
         }
         Step::Query(query) => Some(Request::Query(query)),
         Step::Maintain { id, task, progress } => Some(Request::Maintain { id, task, progress }),
+        Step::PauseRemediation { node, uid, holder } => Some(Request::Remediation {
+            node,
+            uid,
+            holder,
+            pause: true,
+        }),
+        Step::ResumeRemediation { node, uid, holder } => Some(Request::Remediation {
+            node,
+            uid,
+            holder,
+            pause: false,
+        }),
         Step::AskPermissions => Some(Request::Permissions(OptionalPermissions {
             reboots: cluster.has_reboots(),
             workloads: cluster.has_workloads(),
             pods: cluster.has_pod_blockers(),
             drain_checks: cluster.has_drain_checks(),
+            remediation: cluster.has_remediation_pauses(),
             front_ends: cluster.has_front_ends(),
         })),
         Step::ReadPlans => None, // the watch does
@@ -170,6 +190,7 @@ fn verify_job(cluster: &ClusterState, step: Step) -> Result<Option<Request>, Str
         },
         node: NodeInput {
             shares_hostname: cluster.shares_hostname(facts),
+            may_be_new: cluster.may_be_new(facts),
             ..node_input(facts)
         },
         attempt: u32::try_from(attempt).unwrap_or(1),
@@ -279,6 +300,7 @@ fn job_input<'c>(
         plan,
         node: NodeInput {
             shares_hostname: cluster.shares_hostname(facts),
+            may_be_new: cluster.may_be_new(facts),
             ..node_input(facts)
         },
         name: job,
@@ -432,6 +454,7 @@ fn node_input(facts: &NodeFacts) -> NodeInput<'_> {
         uid: &facts.uid,
         os: facts.labels.get(names::LABEL_OS),
         shares_hostname: false,
+        may_be_new: false,
     }
 }
 

@@ -12,9 +12,9 @@ use tokio::sync::{oneshot, watch};
 
 use super::events::{MaintenanceEvent, event};
 use super::guard;
-use super::lease::{LeaseError, NodeLease};
 use super::status::{self, LEASE_LOST};
 use crate::act::Actor;
+use crate::node_lease::{LeaseError, NodeLease};
 use refit_api::text::{MAX_MESSAGE, shorten_in_place};
 use refit_api::{Holder, NodeMark};
 use refit_base::go::GoDuration;
@@ -215,7 +215,7 @@ impl Turn<'_> {
     }
 
     async fn hold_lease(&self, object: &Maintenance, node: &NodeFacts) -> Result<(), LeaseError> {
-        let lease = NodeLease::new(self.client(), object.group, &node.name);
+        let lease = NodeLease::of_maintenance(self.client(), object.group, &node.name);
         lease.hold(&node.uid, &node.name, &self.actor.clock).await
     }
 
@@ -226,11 +226,12 @@ impl Turn<'_> {
         let (why, is_held) = match error {
             LeaseError::Held(holder) => {
                 let why = format!(
-                    "can't update or invalidate the lease because it is held by different owner: {holder}"
+                    "can't update or invalidate the lease because it is held by different owner: {}",
+                    holder.name
                 );
                 (why, true)
             }
-            LeaseError::Api(why) => (why, false),
+            LeaseError::Api(error) => (brief(&error), false),
         };
         // Before the drain nothing is lost by waiting.
         if has_begun {
@@ -292,7 +293,7 @@ impl Turn<'_> {
             self.emit(MaintenanceEvent::Removed, object, "");
         }
         // Before the finalizer goes: if the controller dies here, the next leader finds the object and repeats this.
-        NodeLease::new(self.client(), object.group, name)
+        NodeLease::of_maintenance(self.client(), object.group, name)
             .release()
             .await?;
         let finalizers = object.metadata.finalizers.iter().flatten();

@@ -38,6 +38,14 @@ impl MaintenanceGroup {
             Self::Kubevirt => "node-maintenance",
         }
     }
+
+    /// Name of the Lease of a node.
+    pub fn lease_name(self, node: &str) -> String {
+        match self {
+            Self::Medik8s => format!("node-{}", node.to_lowercase()),
+            Self::Kubevirt => node.to_lowercase(),
+        }
+    }
 }
 
 pub const VERSION: &str = "v1beta1";

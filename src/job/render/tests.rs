@@ -39,10 +39,12 @@ pub(crate) const LINUX: NodeInput<'static> = NodeInput {
     uid: "node-uid",
     os: Some("linux"),
     shares_hostname: false,
+    may_be_new: false,
 };
 pub(super) const WINDOWS: NodeInput<'static> = NodeInput {
     os: Some("windows"),
     shares_hostname: false,
+    may_be_new: false,
     ..LINUX
 };
 

@@ -55,15 +55,17 @@ impl Rehearsal {
                     })?;
             }
         }
-        // The front end creates the Leases of nodes in these namespaces, which the API server requires to exist.
-        if self.settings.enable.contains(&FrontEndName::Maintenance) {
-            for name in MaintenanceGroup::ALL.map(MaintenanceGroup::lease_namespace) {
-                if cluster.get(Kind::Namespace, "", name).is_none() {
-                    put(
-                        cluster,
-                        json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } }),
-                    )?;
-                }
+        // refit creates the Leases of nodes in these namespaces, which the API server requires to exist: for Plans with
+        // `pauseRemediation`, and for the front end.
+        let has_maintenances = self.settings.enable.contains(&FrontEndName::Maintenance);
+        let used = |group: &MaintenanceGroup| *group == MaintenanceGroup::Medik8s || has_maintenances;
+        for group in MaintenanceGroup::ALL.into_iter().filter(used) {
+            let name = group.lease_namespace();
+            if cluster.get(Kind::Namespace, "", name).is_none() {
+                put(
+                    cluster,
+                    json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } }),
+                )?;
             }
         }
         for object in &self.objects {

@@ -59,6 +59,9 @@ impl Blocker {
             Self::PodBlocks { pod } | Self::DrainWouldBlock(DrainFinding { pod, .. }) => {
                 vec![ObjectRef::pod(pod)]
             }
+            Self::NodeLeased { node, .. } | Self::LeasePending { node, .. } => {
+                vec![ObjectRef::at("Lease", &super::message::node_lease(node))]
+            }
             Self::NoSlot { .. }
             | Self::StatusFull { .. }
             | Self::FailureBudget { .. }

@@ -8,6 +8,7 @@ use super::{Blocker, Joining};
 use refit_api::annotation::BY_PREFLIGHT;
 use refit_api::text::seconds;
 use refit_api::{Hook, names};
+use refit_facts::objects::maintenance::MaintenanceGroup;
 use refit_facts::{DrainFinding, NodeName, Taint};
 
 /// Maximum number of nodes named in a message.
@@ -396,6 +397,25 @@ impl fmt::Display for Blocker {
                 names::ANNOTATION_REBOOT_NEEDED
             ),
             Self::NodeUnreadable { why } => write!(f, "the Node cannot be read: {why}"),
+            Self::NodeLeased { node, holder, until } => write!(
+                f,
+                "spec.pauseRemediation: {holder} holds Lease {} until {until:.0}",
+                node_lease(node)
+            ),
+            Self::LeasePending { node, why: None } => {
+                write!(
+                    f,
+                    "spec.pauseRemediation: Lease {} is being read, or taken",
+                    node_lease(node)
+                )
+            }
+            Self::LeasePending { node, why: Some(why) } => {
+                write!(
+                    f,
+                    "spec.pauseRemediation: Lease {} cannot be read, or taken: {why}",
+                    node_lease(node)
+                )
+            }
             Self::JobRefused { why } => write!(f, "the Job cannot be created: {why}"),
             Self::HookRunning {
                 hook,
@@ -437,4 +457,10 @@ impl fmt::Display for Blocker {
             }
         }
     }
+}
+
+/// Namespace and name of the Lease of a node.
+pub(super) fn node_lease(node: &str) -> String {
+    let medik8s = MaintenanceGroup::Medik8s;
+    format!("{}/{}", medik8s.lease_namespace(), medik8s.lease_name(node))
 }

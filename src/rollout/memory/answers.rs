@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 
-use refit_facts::{DrainFinding, JobUid, NodeName, PlanName, Text, WorkloadFacts};
+use refit_facts::{DrainFinding, JobUid, NodeName, NodeUid, PlanName, Text, WorkloadFacts};
 
-/// Older answers about pods are forgotten, so that those about deleted objects do not accumulate.
-const KEPT: SignedDuration = SignedDuration::from_mins(10);
+/// Older answers about pods and Leases are forgotten, so that those about deleted objects do not accumulate.
+const KEPT: SignedDuration = SignedDuration::from_mins(15);
 
 #[derive(Debug, Default)]
 pub(crate) struct Answers {
@@ -17,6 +17,8 @@ pub(crate) struct Answers {
     pub(crate) refusals: BTreeMap<JobUid, Refusal>,
     /// What was seen of pods for which nodes wait.
     pub(crate) pod_checks: BTreeMap<(PlanName, NodeName), PodCheck>,
+    /// Who holds the Leases of nodes.
+    pub(crate) leases: BTreeMap<NodeName, LeaseCheck>,
 }
 
 impl Answers {
@@ -43,8 +45,23 @@ impl Answers {
         self.pod_checks.insert((plan, node), check);
     }
 
+    pub(crate) fn add_lease(&mut self, node: NodeName, check: LeaseCheck) {
+        let oldest = oldest(check.seen);
+        self.leases.retain(|_, known| known.seen > oldest);
+        self.leases.insert(node, check);
+    }
+
+    /// The Lease of a node is about to be taken.
+    pub(crate) fn forget_released(&mut self, node: &NodeName) {
+        let is_released = |check: &LeaseCheck| check.state == LeaseState::Released;
+        if self.leases.get(node).is_some_and(is_released) {
+            self.leases.remove(node);
+        }
+    }
+
     /// The time of day was set by so much.
     pub(super) fn shift_times(&mut self, shift: impl Fn(&mut Timestamp) + Copy) {
+        self.leases.values_mut().for_each(|it| shift(&mut it.seen));
         self.pod_checks.values_mut().for_each(|it| shift(&mut it.seen));
         self.refusals.values_mut().for_each(|it| shift(&mut it.seen));
         for workload in self.workloads.values_mut() {
@@ -68,6 +85,27 @@ pub struct PodCheck {
     pub pod: Option<Text>,
     /// Why a drain of the node would not end, if that was asked and such a pod is not there.
     pub drain: Option<DrainFinding>,
+}
+
+/// Who holds the Lease of a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeaseCheck {
+    pub seen: Timestamp,
+    /// The machine of that name.
+    pub node_uid: NodeUid,
+    pub state: LeaseState,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LeaseState {
+    /// Nobody else.
+    Free,
+    /// This controller, which has also annotated the Machine.
+    Ours,
+    /// Nobody any more: this controller has given it back.
+    Released,
+    /// Another one.
+    Held { holder: Text, until: Timestamp },
 }
 
 /// What the events of a Job say about its pod.

@@ -7,6 +7,7 @@ use super::{NodeReconciler, delete};
 use crate::blocker::Blocker;
 use crate::memory::PendingCreate;
 use crate::release;
+use crate::remediation;
 use crate::step::{Key, Query, Step};
 use refit_api::{NodePhase, NodeProgress};
 use refit_facts::record::Phase;
@@ -136,6 +137,9 @@ impl NodeReconciler<'_> {
         }
         // The result of a pod of an earlier attempt must not be mistaken for that of the next.
         if let Some(blocker) = self.leftover_pod(node) {
+            return NodeDecision::slot(state.with_blocker(&blocker));
+        }
+        if let Some(blocker) = remediation::blocker(self.cluster, self.plan, node) {
             return NodeDecision::slot(state.with_blocker(&blocker));
         }
         NodeDecision::slot(match self.next_job(node, leaving) {

@@ -170,6 +170,14 @@ impl NodeReconciler<'_> {
         state.frees_slot = is_final && self.plan.failed_nodes_free_slots();
         state.is_released_after_failure = is_final && self.plan.spec().uncordons_failed();
         state.decision = self.plan.failure_decision(record);
+        if node.is_new_for(&self.cluster.defaults.namespace) {
+            let keeps = format!(
+                "the node has joined lately, and keeps taint {}",
+                names::TAINT_NEW_NODE
+            );
+            let message = state.message.take().map(|message| format!("{message}; {keeps}"));
+            state.message = Some(message.unwrap_or(keeps));
+        }
         state
     }
 

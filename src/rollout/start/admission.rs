@@ -17,6 +17,7 @@ use super::versions::{AtVersion, VersionLimits};
 use crate::node::state::NodeState;
 use crate::plan::DerivedPlan;
 use crate::pod_blockers::PodBlockers;
+use crate::remediation::NodeLeases;
 use crate::state::ClusterState;
 use refit_facts::NodeName;
 
@@ -43,6 +44,7 @@ impl<'a> Limits<'a> {
         limits.extend(VersionLimits::of(cluster, plan).map(boxed));
         limits.push(boxed(Tolerations::of(plan)));
         limits.extend(PodBlockers::of(cluster, plan).map(boxed));
+        limits.extend(NodeLeases::of(plan).map(boxed));
         limits.push(boxed(StatusRoom::of(nodes)));
         Self(limits)
     }

@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use super::locks::DisruptionLocks;
 use crate::blocker::Blocker;
 use crate::node::state::NodeState;
-use crate::picture::PlanPicture;
+use crate::picture::{Ask, PlanPicture};
 use crate::plan::DerivedPlan;
 use crate::state::ClusterState;
+use crate::step::Key;
 use refit_facts::{NodeFacts, NodeName};
 
 /// What a limit says of a node.
@@ -46,6 +47,53 @@ pub(crate) struct Turn<'t, 'a> {
     pub(crate) now: Timestamp,
     /// Why other nodes wait.
     pub(crate) picture: &'t mut PlanPicture,
+}
+
+/// How long an answer holds that lets the node start.
+const FRESH: SignedDuration = SignedDuration::from_secs(10);
+/// How often a node is asked about again that may not start.
+pub(crate) const INTERVAL: SignedDuration = SignedDuration::from_secs(30);
+/// Maximum number of nodes that one decision asks about for a Plan.
+const MAX_ASKS: usize = 4;
+
+impl Turn<'_, '_> {
+    /// The verdict of a limit that asks the API server about a node when its turn has come. `known` is the last answer: when
+    /// it came, why the node may not start, and how often that is asked. `pending` is why it waits for the first one.
+    pub(crate) fn ask(
+        &mut self,
+        known: Option<(Timestamp, Option<(Blocker, SignedDuration)>)>,
+        ask: Ask,
+        key: &Key,
+        pending: impl Fn(Option<String>) -> Blocker,
+    ) -> Verdict {
+        let until = known.as_ref().map(|(seen, blocker)| {
+            let time = blocker.as_ref().map_or(FRESH, |(_, interval)| *interval);
+            seen.saturating_add(time).unwrap_or(Timestamp::MAX)
+        });
+        let blocked = known.and_then(|(_, blocked)| blocked);
+        let blocked = blocked.map(|(blocker, _)| Verdict::Skip(blocker));
+        if let Some(until) = until.filter(|until| *until > self.now) {
+            if blocked.is_some() {
+                self.picture.requeue(until);
+            }
+            return blocked.unwrap_or(Verdict::Go);
+        }
+        // What is asked about other nodes may have changed when those have their turn.
+        let most = usize::try_from(self.free).unwrap_or_default().min(MAX_ASKS);
+        let asks = self.picture.asks.len() < most;
+        if asks {
+            self.picture.asks.push(ask);
+        }
+        match blocked {
+            Some(blocked) => blocked,
+            None if asks => {
+                let failure = self.cluster.memory.failures.get(key);
+                Verdict::Skip(pending(failure.map(|failure| failure.message.clone())))
+            }
+            // As many nodes are being asked about as slots are free. The next decision continues with them.
+            None => Verdict::End(pending(None)),
+        }
+    }
 }
 
 pub(crate) trait Limit<'a> {

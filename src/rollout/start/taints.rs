@@ -40,6 +40,9 @@ impl Tolerations {
     fn is_kept_off(&self, taint: &Taint) -> bool {
         let by_default = taint.effect == "NoExecute" && TOLERATED_BY_DEFAULT.contains(&taint.key.as_str());
         let mut tolerations = self.0.iter();
-        taint.keeps_pods_off() && !by_default && !tolerations.any(|it| taint.is_tolerated_by(it))
+        taint.keeps_pods_off()
+            && !taint.is_of_new_node()
+            && !by_default
+            && !tolerations.any(|it| taint.is_tolerated_by(it))
     }
 }

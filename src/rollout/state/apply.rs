@@ -77,6 +77,7 @@ impl ClusterState {
             }
             StepEffect::Refusal(job, refusal) => self.memory.answers.add_refusal(job, refusal),
             StepEffect::Workload(workload, facts) => self.memory.answers.add_workload(workload, facts),
+            StepEffect::Lease(node, check) => self.memory.answers.add_lease(node, check),
             StepEffect::PodCheck(plan, node, check) => self.memory.answers.add_pod_check(plan, node, check),
             StepEffect::Permissions(missing) => self.world.permissions = Some(missing),
             StepEffect::Maintained(id, uid, progress, again) => {

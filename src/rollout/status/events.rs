@@ -230,6 +230,7 @@ impl EventBuilder<'_> {
             | Reason::BeforeRunning
             | Reason::AfterRunning
             | Reason::PodsPending
+            | Reason::LeasePending
             | Reason::DigestPending => {}
             Reason::SyncJob => match self.refusal() {
                 Some(Reason::SettingMissing) => self.emit(Reason::ValidationFailed, message),

@@ -39,6 +39,7 @@ pub(crate) fn cluster(
         knows_reboots: true,
         knows_workloads: true,
         knows_pods: true,
+        knows_remediation: true,
         ..Missing::default()
     };
     apply_effect(&mut cluster, StepEffect::Permissions(permissions));

@@ -26,8 +26,10 @@ pub(crate) struct Nodes {
     pub(crate) labelled: Index<PlanName, NodeName>,
     /// Nodes with a ledger.
     pub(crate) ledgers: BTreeSet<NodeName>,
-    /// Nodes with a taint that says that a Plan of this namespace is still to upgrade them.
+    /// Nodes with a taint that says that Plans of this namespace are still to upgrade them.
     pub(crate) pending: BTreeSet<NodeName>,
+    /// Nodes off which a controller keeps remediation operators.
+    pub(crate) paused: BTreeSet<NodeName>,
     /// Nodes that are not Ready or are cordoned.
     pub(crate) unavailable: BTreeSet<NodeName>,
     /// Nodes with each role of the control plane.
@@ -102,8 +104,11 @@ impl Nodes {
         if new.ledger.is_some() {
             self.ledgers.insert(name.clone());
         }
-        if new.pending_for(namespace).next().is_some() {
+        if new.pending_for(namespace).next().is_some() || new.is_new_for(namespace) {
             self.pending.insert(name.clone());
+        }
+        if new.remediation.is_some() {
+            self.paused.insert(name.clone());
         }
         if new.unschedulable || !new.is_ready_and_untainted() {
             self.unavailable.insert(name.clone());
@@ -144,6 +149,7 @@ impl Nodes {
         }
         self.ledgers.remove(&old.name);
         self.pending.remove(&old.name);
+        self.paused.remove(&old.name);
         self.unavailable.remove(&old.name);
         for members in self.control_plane.values_mut() {
             members.remove(&old.name);

@@ -66,17 +66,19 @@ impl ApiRequest {
         }
     }
 
-    /// Whether it changes objects, Leases and Events aside.
+    /// Whether it changes objects, the Leases of controllers and Events aside.
     pub fn is_write(&self) -> bool {
         self.is_write_or_event() && self.resource != "events"
     }
 
-    /// Whether it changes objects, Leases aside. Access reviews store nothing.
+    /// Whether it changes objects, the Leases of controllers aside. Access reviews store nothing.
     pub fn is_write_or_event(&self) -> bool {
         !matches!(self.verb.as_str(), "get" | "list" | "watch")
+            // Those of nodes belong to roll-outs; that of a controller is renewed all the time.
+            && (self.resource != "leases" || self.namespace == "medik8s-leases")
             && !matches!(
                 self.resource.as_str(),
-                "" | "leases" | "selfsubjectaccessreviews" | "selfsubjectrulesreviews"
+                "" | "selfsubjectaccessreviews" | "selfsubjectrulesreviews"
             )
     }
 }

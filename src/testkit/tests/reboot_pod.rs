@@ -40,6 +40,7 @@ fn input<'a>(spec: &'a PlanSpec, mode: RebootPodMode<'a>) -> RebootInput<'a> {
             uid: "node-uid",
             os: Some("linux"),
             shares_hostname: false,
+            may_be_new: false,
         },
         hash: "hash",
         mode,

@@ -93,6 +93,10 @@ pub(super) fn no_slot(view: &PlanOverview<'_>, explanation: &mut Explanation, de
 /// The maintenance that the node is in, or another Plan that works on it.
 fn busy(view: &PlanOverview<'_>, node: &NodeProgress, explanation: &mut Explanation, depth: usize) {
     let name = node.name.as_str();
+    // Another program holds it.
+    if ObjectRef::named(&node.about, "Lease").next().is_some() {
+        return;
+    }
     let mut maintenances = view.snapshot.maintenances.iter();
     let named = maintenances
         .find(|it| ObjectRef::named(&node.about, "NodeMaintenance").any(|name| name == it.name()));

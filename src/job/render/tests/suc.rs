@@ -53,6 +53,7 @@ impl Fixture {
                 uid: "node-uid",
                 os,
                 shares_hostname: false,
+                may_be_new: false,
             },
             name: &job_name(plan_name, &self.node.name, hash),
             attempt: 1,

@@ -30,6 +30,7 @@ fn input(spec: &PlanSpec) -> (PlanInput<'_>, NodeInput<'_>) {
         uid: "node-uid",
         os: None,
         shares_hostname: false,
+        may_be_new: false,
     };
     (plan, node)
 }

@@ -49,6 +49,7 @@ pub(super) struct Users {
     node_marks: Rng,
     /// Decides about pods that end by themselves.
     waits_for: Rng,
+    pauses: Rng,
     pub(super) front_ends: FrontEnds,
     /// Whether the first nodes are the control plane.
     has_servers: bool,
@@ -83,6 +84,7 @@ impl Users {
             hooks: Some(Rng::new(seed ^ 0x400c)).filter(|rng| rng.clone().chance(25)),
             node_marks: Rng::new(seed ^ 0x41d),
             waits_for: Rng::new(seed ^ 0x52e),
+            pauses: Rng::new(seed ^ 0x9a5),
             front_ends: FrontEnds::new(seed),
             limits: Some(Rng::new(seed ^ 0x11317)).filter(|rng| rng.clone().chance(35)),
             despite: Some(Rng::new(seed ^ 0xde59)).filter(|rng| rng.clone().chance(30)),

@@ -203,6 +203,12 @@ impl Users {
         if self.waits_for.chance(20) && spec["drain"].is_object() {
             spec["drain"]["checkFirst"] = true.into();
         }
+        if self.pauses.chance(25) {
+            spec["pauseRemediation"] = true.into();
+        }
+        if self.pauses.chance(25) {
+            spec["taintNewNodes"] = true.into();
+        }
         let careful = &mut self.careful;
         if careful.chance(40) {
             let policy = *careful.pick(&["Hold", "Stop", "Continue"]).unwrap();

@@ -9,54 +9,81 @@ use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams, Preconditions
 use serde_json::{Value, json};
 
 use refit_cluster::clock::Clock;
-use refit_cluster::kube::{Answer, brief};
+use refit_cluster::kube::Answer;
 use refit_facts::objects::maintenance::MaintenanceGroup;
 
 /// The holder of node-maintenance-operator, so that each of the two takes over the Leases of the other.
-const HOLDER: &str = "node-maintenance";
+const NODE_MAINTENANCE: &str = "node-maintenance";
 const SECONDS: i32 = 3600;
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum LeaseError {
+/// Why a Lease is not ours.
+#[derive(Debug)]
+pub(crate) enum LeaseError {
     /// Another one holds it.
-    Held(String),
-    Api(String),
+    Held(LeaseHolder),
+    Api(kube::Error),
+}
+
+/// Who holds a Lease, and until when.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LeaseHolder {
+    pub(crate) name: String,
+    pub(crate) until: Timestamp,
 }
 
 impl From<kube::Error> for LeaseError {
     fn from(error: kube::Error) -> Self {
-        Self::Api(brief(&error))
+        Self::Api(error)
     }
 }
 
-/// The Lease with which the operators of medik8s and `KubeVirt` lock a node for maintenance.
-pub(super) struct NodeLease {
+/// The Lease with which the operators of medik8s and `KubeVirt` lock a node.
+pub(crate) struct NodeLease {
     client: Client,
     group: MaintenanceGroup,
-    namespace: String,
     name: String,
+    holder: String,
 }
 
 impl NodeLease {
-    pub(super) fn new(client: Client, group: MaintenanceGroup, node: &str) -> Self {
-        let name = match group {
-            MaintenanceGroup::Medik8s => format!("node-{}", node.to_lowercase()),
-            MaintenanceGroup::Kubevirt => node.to_lowercase(),
-        };
+    /// That of a `NodeMaintenance`.
+    pub(crate) fn of_maintenance(client: Client, group: MaintenanceGroup, node: &str) -> Self {
+        Self::new(client, group, node, NODE_MAINTENANCE)
+    }
+
+    /// That of Plans, which medik8s reads.
+    pub(crate) fn of_plans(client: Client, node: &str, holder: &str) -> Self {
+        Self::new(client, MaintenanceGroup::Medik8s, node, holder)
+    }
+
+    fn new(client: Client, group: MaintenanceGroup, node: &str, holder: &str) -> Self {
         Self {
             client,
             group,
-            namespace: group.lease_namespace().to_owned(),
-            name,
+            name: group.lease_name(node),
+            holder: holder.to_owned(),
         }
     }
 
     fn api(&self) -> Api<Lease> {
-        Api::namespaced(self.client.clone(), &self.namespace)
+        Api::namespaced(self.client.clone(), self.group.lease_namespace())
+    }
+
+    /// Who else holds it now.
+    pub(crate) async fn other_holder(&self, clock: &Clock) -> Result<Option<LeaseHolder>, kube::Error> {
+        let read = self.api().get_opt(&self.name).await?;
+        Ok(read.and_then(|lease| self.other(lease.spec.as_ref()?, clock.now())))
+    }
+
+    fn other(&self, spec: &LeaseSpec, now: Timestamp) -> Option<LeaseHolder> {
+        let name = spec.holder_identity.clone()?;
+        let holds = !name.is_empty() && name != self.holder && is_valid(spec, now);
+        let until = end(spec)?;
+        holds.then_some(LeaseHolder { name, until })
     }
 
     /// Takes or renews the Lease. One that is held by another holder is taken once it has expired.
-    pub(super) async fn hold(&self, node_uid: &str, node: &str, clock: &Clock) -> Result<(), LeaseError> {
+    pub(crate) async fn hold(&self, node_uid: &str, node: &str, clock: &Clock) -> Result<(), LeaseError> {
         let read = self.api().get_opt(&self.name).await?;
         // After the read: a Lease that another takes meanwhile would seem to be renewed in the future, which does not hold.
         let now = clock.now();
@@ -64,11 +91,10 @@ impl NodeLease {
             return self.create(node_uid, node, now).await;
         };
         let spec = lease.spec.get_or_insert_default();
-        let is_ours = spec.holder_identity.as_deref() == Some(HOLDER);
-        let holder = spec.holder_identity.clone().filter(|holder| !holder.is_empty());
-        if let Some(holder) = holder.filter(|_| !is_ours && is_valid(spec, now)) {
-            return Err(LeaseError::Held(holder));
+        if let Some(other) = self.other(spec, now) {
+            return Err(LeaseError::Held(other));
         }
+        let is_ours = spec.holder_identity.as_deref() == Some(&self.holder);
         if is_ours && !is_due(spec, now) {
             return Ok(());
         }
@@ -77,16 +103,21 @@ impl NodeLease {
             spec.acquire_time = Some(MicroTime(now));
         }
         spec.acquire_time.get_or_insert(MicroTime(now));
-        spec.holder_identity = Some(HOLDER.to_owned());
+        spec.holder_identity = Some(self.holder.clone());
         spec.lease_duration_seconds = Some(SECONDS);
         spec.renew_time = Some(MicroTime(now));
         let spec = json!(spec);
-        Ok(self.patch(&lease.metadata, &spec).await?)
+        // Otherwise it would be deleted with an earlier Node of this name.
+        let owners = json!([owner(node_uid, node)]);
+        Ok(self.patch(&lease.metadata, Some(owners), &spec).await?)
     }
 
     /// At the version that was read, so that of two that take it at once one fails.
-    async fn patch(&self, read: &ObjectMeta, spec: &Value) -> Result<(), kube::Error> {
-        let metadata = json!({ "uid": read.uid, "resourceVersion": read.resource_version });
+    async fn patch(&self, read: &ObjectMeta, owners: Option<Value>, spec: &Value) -> Result<(), kube::Error> {
+        let mut metadata = json!({ "uid": read.uid, "resourceVersion": read.resource_version });
+        if let Some(owners) = owners {
+            metadata["ownerReferences"] = owners;
+        }
         let patch = Patch::Merge(json!({ "metadata": metadata, "spec": spec }));
         let api = self.api();
         api.patch(&self.name, &PatchParams::default(), &patch)
@@ -98,18 +129,12 @@ impl NodeLease {
         let lease = Lease {
             metadata: ObjectMeta {
                 name: Some(self.name.clone()),
-                namespace: Some(self.namespace.clone()),
-                owner_references: Some(vec![OwnerReference {
-                    api_version: "v1".to_owned(),
-                    kind: "Node".to_owned(),
-                    name: node.to_owned(),
-                    uid: node_uid.to_owned(),
-                    ..OwnerReference::default()
-                }]),
+                namespace: Some(self.group.lease_namespace().to_owned()),
+                owner_references: Some(vec![owner(node_uid, node)]),
                 ..ObjectMeta::default()
             },
             spec: Some(LeaseSpec {
-                holder_identity: Some(HOLDER.to_owned()),
+                holder_identity: Some(self.holder.clone()),
                 lease_duration_seconds: Some(SECONDS),
                 acquire_time: Some(MicroTime(now)),
                 renew_time: Some(MicroTime(now)),
@@ -122,7 +147,7 @@ impl NodeLease {
     }
 
     /// Gives the Lease back, if it is ours.
-    pub(super) async fn release(&self) -> Result<(), kube::Error> {
+    pub(crate) async fn release(&self) -> Result<(), kube::Error> {
         let Some(lease) = self.api().get_opt(&self.name).await? else {
             return Ok(());
         };
@@ -130,7 +155,7 @@ impl NodeLease {
             .spec
             .as_ref()
             .and_then(|spec| spec.holder_identity.as_deref());
-        if holder.is_some_and(|holder| holder != HOLDER) {
+        if holder.is_some_and(|holder| holder != self.holder) {
             return Ok(());
         }
         match self.group {
@@ -153,9 +178,19 @@ impl NodeLease {
                     "holderIdentity": "", "leaseDurationSeconds": null, "acquireTime": null, "renewTime": null,
                     "leaseTransitions": null,
                 });
-                self.patch(&lease.metadata, &spec).await
+                self.patch(&lease.metadata, None, &spec).await
             }
         }
+    }
+}
+
+fn owner(node_uid: &str, node: &str) -> OwnerReference {
+    OwnerReference {
+        api_version: "v1".to_owned(),
+        kind: "Node".to_owned(),
+        name: node.to_owned(),
+        uid: node_uid.to_owned(),
+        ..OwnerReference::default()
     }
 }
 

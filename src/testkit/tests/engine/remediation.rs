@@ -1,0 +1,297 @@
+//! `pauseRemediation`: remediation operators leave nodes alone on which a Plan works.
+
+use super::scenario::{Scenario, Setup};
+use crate::fault::{Effect, Moment, Rule};
+use refit_api::{NodeMark, Plan, names};
+use refit_fixtures::{plan, plan_with, repetitions};
+use refit_rehearse::Kind;
+use refit_rehearse::json::{Value, json};
+use refit_view::{PlanOverview, explain_node};
+
+const LEASES: &str = "medik8s-leases";
+const OURS: &str = "refit/system-upgrade/system-upgrade-controller";
+
+fn pausing() -> Plan {
+    plan_with("p", |spec| {
+        spec.concurrency = Some(1);
+        spec.cordon = None;
+        spec.pause_remediation = Some(true);
+    })
+}
+
+fn prepare(scenario: &mut Scenario, nodes: &[&str]) {
+    let leases = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": LEASES } });
+    scenario.cluster.put(leases).unwrap();
+    for name in nodes {
+        let [machine, namespace] = names::ANNOTATIONS_MACHINE;
+        let annotations = json!({ machine: format!("m-{name}"), namespace: "capi" });
+        scenario.add_node(name, &json!({ "metadata": { "annotations": annotations } }));
+        let machine = json!({
+            "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine",
+            "metadata": { "name": format!("m-{name}"), "namespace": "capi" },
+            "status": { "nodeRef": { "name": name } },
+        });
+        scenario.cluster.put(machine).unwrap();
+    }
+}
+
+fn scenario(nodes: &[&str]) -> Scenario {
+    let mut scenario = Scenario::of_nodes(&[]);
+    prepare(&mut scenario, nodes);
+    scenario
+}
+
+/// Somebody holds the Lease of a node for so many seconds from now.
+fn lease(scenario: &Scenario, node: &str, seconds: i64) {
+    let now = scenario.now();
+    let lease = json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": { "name": format!("node-{node}"), "namespace": LEASES },
+        "spec": {
+            "holderIdentity": "self-node-remediation", "leaseDurationSeconds": seconds,
+            "renewTime": format!("{now:.6}"), "acquireTime": format!("{now:.6}"),
+        },
+    });
+    scenario.cluster.put(lease).unwrap();
+}
+
+fn holder(scenario: &Scenario, node: &str) -> Option<String> {
+    let lease = scenario
+        .cluster
+        .get(Kind::Lease, LEASES, &format!("node-{node}"))?;
+    lease["spec"]["holderIdentity"].as_str().map(str::to_owned)
+}
+
+/// The label of a node, the holder of its Lease and the annotation of its Machine.
+fn paused(scenario: &Scenario, node: &str) -> [Option<String>; 3] {
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let machine = scenario
+        .cluster
+        .get(Kind::Machine, "capi", &format!("m-{node}"))
+        .unwrap();
+    let object = scenario.cluster.get(Kind::Node, "", node).unwrap();
+    let label = &object["metadata"]["labels"][NodeMark::ExcludeFromRemediation.key()];
+    [
+        text(label),
+        holder(scenario, node),
+        text(&machine["metadata"]["annotations"][names::ANNOTATION_SKIP_REMEDIATION]),
+    ]
+}
+
+fn all() -> [Option<String>; 3] {
+    ["true", OURS, OURS].map(|text| Some(text.to_owned()))
+}
+
+const NONE: [Option<String>; 3] = [const { None }; 3];
+
+#[test]
+fn a_node_is_left_alone_by_remediation_operators_from_before_its_job_until_it_is_done() {
+    let mut scenario = scenario(&["a", "b"]);
+    scenario.apply_and_settle(pausing());
+    let first = scenario.slots("p")[0].clone();
+    let other = if first == "a" { "b" } else { "a" };
+    assert_eq!(
+        (paused(&scenario, &first), paused(&scenario, other)),
+        (all(), NONE)
+    );
+    scenario.restart();
+    scenario.pass_secs(5);
+    assert_eq!(paused(&scenario, &first), all());
+    scenario.finish();
+    for node in ["a", "b"] {
+        assert_eq!(paused(&scenario, node), NONE, "{node}");
+    }
+}
+
+#[test]
+fn what_others_have_set_stays_and_the_machine_of_another_node_is_left_as_it_is() {
+    let mut scenario = scenario(&["a", "b"]);
+    scenario.label("a", NodeMark::ExcludeFromRemediation.key(), Some("true"));
+    let theirs = json!({ "metadata": { "annotations": { names::ANNOTATION_SKIP_REMEDIATION: "theirs" } } });
+    scenario
+        .cluster
+        .patch(Kind::Machine, "capi", "m-a", &theirs)
+        .unwrap();
+    // The kubelet of `b` names the Machine of `a`.
+    scenario.annotate(Kind::Node, "b", names::ANNOTATIONS_MACHINE[0], Some("m-a"));
+    scenario.apply_and_settle(pausing());
+    scenario.roll_out();
+    scenario.pass_secs(60);
+    let theirs = ["true", "theirs"].map(|text| Some(text.to_owned()));
+    let [label, machine] = theirs;
+    assert_eq!(paused(&scenario, "a"), [label, None, machine]);
+    assert_eq!(paused(&scenario, "b"), NONE);
+}
+
+#[test]
+fn a_node_whose_lease_another_holds_waits_until_it_has_ended_and_others_go_on() {
+    let mut scenario = scenario(&["a", "b"]);
+    lease(&scenario, "a", 600);
+    scenario.apply(pausing());
+    scenario.roll_out();
+    assert!(scenario.is_done("b", "p") && scenario.jobs_for("a").is_empty());
+    let waits = scenario.entry("p", "a");
+    assert_eq!(waits.reason.as_deref(), Some("NodeBusy"));
+    let message = waits.message.unwrap();
+    let begins = "spec.pauseRemediation: self-node-remediation holds Lease medik8s-leases/node-a until 20";
+    assert!(message.starts_with(begins), "{message}");
+    let snapshot = scenario.snapshot();
+    let explained = explain_node(&PlanOverview::new(&snapshot, &snapshot.plans[0]), "a").to_text();
+    for part in [begins, "kubectl get lease -n medik8s-leases node-a"] {
+        assert!(explained.contains(part), "{explained}");
+    }
+    scenario.pass_secs(600);
+    scenario.finish();
+}
+
+#[test]
+fn a_lease_that_another_takes_in_the_last_moment_holds_the_job_up_and_not_the_slot() {
+    let mut scenario = scenario(&["a"]);
+    scenario.fault(
+        Rule::on("create", "leases")
+            .once()
+            .effect(Effect::Hang(Moment::Before)),
+    );
+    scenario.apply(pausing());
+    scenario.pass_secs(2);
+    lease(&scenario, "a", 120);
+    scenario.pass_secs(60);
+    assert_eq!(scenario.slots("p"), ["a"]);
+    assert!(scenario.jobs_for("a").is_empty());
+    assert_eq!(scenario.entry("p", "a").reason.as_deref(), Some("NodeBusy"));
+    scenario.pass_secs(120);
+    scenario.finish();
+}
+
+#[test]
+fn a_long_upgrade_renews_its_lease() {
+    let mut scenario = scenario(&["a"]);
+    scenario.apply_and_settle(pausing());
+    for hour in 0..3 {
+        scenario.pass_secs(3600);
+        let lease = scenario.cluster.get(Kind::Lease, LEASES, "node-a").unwrap();
+        let renewed: jiff::Timestamp = lease["spec"]["renewTime"].as_str().unwrap().parse().unwrap();
+        let age = scenario.now().duration_since(renewed);
+        assert!(age.as_secs() <= 2_400, "hour {hour}: {age:#}");
+    }
+    scenario.finish();
+    assert_eq!(paused(&scenario, "a"), NONE);
+}
+
+#[test]
+fn a_failed_node_is_left_alone_until_it_is_retried_or_its_plan_is_gone() {
+    for deletes in [false, true] {
+        let mut scenario = scenario(&["a"]);
+        scenario.apply(pausing());
+        scenario.fail("a");
+        scenario.settle();
+        assert_eq!(paused(&scenario, "a"), all());
+        if deletes {
+            scenario.stop();
+            scenario
+                .cluster
+                .delete(Kind::Plan, super::scenario::NAMESPACE, "p")
+                .unwrap();
+            scenario.start();
+            scenario.pass_secs(60);
+        } else {
+            scenario.retry("a", "p");
+            scenario.finish();
+        }
+        assert_eq!(paused(&scenario, "a"), NONE, "deleted: {deletes}");
+    }
+}
+
+#[test]
+fn without_the_permission_the_plan_says_what_it_lacks_and_other_plans_go_on() {
+    let mut scenario = scenario(&["a"]);
+    scenario.fault_injector.allow("create", "leases", false);
+    scenario.apply(plan("other"));
+    scenario.apply_and_settle(pausing());
+    let [_, reason, message] = scenario.complete("p");
+    let text = "create leases.coordination.k8s.io in namespace medik8s-leases";
+    assert!(
+        reason == "MissingPermission" && message.contains(text),
+        "{reason}: {message}"
+    );
+    assert_eq!(scenario.slots("other"), ["a"]);
+    scenario.fault_injector.allow("create", "leases", true);
+    scenario.pass_secs(60);
+    scenario.finish();
+}
+
+#[test]
+fn a_plan_without_the_field_reads_no_lease_and_no_machine() {
+    let mut scenario = scenario(&["a"]);
+    scenario.apply_and_settle(plan("p"));
+    scenario.finish();
+    for what in ["GET /namespaces/medik8s-leases", "GET /namespaces/capi"] {
+        assert_eq!(scenario.requests(what), 0, "{what}");
+    }
+}
+
+#[test]
+fn a_paused_roll_out_meets_any_fault_at_any_write() {
+    let effects = [
+        Effect::Kill(Moment::Before),
+        Effect::Kill(Moment::After),
+        Effect::Hang(Moment::Before),
+        Effect::Hang(Moment::After),
+        Effect::Overtake,
+    ];
+    for (number, effect) in (0..).zip(effects) {
+        for write in repetitions::writes(60, number) {
+            let mut scenario = Scenario::without_controller(&Setup {
+                held: false,
+                ..Setup::default()
+            });
+            prepare(&mut scenario, &["a", "b"]);
+            scenario.apply(plan_with("p", |spec| spec.pause_remediation = Some(true)));
+            scenario.start();
+            scenario
+                .fault_injector
+                .add(Rule::write_or_event().nth(write + 1).effect(effect));
+            scenario.rest();
+            let was_met = scenario.fault_injector.clear_rules();
+            scenario.pass_secs(120);
+            scenario.assert_over();
+            assert_eq!(scenario.invariants.upgrades, 2, "{effect:?} at write {write}");
+            if !was_met {
+                break;
+            }
+        }
+    }
+}
+
+#[test]
+fn a_plan_that_is_deleted_or_aborted_after_any_write_leaves_nothing() {
+    for (number, deletes) in [true, false].into_iter().enumerate() {
+        for write in repetitions::writes(60, number as u64) {
+            let mut scenario = Scenario::without_controller(&Setup {
+                held: false,
+                ..Setup::default()
+            });
+            prepare(&mut scenario, &["a"]);
+            scenario.apply(plan_with("p", |spec| spec.pause_remediation = Some(true)));
+            scenario.start();
+            let came = scenario.after_writes(write);
+            if deletes {
+                scenario.delete(Kind::Plan, "p");
+            } else {
+                scenario.annotate(Kind::Plan, "p", names::ANNOTATION_ABORT, Some("by user"));
+            }
+            scenario.pass_secs(5);
+            scenario.restart();
+            scenario.rest();
+            scenario.pass_secs(120);
+            assert_eq!(
+                paused(&scenario, "a"),
+                NONE,
+                "deleted: {deletes}, after write {write}"
+            );
+            if !came {
+                break;
+            }
+        }
+    }
+}
