@@ -41,6 +41,7 @@ pub mod schema;
 mod secret_ref;
 pub mod selector;
 pub mod sentinel;
+pub mod settle;
 pub mod status;
 pub mod text;
 pub mod trigger;
@@ -48,6 +49,7 @@ pub mod validate;
 pub mod version_policy;
 pub mod wave;
 pub mod window;
+pub mod workload;
 
 pub use access::ApiAccess;
 pub use channel_ref::ChannelRef;
@@ -72,6 +74,8 @@ pub use plan::{
 pub use pod_blocker::{PodBlocker, PodBlockerSpec};
 pub use reason::{ForeignReason, Reason, Severity};
 pub use reboot::{HostAccess, RebootBy, RebootSpec, RebootWhen, SettleSpec};
+pub use settle::{ConditionStatus, DaemonSetsSpec, SettleConditionSpec, TaintName};
+pub use workload::Workload;
 pub use reboot_request::RebootRequest;
 pub use redact::redacted;
 pub use repeat::{Repeat, RepeatSpec};

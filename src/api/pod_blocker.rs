@@ -73,7 +73,7 @@ pub(super) fn parse(specs: &[PodBlockerSpec]) -> Result<Vec<PodBlocker>, ErrorLi
 }
 
 /// Whether the text can be the name of a namespace: a DNS label (RFC 1123).
-fn is_namespace(name: &str) -> bool {
+pub(super) fn is_namespace(name: &str) -> bool {
     let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     label_value_problems(name).is_empty() && name.chars().all(is_plain)
 }

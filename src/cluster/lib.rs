@@ -7,3 +7,4 @@ pub mod clock;
 pub mod drain;
 pub mod kube;
 pub mod node;
+pub mod scale;

@@ -26,6 +26,7 @@ use super::watches::Watches;
 use super::{Error, PROGRAM, SHUTDOWN_GRACE, write_node_event};
 use refit_api::Reason;
 use refit_channel::ChannelClient;
+use refit_cluster::scale::ScaleReader;
 use refit_cluster::clock::Clock;
 use refit_cluster::kube::{Leadership, brief};
 use refit_facts::objects::Intern;
@@ -213,6 +214,7 @@ impl LeaderTasks {
         let cluster = ClusterState::new(defaults(settings, &channels, jobs));
         let actor = Actor {
             client: client.clone(),
+            scales: ScaleReader::new(client.clone(), unguarded.clone()),
             unguarded,
             source: source.clone(),
             channels,

@@ -60,7 +60,7 @@ pub use decide::{decide, decide_degraded};
 pub use decision::Decision;
 pub use event::{Event, Regarding};
 pub use memory::StepFailure;
-pub use memory::answers::{PodCheck, Refusal};
+pub use memory::answers::{DaemonPods, PodCheck, Refusal, UnreadyPod};
 pub use memory::turns::{MaintenanceProgress, MaintenanceTask};
 pub use observation::{Kind, Observation, StepEffect};
 pub use picture::{Differs, PlanPicture, Slot};

@@ -9,6 +9,7 @@ mod finish;
 mod lost;
 mod reboot;
 mod recover;
+mod daemon_sets;
 mod settle;
 pub(super) mod state;
 mod success;

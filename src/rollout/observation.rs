@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
-use super::memory::answers::{PodCheck, Refusal};
+use super::memory::answers::{DaemonPods, PodCheck, Refusal};
 use super::memory::turns::MaintenanceProgress;
 use super::world::limits::GlobalLimits;
 use super::world::maintenances::MaintenanceId;
@@ -145,6 +145,7 @@ pub enum StepEffect {
     Workload(Text, WorkloadFacts),
     /// What was seen of pods for which a node of a Plan waits.
     PodCheck(PlanName, NodeName, PodCheck),
+    DaemonPods(PlanName, NodeName, DaemonPods),
     Permissions(Missing),
     /// A turn of a maintenance has ended: that of the object with this UID, what was written, and when to look again if nothing
     /// changes before.

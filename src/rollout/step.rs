@@ -35,6 +35,8 @@ pub enum Key {
     Workload(Text),
     /// The pods for which a node of a Plan waits.
     Pods(PlanName, NodeName),
+    /// The pods of DaemonSets on an upgraded node.
+    DaemonPods(PlanName, NodeName),
     Channel(ChannelRef),
     /// An image of a Plan, of which a registry is asked.
     Digest(PlanName, String),
@@ -251,6 +253,15 @@ pub enum Query {
         generation: i64,
         blockers: Arc<[PodBlocker]>,
     },
+    /// List the pods of DaemonSets on an upgraded node.
+    ListDaemonPods {
+        plan: PlanName,
+        node: NodeName,
+        /// `metadata.generation` of the Plan.
+        generation: i64,
+        /// Which of them.
+        pods: Arc<PodBlocker>,
+    },
 }
 
 /// The step that changes a Node, as long as it is the same machine.
@@ -321,6 +332,9 @@ impl Step {
             Self::Query(Query::ReadRefusal { job, .. }) => Key::Refusal(job.clone()),
             Self::Query(Query::ReadWorkload { workload }) => Key::Workload(workload.clone()),
             Self::Query(Query::ListPods { plan, node, .. }) => Key::Pods(plan.clone(), node.clone()),
+            Self::Query(Query::ListDaemonPods { plan, node, .. }) => {
+                Key::DaemonPods(plan.clone(), node.clone())
+            }
             Self::Maintain { id, .. } => Key::Maintenance(id.clone()),
             Self::AskPermissions => Key::Permissions,
             Self::ReadPlans => Key::Plans,

@@ -65,7 +65,7 @@ const WORKLOAD_NEEDS: &[Need] = &[
     },
 ];
 
-/// Additional permissions for Plans with `drain.blockedBy`.
+/// Additional permissions for Plans with `drain.blockedBy` or `settle.daemonSets`.
 const POD_NEEDS: &[Need] = &[Need {
     group: "",
     resource: "pods",
@@ -177,9 +177,6 @@ pub(super) async fn ask(
     for need in POD_NEEDS.iter().filter(|_| optional.pods) {
         look(client, namespace, need, &mut missing.for_pods).await?;
     }
-    for what in &mut missing.for_pods {
-        what.push_str(" in all namespaces, which spec.drain.blockedBy needs");
-    }
     Ok(missing)
 }
 
@@ -202,7 +199,7 @@ pub(super) fn sentence(missing: &Missing) -> String {
     if !missing.for_pods.is_empty() {
         let what = missing.for_pods.join(", ");
         parts.push(format!(
-            "no node of a Plan that waits for pods is started: {what}"
+            "no node of a Plan that waits for pods is started: {what} in all namespaces"
         ));
     }
     format!("{}: {}", Reason::MissingPermission, parts.join("; "))

@@ -132,7 +132,7 @@ pub fn prepare(cluster: &ClusterState, step: Step) -> Result<Option<Request>, St
         Step::AskPermissions => Some(Request::Permissions(OptionalPermissions {
             reboots: cluster.has_reboots(),
             workloads: cluster.has_workloads(),
-            pods: cluster.has_pod_blockers(),
+            pods: cluster.waits_for_pods(),
             front_ends: cluster.has_front_ends(),
         })),
         Step::ReadPlans => None, // the watch does

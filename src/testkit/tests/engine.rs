@@ -18,6 +18,7 @@ mod interrupted;
 mod jobs;
 mod limits;
 mod maintenance;
+mod node_health;
 mod node_info;
 mod node_marks;
 mod node_ops;

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use super::scenario::{Scenario, Setup};
 use crate::fault::{Effect, Moment, Rule};
-use refit_api::{ContainerSpec, DrainSpec, PlanSpec, RebootWhen, SettleSpec, names};
+use refit_api::{
+    ConditionStatus, ContainerSpec, DaemonSetsSpec, DrainSpec, PlanSpec, RebootWhen, SettleConditionSpec, SettleSpec, names,
+};
 use refit_fixtures::{plan, plan_with, reboot, repetitions};
 use refit_rehearse::Kind;
 use refit_rehearse::json::json;
@@ -93,6 +95,12 @@ fn a_roll_out_that_drains_and_waits_meets_any_fault_at_any_write() {
         spec.settle = Some(SettleSpec {
             min_ready: Some("10s".to_owned()),
             workloads: Some(true),
+            daemon_sets: Some(DaemonSetsSpec::default()),
+            conditions: Some(vec![SettleConditionSpec {
+                type_: "Ready".to_owned(),
+                status: Some(ConditionStatus::True),
+            }]),
+            taints_gone: Some(vec!["example.com/agent-not-ready".to_owned()]),
             ..SettleSpec::default()
         });
     };

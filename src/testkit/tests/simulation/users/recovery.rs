@@ -35,6 +35,7 @@ impl Users {
                 "fake-kubelet/verify.exit-code": null, names::ANNOTATION_SKIP: null,
             } } });
             let _ = self.cluster.patch(Kind::Node, "", &node, &patch);
+            self.set_health(&node, true);
             // A machine that came back incompletely, or not at all, is started again.
             if !self.is_ready(&node) || self.is_off(&node) {
                 self.cluster.with(|state| state.set_power(&node, true));
