@@ -203,8 +203,12 @@ mod tests {
             ..holder("a")
         };
         let first = Ledger::with_holder(None, false, evicts(&["ReplicaSet/x/a=3"])).unwrap();
-        let again =
-            Ledger::with_holder(Some(&first), true, evicts(&["ReplicaSet/x/a=2", "StatefulSet/x/b=1"])).unwrap();
+        let again = Ledger::with_holder(
+            Some(&first),
+            true,
+            evicts(&["ReplicaSet/x/a=2", "StatefulSet/x/b=1"]),
+        )
+        .unwrap();
         let last = Ledger::with_holder(Some(&again), true, holder("a")).unwrap();
         assert_eq!(last.holders[0].evicted, ["ReplicaSet/x/a=3", "StatefulSet/x/b=1"]);
         assert_eq!(Ledger::parse(&last.to_text()), Some(last));

@@ -74,14 +74,13 @@ pub use plan::{
 pub use pod_blocker::{PodBlocker, PodBlockerSpec};
 pub use reason::{ForeignReason, Reason, Severity};
 pub use reboot::{HostAccess, RebootBy, RebootSpec, RebootWhen, SettleSpec};
-pub use settle::{ConditionStatus, DaemonSetsSpec, SettleConditionSpec, TaintName};
-pub use workload::Workload;
 pub use reboot_request::RebootRequest;
 pub use redact::redacted;
 pub use repeat::{Repeat, RepeatSpec};
 pub use schedule::{BlackoutSpec, WindowSpec};
 pub use secret_ref::SecretRef;
 pub use sentinel::{RebootFault, SentinelName, SentinelReport};
+pub use settle::{ConditionStatus, DaemonSetsSpec, SettleConditionSpec, TaintName};
 pub use status::{
     ChannelStatus, CheckStatus, ExpectedEnd, FirstSeen, NodeCounts, NodeProgress, Obstacle, Origin,
     PinnedImage, PinnedStatus, PlanCondition, PlanStatus, RepeatStatus, RollOut, VersionDiffers, WaveStatus,
@@ -90,3 +89,4 @@ pub use trigger::Trigger;
 pub use version_policy::VersionPolicySpec;
 pub use wave::{Wave, WaveNodes, WaveSpec};
 pub use window::TimeWindowSpec;
+pub use workload::Workload;

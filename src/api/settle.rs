@@ -164,7 +164,10 @@ impl SettleSpec {
     /// Fails with what is invalid; `validate` has reported it.
     pub fn daemon_sets(&self) -> Result<Option<PodBlocker>, ErrorList> {
         let field = at("settle.daemonSets");
-        self.daemon_sets.as_ref().map(|spec| spec.parse(&field)).transpose()
+        self.daemon_sets
+            .as_ref()
+            .map(|spec| spec.parse(&field))
+            .transpose()
     }
 }
 

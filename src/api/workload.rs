@@ -111,7 +111,10 @@ mod tests {
     fn an_entry_of_a_custom_kind_has_its_version_and_group() {
         let entry = |api: &str, kind: &str| Workload::entry(api, kind, "shop", "web").unwrap_or_default();
         assert_eq!(entry("apps/v1", "ReplicaSet"), "ReplicaSet/shop/web");
-        assert_eq!(entry("v1", "ReplicationController"), "ReplicationController/shop/web");
+        assert_eq!(
+            entry("v1", "ReplicationController"),
+            "ReplicationController/shop/web"
+        );
         let custom = entry("apps.kruise.io/v1alpha1", "CloneSet") + "=2";
         assert_eq!(custom, "CloneSet.v1alpha1.apps.kruise.io/shop/web=2");
         let parsed = Workload::parse(&custom).unwrap();
@@ -120,7 +123,10 @@ mod tests {
             (parsed.to_string().as_str(), parsed.ready),
             ("CloneSet shop/web", Some(2))
         );
-        assert_eq!(Workload::key(&custom), "CloneSet.v1alpha1.apps.kruise.io/shop/web");
+        assert_eq!(
+            Workload::key(&custom),
+            "CloneSet.v1alpha1.apps.kruise.io/shop/web"
+        );
         for (api, kind) in [("batch/v1", "Job"), ("v1", "Node"), ("apps/v1", "DaemonSet")] {
             assert_eq!(entry(api, kind), "", "has no scale");
         }
@@ -141,6 +147,9 @@ mod tests {
         ] {
             assert_eq!(Workload::parse(text), None, "{text}");
         }
-        assert_eq!(Workload::parse(&format!("ReplicaSet/a/{}", "a".repeat(400))), None);
+        assert_eq!(
+            Workload::parse(&format!("ReplicaSet/a/{}", "a".repeat(400))),
+            None
+        );
     }
 }

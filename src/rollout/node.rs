@@ -4,12 +4,12 @@
 mod begin;
 mod boots;
 mod cancel;
+mod daemon_sets;
 pub(super) mod fail;
 mod finish;
 mod lost;
 mod reboot;
 mod recover;
-mod daemon_sets;
 mod settle;
 pub(super) mod state;
 mod success;

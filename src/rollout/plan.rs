@@ -546,7 +546,7 @@ fn time_limit(
 ) -> Option<SignedDuration> {
     let job = refit_job::render::active_deadline_seconds(spec, settings).map(SignedDuration::from_secs)?;
     let reboot = spec.may_reboot().then(|| spec.reboot_or_default().timeout());
-    let settle = spec.settle.as_ref().map(refit_api::reboot::SettleSpec::timeout);
+    let settle = spec.settle.as_deref().map(refit_api::reboot::SettleSpec::timeout);
     let parts = reboot.into_iter().chain(settle).flatten();
     let parts = parts.map(|part| SignedDuration::from_nanos(part.as_nanos()));
     // A Job of its own, with a deadline of its own.

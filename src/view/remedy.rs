@@ -196,8 +196,7 @@ pub(super) fn remedy(
 
 /// Whether it lists pods of all namespaces.
 fn waits_for_pods(spec: &PlanSpec) -> bool {
-    spec.pod_blockers().is_ok_and(|all| !all.is_empty())
-        || spec.settle_or_default().daemon_sets.is_some()
+    spec.pod_blockers().is_ok_and(|all| !all.is_empty()) || spec.settle_or_default().daemon_sets.is_some()
 }
 
 /// The remedy for the one of several causes of a reason that the message names.

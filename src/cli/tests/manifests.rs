@@ -16,13 +16,14 @@ fn resources() -> Vec<String> {
 }
 
 /// Files of the chart for what kustomize has as components, and their sources.
-const COMPONENTS: [(&str, &str); 17] = [
+const COMPONENTS: [(&str, &str); 18] = [
     ("manage-crd.yaml", "overlays/manage-crd/rbac.yaml"),
     ("delete-pods.yaml", "overlays/delete-pods/rbac.yaml"),
     (
         "delete-pods-admission.yaml",
         "overlays/delete-pods/admission.yaml",
     ),
+    ("read-workloads.yaml", "overlays/read-workloads/rbac.yaml"),
     ("maintenance-crds.yaml", "overlays/maintenance/crds.yaml"),
     (
         "maintenance-namespaces.yaml",

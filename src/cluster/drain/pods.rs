@@ -168,7 +168,12 @@ impl Pod {
     /// The controller that replaces the pod, if its kind may have a scale, as a [`Workload`].
     pub fn workload(&self) -> Option<String> {
         let owner = self.controller().filter(|_| !self.is_finished())?;
-        Workload::entry(&owner.api_version, &owner.kind, &self.metadata.namespace, &owner.name)
+        Workload::entry(
+            &owner.api_version,
+            &owner.kind,
+            &self.metadata.namespace,
+            &owner.name,
+        )
     }
 
     /// The name of the DaemonSet to look up before [`triage`].

@@ -39,18 +39,17 @@ impl Actor {
                 let Some(daemon_set) = pod.daemon_set().filter(|_| leaves || !pod.is_ready()) else {
                     continue;
                 };
-                match &mut unready {
-                    Some(unready) => unready.more += 1,
-                    None => {
-                        let name = format!("{}/{}", pod.namespace().unwrap_or_default(), pod.name_any());
-                        unready = Some(UnreadyPod {
-                            pod: name.as_str().into(),
-                            daemon_set: daemon_set.into(),
-                            leaves,
-                            more: 0,
-                        });
-                    }
+                if let Some(unready) = &mut unready {
+                    unready.more += 1;
+                    continue;
                 }
+                let name = format!("{}/{}", pod.namespace().unwrap_or_default(), pod.name_any());
+                unready = Some(UnreadyPod {
+                    pod: name.as_str().into(),
+                    daemon_set: daemon_set.into(),
+                    leaves,
+                    more: 0,
+                });
             }
         }
         let pods = DaemonPods {

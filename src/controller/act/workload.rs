@@ -18,7 +18,7 @@ impl Actor {
             Ok(Scale::Gone) => (0, 0),
             Ok(Scale::Hidden) => {
                 tracing::warn!(
-                    "settle.workloads does not wait for {known}: this controller may not read it (deploy/overlays/settle)"
+                    "settle.workloads does not wait for {known}: this controller may not read it (deploy/overlays/read-workloads)"
                 );
                 (0, 0)
             }

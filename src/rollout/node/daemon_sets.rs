@@ -64,12 +64,17 @@ impl NodeReconciler<'_> {
         let place = (self.plan.facts.name.clone(), node.name.clone());
         let known = self.cluster.memory.answers.daemon_pods.get(&place);
         let known = known.filter(|known| known.last.seen >= since && known.last.generation == generation);
-        let lasts = |from: Timestamp| known.is_some_and(|it| later(from.max(since), INTERVAL) <= it.last.seen);
+        let lasts =
+            |from: Timestamp| known.is_some_and(|it| later(from.max(since), INTERVAL) <= it.last.seen);
         if known.and_then(|known| known.ready_since).is_some_and(lasts) {
             return None;
         }
         if let Some(known) = known {
-            wait.state = known.last.unready.clone().map_or(Known::ReadyOnce, Known::Unready);
+            wait.state = known
+                .last
+                .unready
+                .clone()
+                .map_or(Known::ReadyOnce, Known::Unready);
         }
         let due = known.map_or(since, |known| later(known.last.seen, INTERVAL));
         let (plan, node) = place;
@@ -132,7 +137,11 @@ impl fmt::Display for DaemonSetsWait {
                     leaves,
                     more,
                 } = unready;
-                let is = if *leaves { "is being deleted" } else { "is not Ready" };
+                let is = if *leaves {
+                    "is being deleted"
+                } else {
+                    "is not Ready"
+                };
                 write!(f, "pod {pod} of DaemonSet {daemon_set} {is}")?;
                 match more {
                     0 => Ok(()),

@@ -12,8 +12,8 @@ use super::success::Success;
 use crate::blocker::Blocker;
 use refit_api::text::seconds;
 use refit_api::{ObjectRef, Reason, SettleConditionSpec};
-use refit_facts::{NodeCondition, NodeFacts, Taint};
 use refit_facts::record::Record;
+use refit_facts::{NodeCondition, NodeFacts, Taint};
 
 /// What an upgraded node lacks.
 #[derive(Clone, Debug, PartialEq)]
@@ -63,7 +63,11 @@ impl fmt::Display for Unsettled {
                     Some(is) => {
                         write!(f, "condition {type_} is {}, and must be {status}", is.status)?;
                         let why = is.reason.trim();
-                        if why.is_empty() { Ok(()) } else { write!(f, " ({why})") }
+                        if why.is_empty() {
+                            Ok(())
+                        } else {
+                            write!(f, " ({why})")
+                        }
                     }
                 }
             }

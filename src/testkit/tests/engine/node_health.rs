@@ -10,7 +10,7 @@ use refit_view::{PlanOverview, explain_node};
 
 fn settling(settle: &str) -> Plan {
     let settle: SettleSpec = serde_json::from_str(settle).unwrap();
-    plan_with("p", |spec| spec.settle = Some(settle))
+    plan_with("p", |spec| spec.settle = Some(Box::new(settle)))
 }
 
 fn says(scenario: &Scenario) -> [String; 3] {
@@ -126,8 +126,7 @@ fn put_agent(scenario: &mut Scenario, name: &str, daemon_set: Option<&str>) {
         scenario.cluster.put(set).unwrap();
         let set = scenario.cluster.get(Kind::DaemonSet, "agents", name).unwrap();
         let uid = set["metadata"]["uid"].clone();
-        pod["metadata"]["ownerReferences"] =
-            json!([{ "apiVersion": "apps/v1", "kind": "DaemonSet", "name": name, "uid": uid, "controller": true }]);
+        pod["metadata"]["ownerReferences"] = json!([{ "apiVersion": "apps/v1", "kind": "DaemonSet", "name": name, "uid": uid, "controller": true }]);
     }
     scenario.cluster.put(pod).unwrap();
     // Its kubelet makes it Ready.
@@ -137,7 +136,8 @@ fn put_agent(scenario: &mut Scenario, name: &str, daemon_set: Option<&str>) {
 
 fn set_ready(scenario: &Scenario, name: &str, ready: bool) {
     let status = if ready { "True" } else { "False" };
-    let patch = json!({ "status": { "phase": "Running", "conditions": [{ "type": "Ready", "status": status }] } });
+    let patch =
+        json!({ "status": { "phase": "Running", "conditions": [{ "type": "Ready", "status": status }] } });
     scenario
         .cluster
         .patch_status(Kind::Pod, "agents", name, &patch)
@@ -145,7 +145,8 @@ fn set_ready(scenario: &Scenario, name: &str, ready: bool) {
 }
 
 fn lists(scenario: &Scenario) -> usize {
-    scenario.requests("GET /pods?fieldSelector=spec.nodeName") + scenario.requests("GET /namespaces/agents/pods")
+    scenario.requests("GET /pods?fieldSelector=spec.nodeName")
+        + scenario.requests("GET /namespaces/agents/pods")
 }
 
 #[test]
@@ -155,7 +156,9 @@ fn a_node_is_done_when_the_pods_of_its_daemon_sets_have_been_ready_twice_under_a
         put_agent(&mut scenario, "agent-a", Some("agent"));
         put_agent(&mut scenario, "agent-b", Some("other"));
         put_agent(&mut scenario, "of-nobody", None);
-        scenario.apply_and_settle(settling(r#"{"daemonSets": {"namespace": "agents"}, "minReady": "10s"}"#));
+        scenario.apply_and_settle(settling(
+            r#"{"daemonSets": {"namespace": "agents"}, "minReady": "10s"}"#,
+        ));
         scenario.succeed("a");
         assert_eq!(says(&scenario)[0], "MinReady", "they are looked at last");
         assert_eq!(lists(&scenario), 0);
@@ -260,7 +263,8 @@ fn a_workload_that_was_broken_before_the_drain_needs_to_be_no_better_after_it() 
             .unwrap()
             .to_owned()
     });
-    let patch = json!({ "status": { "phase": "Running", "conditions": [{ "type": "Ready", "status": "True" }] } });
+    let patch =
+        json!({ "status": { "phase": "Running", "conditions": [{ "type": "Ready", "status": "True" }] } });
     scenario
         .cluster
         .patch_status(Kind::Pod, "shop", &pod, &patch)

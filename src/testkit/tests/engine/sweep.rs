@@ -6,7 +6,8 @@ use std::time::Duration;
 use super::scenario::{Scenario, Setup};
 use crate::fault::{Effect, Moment, Rule};
 use refit_api::{
-    ConditionStatus, ContainerSpec, DaemonSetsSpec, DrainSpec, PlanSpec, RebootWhen, SettleConditionSpec, SettleSpec, names,
+    ConditionStatus, ContainerSpec, DaemonSetsSpec, DrainSpec, PlanSpec, RebootWhen, SettleConditionSpec,
+    SettleSpec, names,
 };
 use refit_fixtures::{plan, plan_with, reboot, repetitions};
 use refit_rehearse::Kind;
@@ -92,7 +93,7 @@ fn a_roll_out_that_drains_and_waits_meets_any_fault_at_any_write() {
     let spec = |spec: &mut PlanSpec| {
         spec.drain = Some(DrainSpec::default());
         spec.post_complete_delay = Some("20s".to_owned());
-        spec.settle = Some(SettleSpec {
+        spec.settle = Some(Box::new(SettleSpec {
             min_ready: Some("10s".to_owned()),
             workloads: Some(true),
             daemon_sets: Some(DaemonSetsSpec::default()),
@@ -102,7 +103,7 @@ fn a_roll_out_that_drains_and_waits_meets_any_fault_at_any_write() {
             }]),
             taints_gone: Some(vec!["example.com/agent-not-ready".to_owned()]),
             ..SettleSpec::default()
-        });
+        }));
     };
     meet(spec, &EFFECTS, 0);
 }
