@@ -335,7 +335,11 @@ fn the_components_of_kustomize_are_values_of_the_chart() {
         all
     };
     let built = by_name(&tools.kubectl("kustomize deploy"));
-    for (value, component) in [("manageCrd", "manage-crd"), ("deletePods", "delete-pods")] {
+    for (value, component) in [
+        ("manageCrd", "manage-crd"),
+        ("deletePods", "delete-pods"),
+        ("readWorkloads", "read-workloads"),
+    ] {
         let dir = tempfile::tempdir_in(root().join("target")).unwrap();
         let text = format!("resources: [../../deploy]\ncomponents: [../../deploy/overlays/{component}]\n");
         std::fs::write(dir.path().join("kustomization.yaml"), text).unwrap();

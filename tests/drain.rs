@@ -5,6 +5,7 @@ mod bench;
 mod cancel;
 mod detach;
 mod ledger;
+mod node_health;
 pub(crate) mod plans;
 mod pulled;
 mod rights;

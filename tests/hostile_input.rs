@@ -5,8 +5,8 @@ use k8s_openapi::api::coordination::v1::Lease;
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
 use proptest::test_runner::Config;
+use refit_api::Workload;
 use refit_api::drain::NodeDrain;
-use refit_api::ledger::is_workload;
 use refit_api::limits::Limits;
 use refit_api::schedule::{Blackout, PlanWindow, Windows};
 use refit_api::selector::Selector;
@@ -306,7 +306,7 @@ proptest! {
             prop_assert!(facts.boot_id.len() <= MAX_NAME && facts.kubelet.len() <= MAX_NAME);
             for record in facts.records.values() {
                 prop_assert!(record.message.as_deref().is_none_or(|text| text.len() <= MAX_MESSAGE));
-                prop_assert!(record.workloads.iter().all(|workload| is_workload(workload)));
+                prop_assert!(record.workloads.iter().all(|workload| Workload::parse(workload).is_some()));
             }
         }
     }
@@ -385,7 +385,7 @@ proptest! {
         for text in [object.to_string(), written] {
             if let Some(ledger) = Ledger::parse(&text) {
                 prop_assert!(ledger.holders.len() <= 64);
-                prop_assert!(ledger.holders.iter().flat_map(|holder| &holder.evicted).all(|workload| is_workload(workload)));
+                prop_assert!(ledger.holders.iter().flat_map(|holder| &holder.evicted).all(|workload| Workload::parse(workload).is_some()));
                 prop_assert_eq!(Ledger::parse(&ledger.to_text()), Some(ledger));
             }
         }

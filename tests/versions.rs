@@ -1,6 +1,7 @@
 //! The version of a Plan on a running controller: channels that fail or withdraw versions, guards, approvals, digests.
 
 mod registry;
+mod signatures;
 
 use std::collections::BTreeSet;
 

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::ids::PlanUid;
 use super::node_mark::{self, NodeMark};
-use super::selector::is_subdomain;
+use super::workload::Workload;
 
 /// A Plan that needs a node cordoned. A controller changes only its own holders.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,31 +22,21 @@ pub struct Holder {
     /// The drain has finished: it can no longer be cancelled.
     #[serde(rename = "passed", default, skip_serializing_if = "std::ops::Not::not")]
     pub completed: bool,
-    /// Controllers of the evicted pods, each as `kind/namespace/name`. Only for Plans with `settle.workloads`.
+    /// Controllers of the evicted pods, each as a [`Workload`]. Only for Plans with `settle.workloads`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub evicted: Vec<String>,
 }
 
 /// Maximum number of controllers of evicted pods, because an annotation has a limited size.
 const MAX_EVICTED_WORKLOADS: usize = 200;
-/// Maximum length of a ledger in bytes: one holder with as many controllers as possible has half of it.
+/// Maximum length of a ledger in bytes: one holder with as many controllers as possible has two thirds of it.
 const MAX_LEDGER: usize = 128 * 1024;
 /// Maximum number of holders. One disruptive Plan works on a node at a time, and failed ones keep theirs.
 const MAX_HOLDERS: usize = 64;
 
-/// Whether a controller of evicted pods is one that refit reads, with names that can be part of a path.
-pub fn is_workload(text: &str) -> bool {
-    let mut parts = text.split('/');
-    let (kind, namespace, name) = (parts.next(), parts.next(), parts.next());
-    matches!(kind, Some("ReplicaSet" | "StatefulSet"))
-        && namespace.is_some_and(is_subdomain)
-        && name.is_some_and(is_subdomain)
-        && parts.next().is_none()
-}
-
 /// Drops entries that are not controllers of evicted pods, and those beyond the limit.
 pub fn limit_workloads(workloads: &mut Vec<String>) {
-    workloads.retain(|workload| is_workload(workload));
+    workloads.retain(|workload| Workload::parse(workload).is_some());
     workloads.truncate(MAX_EVICTED_WORKLOADS);
 }
 
@@ -104,11 +94,14 @@ impl Ledger {
             Some(existing) => {
                 // A retried drain no longer finds the pods that the earlier attempt evicted.
                 let known = std::mem::replace(existing, holder);
-                let new = existing
-                    .evicted
-                    .drain(..)
-                    .filter(|one| !known.evicted.contains(one));
-                let mut evicted: Vec<_> = known.evicted.iter().cloned().chain(new).collect();
+                // Nor do the others have as many ready pods as before it.
+                let mut evicted = known.evicted;
+                for one in existing.evicted.drain(..) {
+                    let mut known = evicted.iter().map(|known| Workload::key(known));
+                    if !known.any(|known| known == Workload::key(&one)) {
+                        evicted.push(one);
+                    }
+                }
                 evicted.truncate(MAX_EVICTED_WORKLOADS);
                 existing.evicted = evicted;
             }
@@ -209,11 +202,15 @@ mod tests {
             evicted: what.iter().map(ToString::to_string).collect(),
             ..holder("a")
         };
-        let first = Ledger::with_holder(None, false, evicts(&["ReplicaSet/x/a"])).unwrap();
-        let again =
-            Ledger::with_holder(Some(&first), true, evicts(&["ReplicaSet/x/a", "StatefulSet/x/b"])).unwrap();
+        let first = Ledger::with_holder(None, false, evicts(&["ReplicaSet/x/a=3"])).unwrap();
+        let again = Ledger::with_holder(
+            Some(&first),
+            true,
+            evicts(&["ReplicaSet/x/a=2", "StatefulSet/x/b=1"]),
+        )
+        .unwrap();
         let last = Ledger::with_holder(Some(&again), true, holder("a")).unwrap();
-        assert_eq!(last.holders[0].evicted, ["ReplicaSet/x/a", "StatefulSet/x/b"]);
+        assert_eq!(last.holders[0].evicted, ["ReplicaSet/x/a=3", "StatefulSet/x/b=1"]);
         assert_eq!(Ledger::parse(&last.to_text()), Some(last));
     }
 

@@ -44,6 +44,7 @@ pub mod schema;
 mod secret_ref;
 pub mod selector;
 pub mod sentinel;
+pub mod settle;
 pub mod status;
 pub mod text;
 pub mod trigger;
@@ -52,6 +53,7 @@ pub mod version_policy;
 pub mod wait_for;
 pub mod wave;
 pub mod window;
+pub mod workload;
 
 pub use access::ApiAccess;
 pub use channel_ref::ChannelRef;
@@ -84,6 +86,7 @@ pub use repeat::{Repeat, RepeatSpec};
 pub use schedule::{BlackoutSpec, WindowSpec};
 pub use secret_ref::SecretRef;
 pub use sentinel::{RebootFault, SentinelName, SentinelReport};
+pub use settle::{ConditionStatus, DaemonSetsSpec, SettleConditionSpec, TaintName};
 pub use status::{
     ChannelStatus, CheckStatus, DespiteStatus, ExpectedEnd, FirstSeen, NodeCounts, NodeProgress, Obstacle,
     Origin, PinnedImage, PinnedStatus, PlanCondition, PlanStatus, RepeatStatus, RollOut, VersionDiffers,
@@ -94,3 +97,4 @@ pub use version_policy::VersionPolicySpec;
 pub use wait_for::{AfterWait, WaitFor, WaitForSpec};
 pub use wave::{Wave, WaveNodes, WaveSpec};
 pub use window::TimeWindowSpec;
+pub use workload::Workload;

@@ -297,7 +297,7 @@ pub struct PlanSpec {
     /// Conditions that a node must meet after its upgrade and reboot before the next one starts. If absent, it must
     /// be Ready (for 10 seconds after a reboot).
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub settle: Option<SettleSpec>,
+    pub settle: Option<Box<SettleSpec>>,
     /// What the Job's pods can access of the host. `Full`: its `/` at `/host`, and its process, IPC and network
     /// namespaces. `Root`: its `/` only. `None`: only the Plan's volumes, and no privileges by default; not with
     /// `reboot`. Windows allows only `Full`. Defaults to `Full`.

@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::field_enum::field_enum;
+use super::settle::{DaemonSetsSpec, SettleConditionSpec};
 use refit_base::go::{DurationError, GoDuration};
 
 /// Files that report a required reboot on Debian, Ubuntu and derivatives.
@@ -56,7 +57,7 @@ pub struct RebootSpec {
 }
 
 /// Conditions that a node must meet before it is done.
-#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SettleSpec {
     /// How long the node must be Ready without interruption, as a Go duration. Defaults to `0s`, or to `10s` after a
@@ -70,10 +71,21 @@ pub struct SettleSpec {
     /// without a `v`. Defaults to false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub os_image: Option<bool>,
-    /// If true, the controllers of the evicted pods must have their ready pods again; the node is schedulable, and
-    /// keeps its slot. Defaults to false.
+    /// If true, the controllers of the evicted pods must have as many ready pods again as before the drain; the node is
+    /// schedulable, and keeps its slot. Defaults to false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workloads: Option<bool>,
+    /// Conditions of the Node that must have this status, such as those of the node problem detector.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 16))]
+    pub conditions: Option<Vec<SettleConditionSpec>>,
+    /// Taints that must be gone, each as `key` or `key:Effect`, such as `node.cilium.io/agent-not-ready`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 16))]
+    pub taints_gone: Option<Vec<String>>,
+    /// Pods of DaemonSets on the node that must be Ready; `{}` means all. Defaults to none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub daemon_sets: Option<DaemonSetsSpec>,
     /// Time limit for all conditions together, as a Go duration such as `10m`. Defaults to `10m`.
     ///
     /// After that the node fails.
@@ -167,6 +179,9 @@ impl SettleSpec {
         kubelet_version: None,
         os_image: None,
         workloads: None,
+        conditions: None,
+        taints_gone: None,
+        daemon_sets: None,
         timeout: None,
     };
 

@@ -8,3 +8,4 @@ pub mod drain;
 pub mod kube;
 pub mod node;
 pub mod node_fit;
+pub mod scale;

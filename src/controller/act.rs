@@ -4,6 +4,7 @@
 //! Nothing is decided here. What follows from an answer to a write is one table ([`write`]).
 
 mod check;
+mod daemon_pods;
 mod events;
 pub mod permissions;
 mod pod_blockers;
@@ -32,6 +33,7 @@ use refit_channel::ChannelClient;
 use refit_cluster::clock::Clock;
 use refit_cluster::kube::read::get;
 use refit_cluster::kube::{Answer, brief};
+use refit_cluster::scale::ScaleReader;
 use refit_facts::Text;
 use refit_facts::objects::{Intern, SlimJob, version};
 use refit_job::digest;
@@ -90,6 +92,8 @@ pub struct Actor {
     pub waiting_for_events: Mutex<BTreeMap<Text, Instant>>,
     /// Set once a list or a watch was refused. Until then, permissions for them need no check.
     pub degraded: watch::Sender<bool>,
+    /// Reads the controllers of evicted pods.
+    pub scales: ScaleReader,
 }
 
 /// What a request has taught, and why it failed if it did.
@@ -217,6 +221,12 @@ impl Actor {
                 self.list_pod_blockers((plan, node), generation, &blockers, drain.as_deref())
                     .await
             }
+            Query::ListDaemonPods {
+                plan,
+                node,
+                generation,
+                pods,
+            } => self.list_daemon_pods(plan, node, generation, &pods).await,
         }
     }
 

@@ -28,6 +28,7 @@ use refit_api::Reason;
 use refit_channel::ChannelClient;
 use refit_cluster::clock::Clock;
 use refit_cluster::kube::{Leadership, brief};
+use refit_cluster::scale::ScaleReader;
 use refit_facts::objects::Intern;
 use refit_formats::notify::Context;
 use refit_job::JobSettings;
@@ -214,6 +215,7 @@ impl LeaderTasks {
         let cluster = ClusterState::new(defaults(settings, &channels, jobs));
         let actor = Actor {
             client: client.clone(),
+            scales: ScaleReader::new(client.clone(), unguarded.clone()),
             unguarded,
             source: source.clone(),
             channels,

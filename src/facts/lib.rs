@@ -362,12 +362,14 @@ pub struct WorkloadFacts {
     pub ready: i32,
     /// `spec.replicas`; 0 if the controller no longer exists.
     pub wanted: i32,
+    /// How many were ready before the drain, if its account could read that.
+    pub before: Option<i32>,
 }
 
 impl WorkloadFacts {
-    /// Whether all wanted pods are ready.
+    /// Whether as many pods are ready as before the drain, or as many as are wanted.
     pub fn is_available(&self) -> bool {
-        self.ready >= self.wanted
+        self.ready >= self.before.map_or(self.wanted, |before| before.min(self.wanted))
     }
 }
 
@@ -397,7 +399,7 @@ pub struct Missing {
     pub for_workloads: Vec<String>,
     /// Whether the permissions for workloads were checked.
     pub knows_workloads: bool,
-    /// Permissions that Plans with `drain.blockedBy` need in addition.
+    /// Permissions that Plans with `drain.blockedBy` or `settle.daemonSets` need in addition, in all namespaces.
     pub for_pods: Vec<String>,
     /// Whether the permissions for pods were checked.
     pub knows_pods: bool,

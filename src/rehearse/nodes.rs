@@ -3,6 +3,7 @@
 //!
 //! Pure: the same Plans and the same number give the same objects.
 
+mod conditions;
 mod distribution;
 mod kubelet_version;
 mod labels;
@@ -14,6 +15,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
 use crate::json::{Value, json};
 
+pub use conditions::add_conditions;
 pub use kubelet_version::is_kubelet_version;
 pub use workloads::describe as describe_workloads;
 pub use workloads::workloads;

@@ -213,10 +213,13 @@ impl State {
     }
 }
 
-/// A `SelfSubjectAccessReview` that allows everything.
+/// A `SelfSubjectAccessReview` that allows everything but to read Deployments and `ReplicationController`s, which are not
+/// simulated.
 fn review(body: &Bytes) -> Result<Reply, StatusError> {
     let mut review = parse(body)?;
-    review["status"] = json!({ "allowed": true });
+    let resource = review["spec"]["resourceAttributes"]["resource"].as_str();
+    let allowed = !matches!(resource, Some("deployments" | "replicationcontrollers"));
+    review["status"] = json!({ "allowed": allowed });
     Ok(Reply::json(201, &review))
 }
 

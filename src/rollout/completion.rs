@@ -1,12 +1,14 @@
 //! The conditions that a Plan sets for a node to be done after its Job: the time limit of a reboot, and `spec.settle`.
 
+use std::sync::Arc;
+
 use jiff::SignedDuration;
 
-use refit_api::{PlanSpec, VersionEvidence};
+use refit_api::{PlanSpec, PodBlocker, SettleConditionSpec, TaintName, VersionEvidence};
 use refit_base::go::{DurationError, GoDuration};
 
 /// The parsed `spec.reboot` and `spec.settle`.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct CompletionPolicy {
     /// Time from the request of a reboot until the node is Ready in another boot.
     pub(super) reboot_timeout: SignedDuration,
@@ -16,6 +18,12 @@ pub(super) struct CompletionPolicy {
     pub(super) version: VersionEvidence,
     /// Whether the controllers of evicted pods must be available again.
     pub(super) workloads: bool,
+    /// Conditions that the Node must have.
+    pub(super) conditions: Vec<SettleConditionSpec>,
+    /// Taints that must be gone.
+    pub(super) taints_gone: Vec<TaintName>,
+    /// Pods of DaemonSets that must be Ready.
+    pub(super) daemon_sets: Option<Arc<PodBlocker>>,
     /// Time limit of settling.
     pub(super) settle_timeout: SignedDuration,
     min_ready: SignedDuration,
@@ -37,6 +45,9 @@ impl CompletionPolicy {
                 os_image: settle.waits_for_os_image(),
             },
             workloads: settle.waits_for_workloads(),
+            conditions: settle.conditions().map(<[_]>::to_vec).unwrap_or_default(),
+            taints_gone: settle.taints_gone().unwrap_or_default(),
+            daemon_sets: settle.daemon_sets().ok().flatten().map(Arc::new),
             settle_timeout: or(settle.timeout(), refit_api::reboot::SETTLE_TIMEOUT),
             min_ready: or(settle.min_ready(false), GoDuration::ZERO),
             min_ready_after_reboot: or(settle.min_ready(true), refit_api::reboot::MIN_READY_AFTER_REBOOT),

@@ -63,7 +63,7 @@ pub use decide::{decide, decide_degraded};
 pub use decision::Decision;
 pub use event::{Event, Regarding};
 pub use memory::StepFailure;
-pub use memory::answers::{LeaseCheck, LeaseState, PodCheck, Refusal};
+pub use memory::answers::{DaemonPods, LeaseCheck, LeaseState, PodCheck, Refusal, UnreadyPod};
 pub use memory::turns::{MaintenanceProgress, MaintenanceTask};
 pub use observation::{Kind, Observation, StepEffect};
 pub use picture::{Differs, PlanPicture, Slot};

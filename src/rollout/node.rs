@@ -4,6 +4,7 @@
 mod begin;
 mod boots;
 mod cancel;
+mod daemon_sets;
 pub(super) mod fail;
 mod finish;
 mod lost;

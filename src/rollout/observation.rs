@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
-use super::memory::answers::{LeaseCheck, PodCheck, Refusal};
+use super::memory::answers::{DaemonPods, LeaseCheck, PodCheck, Refusal};
 use super::memory::turns::MaintenanceProgress;
 use super::world::limits::GlobalLimits;
 use super::world::maintenances::MaintenanceId;
@@ -147,6 +147,7 @@ pub enum StepEffect {
     PodCheck(PlanName, NodeName, PodCheck),
     /// Who holds the Lease of a node.
     Lease(NodeName, LeaseCheck),
+    DaemonPods(PlanName, NodeName, DaemonPods),
     Permissions(Missing),
     /// A turn of a maintenance has ended: that of the object with this UID, what was written, and when to look again if nothing
     /// changes before.

@@ -13,7 +13,7 @@ pub(super) fn are_asked(cluster: &ClusterState) -> bool {
         missing.is_empty()
             && (missing.knows_reboots || !cluster.has_reboots())
             && (missing.knows_workloads || !cluster.has_workloads())
-            && (missing.knows_pods || !cluster.has_pod_blockers())
+            && (missing.knows_pods || !cluster.waits_for_pods())
             && (missing.knows_drain_checks || !cluster.has_drain_checks())
             && (missing.knows_remediation || !cluster.has_remediation_pauses())
     });
@@ -34,20 +34,26 @@ pub(super) fn missing(cluster: &ClusterState, plan: &DerivedPlan) -> Option<Stri
         });
     let for_reboots = missing.for_reboots.iter().filter(|_| plan.spec().has_sentinel());
     let for_workloads = missing.for_workloads.iter().filter(|_| plan.completion.workloads);
-    let for_pods = missing.for_pods.iter().filter(|_| !plan.pod_blockers.is_empty());
     let for_remediation = missing
         .for_remediation
         .iter()
         .filter(|_| remediation::is_wanted(plan));
+    let for_pods = missing.for_pods.iter().filter(|_| plan.waits_for_pods());
+    let field = if plan.pod_blockers.is_empty() {
+        "spec.settle.daemonSets"
+    } else {
+        "spec.drain.blockedBy"
+    };
+    let for_pods = for_pods.map(|what| format!("{what} in all namespaces, which {field} needs"));
     let what: Vec<_> = missing
         .for_all
         .iter()
         .chain(for_reboots)
         .chain(for_workloads)
-        .chain(for_pods)
         .chain(missing.for_drain_checks.iter().filter(|_| plan.checks_drains))
         .chain(for_remediation)
         .cloned()
+        .chain(for_pods)
         .chain(for_secrets)
         .collect();
     (!what.is_empty()).then(|| what.join(", "))
@@ -58,7 +64,7 @@ pub(super) fn are_granted(cluster: &ClusterState, plan: &DerivedPlan) -> bool {
     let asked = |missing: &Missing| {
         (missing.knows_reboots || !plan.spec().has_sentinel())
             && (missing.knows_workloads || !plan.completion.workloads)
-            && (missing.knows_pods || plan.pod_blockers.is_empty())
+            && (missing.knows_pods || !plan.waits_for_pods())
             && (missing.knows_drain_checks || !plan.checks_drains)
             && (missing.knows_remediation || !remediation::is_wanted(plan))
     };

@@ -132,6 +132,11 @@ pub(super) struct SentStatus {
 }
 
 impl DerivedPlan {
+    /// Whether it lists pods of nodes.
+    pub(super) fn waits_for_pods(&self) -> bool {
+        !self.pod_blockers.is_empty() || self.completion.daemon_sets.is_some()
+    }
+
     pub(super) fn new(version: u64, facts: PlanFacts, defaults: &Defaults) -> Self {
         let mut plan_state = Self {
             version,
@@ -551,7 +556,7 @@ fn time_limit(
 ) -> Option<SignedDuration> {
     let job = refit_job::render::active_deadline_seconds(spec, settings).map(SignedDuration::from_secs)?;
     let reboot = spec.may_reboot().then(|| spec.reboot_or_default().timeout());
-    let settle = spec.settle.as_ref().map(refit_api::reboot::SettleSpec::timeout);
+    let settle = spec.settle.as_deref().map(refit_api::reboot::SettleSpec::timeout);
     let parts = reboot.into_iter().chain(settle).flatten();
     let parts = parts.map(|part| SignedDuration::from_nanos(part.as_nanos()));
     // A Job of its own, with a deadline of its own.

@@ -263,8 +263,8 @@ impl ClusterState {
     }
 
     /// Whether a Plan waits for pods.
-    pub fn has_pod_blockers(&self) -> bool {
-        self.plans.values().any(|plan| !plan.pod_blockers.is_empty())
+    pub fn waits_for_pods(&self) -> bool {
+        self.plans.values().any(DerivedPlan::waits_for_pods)
     }
 
     /// Whether a Plan asks whether drains would end.
@@ -307,5 +307,10 @@ impl ClusterState {
         let Memory { timers, answers, .. } = &mut self.memory;
         let evicted = timers.update(&self.world.nodes, &self.world.jobs, now);
         answers.workloads.retain(|workload, _| evicted.contains(workload));
+        let nodes = &self.world.nodes;
+        answers.daemon_pods.retain(|(plan, node), _| {
+            let node = nodes.get(node);
+            node.is_some_and(|node| node.records.contains_key(&**plan))
+        });
     }
 }

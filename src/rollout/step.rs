@@ -37,6 +37,8 @@ pub enum Key {
     Pods(PlanName, NodeName),
     /// What keeps remediation operators off a node.
     Remediation(NodeName),
+    /// The pods of DaemonSets on an upgraded node.
+    DaemonPods(PlanName, NodeName),
     Channel(ChannelRef),
     /// An image of a Plan, of which a registry is asked.
     Digest(PlanName, String),
@@ -284,6 +286,15 @@ pub enum Query {
         /// The arguments of the drain of which to find out whether it would end.
         drain: Option<Vec<String>>,
     },
+    /// List the pods of DaemonSets on an upgraded node.
+    ListDaemonPods {
+        plan: PlanName,
+        node: NodeName,
+        /// `metadata.generation` of the Plan.
+        generation: i64,
+        /// Which of them.
+        pods: Arc<PodBlocker>,
+    },
 }
 
 /// The step that changes a Node, as long as it is the same machine.
@@ -358,6 +369,9 @@ impl Step {
             Self::PauseRemediation { node, .. }
             | Self::ResumeRemediation { node, .. }
             | Self::Query(Query::ReadLease { node, .. }) => Key::Remediation(node.clone()),
+            Self::Query(Query::ListDaemonPods { plan, node, .. }) => {
+                Key::DaemonPods(plan.clone(), node.clone())
+            }
             Self::Maintain { id, .. } => Key::Maintenance(id.clone()),
             Self::AskPermissions => Key::Permissions,
             Self::ReadPlans => Key::Plans,

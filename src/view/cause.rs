@@ -76,6 +76,9 @@ impl Cause {
             | R::RebootPod
             | R::PodRefused
             | R::MinReady
+            | R::NodeCondition
+            | R::TaintStays
+            | R::DaemonSets
             | R::Workloads
             | R::PostCompleteDelay
             | R::PodFailed

@@ -4,7 +4,7 @@ use super::plan::{PlanOverview, condition};
 use super::stall;
 use super::unavailable::unavailable;
 use refit_api::reason::Kind;
-use refit_api::{ConditionType, NodeProgress, ObjectRef, OpenEnum, Reason, limits};
+use refit_api::{ConditionType, NodeProgress, ObjectRef, OpenEnum, PlanSpec, Reason, limits};
 
 /// The remedy of a reason in words, and commands that can be copied.
 #[expect(clippy::too_many_lines, reason = "one arm for each remedy")]
@@ -133,7 +133,16 @@ pub(super) fn remedy(
         | Reason::RebootTimedOut
         | Reason::KubeletVersion
         | Reason::OsImage
-        | Reason::Workloads => vec![describe(), retry().filter(|_| known.kind() == Kind::Failure)],
+        | Reason::NodeCondition
+        | Reason::TaintStays => vec![describe(), retry().filter(|_| known.kind() == Kind::Failure)],
+        Reason::DaemonSets | Reason::Workloads => {
+            let objects = about.iter().map(|it| {
+                let kind = it.kind.to_lowercase();
+                let namespace = it.namespace.as_deref().unwrap_or(namespace);
+                Some(format!("kubectl describe {kind} -n {namespace} {}", it.name))
+            });
+            objects.chain([describe()]).collect()
+        }
         Reason::PodBlocks | Reason::PodsRunning | Reason::DrainSkipped | Reason::DrainWouldBlock => vec![
             on("kubectl get pods -A --field-selector spec.nodeName=NODE"),
             edit(),
@@ -176,15 +185,8 @@ pub(super) fn remedy(
                 "kubectl apply -f deploy/overlays/check-drains/rbac.yaml".to_owned(),
             )]
         }
-        Reason::MissingPermission
-            if view
-                .plan
-                .facts
-                .object
-                .spec
-                .pod_blockers()
-                .is_ok_and(|all| !all.is_empty()) =>
-        {
+        // deploy/ does not grant what `drain.blockedBy` and `settle.daemonSets` need.
+        Reason::MissingPermission if waits_for_pods(&view.plan.facts.object.spec) => {
             let role = "system-upgrade-controller-pods";
             vec![
                 Some("kubectl apply -f deploy/rbac.yaml".to_owned()),
@@ -225,6 +227,11 @@ fn lacks_drain_checks(view: &PlanOverview<'_>) -> bool {
         let message = condition.message.as_deref().unwrap_or_default();
         condition.type_ == ConditionType::Complete && message.contains("spec.drain.checkFirst")
     })
+}
+
+/// Whether it lists pods of all namespaces.
+fn waits_for_pods(spec: &PlanSpec) -> bool {
+    spec.pod_blockers().is_ok_and(|all| !all.is_empty()) || spec.settle_or_default().daemon_sets.is_some()
 }
 
 /// The remedy for the one of several causes of a reason that the message names.

@@ -250,7 +250,7 @@ fn values_reach_their_fields() {
 #[test]
 fn a_release_in_another_namespace_names_no_other() {
     let tools = Tools::offline();
-    let all = "--set manageCrd.create=true --set deletePods.create=true --set monitoring.create=true";
+    let all = "--set manageCrd.create=true --set deletePods.create=true --set readWorkloads.create=true --set monitoring.create=true";
     let text = tools.helm(&format!("template refit deploy/chart -n cattle-system {all}"));
     for object in by_name(&text).values() {
         let namespace = &object["metadata"]["namespace"];

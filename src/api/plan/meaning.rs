@@ -133,7 +133,7 @@ impl PlanSpec {
     /// `spec.settle`, or its defaults.
     pub fn settle_or_default(&self) -> &SettleSpec {
         const SILENT: &SettleSpec = &SettleSpec::SILENT;
-        self.settle.as_ref().unwrap_or(SILENT)
+        self.settle.as_deref().unwrap_or(SILENT)
     }
 
     /// `spec.hostAccess`, or its default.

@@ -229,8 +229,17 @@ reasons! {
         MinReady Normal [Node]
             "`settle.minReady` has not passed"
             => "wait"
+        NodeCondition Normal [Node]
+            "with `settle.conditions`: a condition of the Node has another status, or is missing"
+            => "wait; if it persists, see why whoever sets the condition does not"
+        TaintStays Normal [Node]
+            "with `settle.taintsGone`: the Node still has such a taint"
+            => "wait; if it persists, see why whoever removes the taint does not"
+        DaemonSets Normal [Node]
+            "with `settle.daemonSets`: a pod of a DaemonSet on the node is not Ready, or the pods are not known yet"
+            => "wait, or repair the pod"
         Workloads Normal [Node]
-            "with `settle.workloads`: the node is uncordoned, and ReplicaSets or StatefulSets lack ready pods"
+            "with `settle.workloads`: the node is uncordoned, and controllers of evicted pods have fewer ready pods than before"
             => "wait, or repair these workloads"
         PostCompleteDelay Normal [Node]
             "the Job succeeded, and `postCompleteDelay` has not passed"
@@ -272,7 +281,7 @@ reasons! {
             "without `spec.reboot`: a payload rebooted its node twice under one Job, and refit stopped it"
             => "correct the payload: once its work is done it must exit with 0 and without a reboot"
         SettleTimedOut Warning [FailedNode]
-            "after `settle.timeout` the node was not Ready, had another version, or a workload was not available"
+            "after `settle.timeout` the node lacked what `settle` demands: the message says what"
             => "check the node or the workload; or raise `settle.timeout`"
         VerifyFailed Warning [FailedNode PlanEvent]
             "the upgrade succeeded, and `verify` failed too often, or until its deadline"

@@ -94,6 +94,9 @@ pub(super) fn check_settle(spec: &PlanSpec, errors: &mut ErrorList) {
     if min_ready.is_negative() {
         errors.push(field.invalid("is negative"));
     }
+    errors.take(settle.conditions());
+    errors.take(settle.taints_gone());
+    errors.take(settle.daemon_sets());
     let settled = errors.take(at("settle.timeout").positive(settle.timeout()));
     // An invalid one is reported with the reboot.
     let rebooted = spec

@@ -262,6 +262,22 @@ fn timeouts_are_positive_go_durations() {
 }
 
 #[test]
+fn what_a_node_must_show_has_a_name_and_a_status() {
+    check(
+        r#"settle: {conditions: [{type: KernelDeadlock, status: "False"}, {type: example.com/Well, status: "True"}]} => valid
+        settle: {conditions: [{status: "True"}]} => spec.settle.conditions[0].type is "": it must be the type of a condition, such as KernelDeadlock
+        settle: {conditions: [{type: A}]} => spec.settle.conditions[0].status is missing
+        settle: {conditions: [{type: A, status: "True"}, {type: A, status: "False"}]} => spec.settle.conditions[1].type is "A", as an earlier entry: remove one
+        settle: {taintsGone: [node.cilium.io/agent-not-ready, "dedicated:NoExecute"]} => valid
+        settle: {taintsGone: ["a:Never"]} => spec.settle.taintsGone[0] is invalid, "Never" is not an effect: it must be NoSchedule, PreferNoSchedule or NoExecute
+        settle: {taintsGone: ["a=b:NoSchedule"]} => spec.settle.taintsGone[0] is invalid, a taint is named without its value, as `key` or `key:Effect`
+        settle: {daemonSets: {}} => valid
+        settle: {daemonSets: {selector: {matchLabels: {app: cilium}}}} => valid
+        settle: {daemonSets: {namespace: A}} => spec.settle.daemonSets.namespace is "A": it must be the name of a namespace"#,
+    );
+}
+
+#[test]
 fn the_ready_time_is_shorter_than_the_timeout_of_its_wait() {
     check(
         "settle: {minReady: 10m} => spec.settle.minReady is 10m0s, and spec.settle.timeout ends the wait for it after 10m0s: it must be longer

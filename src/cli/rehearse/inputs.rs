@@ -400,13 +400,16 @@ pub(super) fn initial_cluster(
         })
         .collect();
     let kubelet = flags.assumed.kubelet.as_deref();
-    let generated = nodes::generate(flags.nodes.unwrap_or(NODES), &selector, kubelet);
+    let mut generated = nodes::generate(flags.nodes.unwrap_or(NODES), &selector, kubelet);
     let names: Vec<String> = generated
         .nodes
         .iter()
         .filter_map(|node| node["metadata"]["name"].as_str().map(str::to_owned))
         .collect();
     assumed.extend(generated.assumed);
+    let specs = given.plans.iter().map(|plan| plan.plan.spec.settle_or_default());
+    let conditions = specs.flat_map(|settle| settle.conditions.iter().flatten());
+    assumed.extend(nodes::add_conditions(&mut generated.nodes, conditions));
     assumed.push(nodes::describe_workloads(names.len()));
     // The grace period limits how long an evicted pod takes, so it has to be longer than the assumed time.
     let grace = flags.assumed.drain.most().as_secs().max(1) + 10;

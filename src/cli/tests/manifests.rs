@@ -16,7 +16,7 @@ fn resources() -> Vec<String> {
 }
 
 /// Files of the chart for what kustomize has as components, and their sources.
-const COMPONENTS: [(&str, &str); 21] = [
+const COMPONENTS: [(&str, &str); 22] = [
     ("manage-crd.yaml", "overlays/manage-crd/rbac.yaml"),
     ("delete-pods.yaml", "overlays/delete-pods/rbac.yaml"),
     (
@@ -32,6 +32,7 @@ const COMPONENTS: [(&str, &str); 21] = [
         "remediation-machines.yaml",
         "overlays/remediation-machines/rbac.yaml",
     ),
+    ("read-workloads.yaml", "overlays/read-workloads/rbac.yaml"),
     ("maintenance-crds.yaml", "overlays/maintenance/crds.yaml"),
     (
         "maintenance-namespaces.yaml",

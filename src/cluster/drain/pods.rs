@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
-use refit_api::{WaitFor, names};
+use refit_api::{WaitFor, Workload, names};
 use refit_facts::read::present_time;
 
 /// Annotation of a mirror pod, the API server's copy of a static pod, which only the kubelet can delete.
@@ -201,14 +201,15 @@ impl Pod {
         owners.iter().find(|owner| owner.controller.unwrap_or_default())
     }
 
-    /// The controller that replaces the pod and counts ready pods: kind, namespace and name. Only ReplicaSets and
-    /// `StatefulSets` report that in the same way.
+    /// The controller that replaces the pod, if its kind may have a scale, as a [`Workload`].
     pub fn workload(&self) -> Option<String> {
-        let owner = self.controller()?;
-        let is_one =
-            matches!(owner.kind.as_str(), "ReplicaSet" | "StatefulSet") && owner.api_version == "apps/v1";
-        (is_one && !self.is_finished())
-            .then(|| format!("{}/{}/{}", owner.kind, self.metadata.namespace, owner.name))
+        let owner = self.controller().filter(|_| !self.is_finished())?;
+        Workload::entry(
+            &owner.api_version,
+            &owner.kind,
+            &self.metadata.namespace,
+            &owner.name,
+        )
     }
 
     /// The name of the DaemonSet to look up before [`triage`].

@@ -22,6 +22,7 @@ use super::tracker::EvictionTracker;
 use super::{NodeSelection, Options, PlanRun, detach, permissions, wait_for};
 use crate::clock::Clock;
 use crate::kube::brief;
+use crate::scale::ScaleReader;
 use refit_api::{AfterTimeout, Cancelled, DrainNote, WaitFor};
 use refit_base::go::GoDuration;
 
@@ -283,15 +284,21 @@ impl Session {
         Ok(())
     }
 
-    /// Writes the controllers of the pods to the ledger before the evictions, for a Plan that waits for them.
-    /// Once the pods are gone, nothing shows which controllers they had.
+    /// Writes the controllers of the pods to the ledger before the evictions, with the number of their ready pods, for a
+    /// Plan that waits for them. Once the pods are gone, nothing shows which controllers they had, nor whether these were
+    /// broken before.
     async fn note_workloads(&self, node: &Node, found: &Found) -> Result<(), Failure> {
         let plan = self.plan.clone().filter(|plan| plan.notes_workloads);
         let Some(mut plan) = plan.filter(|_| self.dry_run == DryRun::None && !found.workloads.is_empty())
         else {
             return Ok(());
         };
-        plan.holder.evicted.clone_from(&found.workloads);
+        let reader = ScaleReader::of_drain(self.client.clone());
+        let read = async { Ok(reader.noted(&found.workloads).await) };
+        plan.holder.evicted = self.or_stop(read).await?;
+        if plan.holder.evicted.is_empty() {
+            return Ok(());
+        }
         let written = cordon::cordon(&self.client, &node.name, Some(&plan), CordonMode::Begin, false);
         self.or_stop(async { Ok(written.await.map(|_| ())?) }).await
     }

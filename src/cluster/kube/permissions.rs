@@ -36,17 +36,42 @@ async fn may_for(
     name: Option<&str>,
 ) -> Result<bool, Error> {
     let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+    let attributes = ResourceAttributes {
+        group: text(need.group),
+        resource: text(need.resource),
+        subresource: text(need.subresource),
+        namespace: namespace.map(str::to_owned),
+        verb: text(verb),
+        name: name.map(str::to_owned),
+        ..ResourceAttributes::default()
+    };
+    allows(client, attributes).await
+}
+
+/// Whether this process may read objects of a resource, in a namespace or in all.
+///
+/// # Errors
+/// As [`may`].
+pub async fn may_get(
+    client: &Client,
+    namespace: Option<&str>,
+    group: &str,
+    resource: &str,
+) -> Result<bool, Error> {
+    let attributes = ResourceAttributes {
+        group: Some(group.to_owned()),
+        resource: Some(resource.to_owned()),
+        namespace: namespace.map(str::to_owned),
+        verb: Some("get".to_owned()),
+        ..ResourceAttributes::default()
+    };
+    allows(client, attributes).await
+}
+
+async fn allows(client: &Client, attributes: ResourceAttributes) -> Result<bool, Error> {
     let review = SelfSubjectAccessReview {
         spec: SelfSubjectAccessReviewSpec {
-            resource_attributes: Some(ResourceAttributes {
-                group: text(need.group),
-                resource: text(need.resource),
-                subresource: text(need.subresource),
-                namespace: namespace.map(str::to_owned),
-                verb: text(verb),
-                name: name.map(str::to_owned),
-                ..ResourceAttributes::default()
-            }),
+            resource_attributes: Some(attributes),
             ..SelfSubjectAccessReviewSpec::default()
         },
         ..SelfSubjectAccessReview::default()

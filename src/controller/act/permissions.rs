@@ -66,7 +66,7 @@ const WORKLOAD_NEEDS: &[Need] = &[
     },
 ];
 
-/// Additional permissions for Plans with `drain.blockedBy`.
+/// Additional permissions for Plans with `drain.blockedBy` or `settle.daemonSets`.
 const POD_NEEDS: &[Need] = &[Need {
     group: "",
     resource: "pods",
@@ -214,9 +214,6 @@ pub(super) async fn ask(
     for need in REMEDIATION_NEEDS.iter().filter(|_| optional.remediation) {
         look(client, leases, need, &mut missing.for_remediation).await?;
     }
-    for what in &mut missing.for_pods {
-        what.push_str(" in all namespaces, which spec.drain.blockedBy needs");
-    }
     Ok(missing)
 }
 
@@ -239,7 +236,7 @@ pub(super) fn sentence(missing: &Missing) -> String {
     if !missing.for_pods.is_empty() {
         let what = missing.for_pods.join(", ");
         parts.push(format!(
-            "no node of a Plan that waits for pods is started: {what}"
+            "no node of a Plan that waits for pods is started: {what} in all namespaces"
         ));
     }
     if !missing.for_drain_checks.is_empty() {

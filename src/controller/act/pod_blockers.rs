@@ -14,7 +14,7 @@ use refit_facts::{NodeName, PlanName};
 use refit_rollout::{PodCheck, StepEffect};
 
 /// Pods that are read at a time: a kubelet can create mirror pods of a megabyte each on its node, with any labels.
-const PAGE: u32 = 8;
+pub(super) const PAGE: u32 = 8;
 
 impl Actor {
     pub(super) async fn list_pod_blockers(

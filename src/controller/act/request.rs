@@ -157,7 +157,7 @@ pub fn prepare(cluster: &ClusterState, step: Step) -> Result<Option<Request>, St
         Step::AskPermissions => Some(Request::Permissions(OptionalPermissions {
             reboots: cluster.has_reboots(),
             workloads: cluster.has_workloads(),
-            pods: cluster.has_pod_blockers(),
+            pods: cluster.waits_for_pods(),
             drain_checks: cluster.has_drain_checks(),
             remediation: cluster.has_remediation_pauses(),
             front_ends: cluster.has_front_ends(),

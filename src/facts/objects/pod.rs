@@ -106,6 +106,12 @@ impl SlimPod {
         conditions.any(|condition| condition.type_ == "Ready" && condition.status == "True")
     }
 
+    /// The name of the DaemonSet that it belongs to.
+    pub fn daemon_set(&self) -> Option<&str> {
+        let owner = owner(&self.metadata).filter(|owner| owner.kind == "DaemonSet")?;
+        Some(&owner.name)
+    }
+
     /// Whether it has succeeded or failed.
     pub fn has_ended(&self) -> bool {
         matches!(self.status.phase.as_str(), "Succeeded" | "Failed")

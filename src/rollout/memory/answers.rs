@@ -12,13 +12,15 @@ const KEPT: SignedDuration = SignedDuration::from_mins(15);
 #[derive(Debug, Default)]
 pub(crate) struct Answers {
     /// Controllers whose pods were evicted, as far as they were read.
-    pub(crate) workloads: BTreeMap<Text, Workload>,
+    pub(crate) workloads: BTreeMap<Text, WorkloadReadings>,
     /// Why the API server refuses the pods of Jobs.
     pub(crate) refusals: BTreeMap<JobUid, Refusal>,
     /// What was seen of pods for which nodes wait.
     pub(crate) pod_checks: BTreeMap<(PlanName, NodeName), PodCheck>,
     /// Who holds the Leases of nodes.
     pub(crate) leases: BTreeMap<NodeName, LeaseCheck>,
+    /// What was seen of the pods of DaemonSets on nodes that settle.
+    pub(crate) daemon_pods: BTreeMap<(PlanName, NodeName), DaemonPodsReadings>,
 }
 
 impl Answers {
@@ -26,11 +28,20 @@ impl Answers {
         let before = self.workloads.get(&workload);
         let before = before.and_then(|known| known.available_since);
         let available_since = facts.is_available().then(|| before.unwrap_or(facts.seen));
-        let known = Workload {
+        let known = WorkloadReadings {
             facts,
             available_since,
         };
         self.workloads.insert(workload, known);
+    }
+
+    pub(crate) fn add_daemon_pods(&mut self, plan: PlanName, node: NodeName, last: DaemonPods) {
+        let before = self.daemon_pods.get(&(plan.clone(), node.clone()));
+        let before = before.filter(|known| known.last.generation == last.generation);
+        let ready_since = before.and_then(|known| known.ready_since).unwrap_or(last.seen);
+        let ready_since = last.unready.is_none().then_some(ready_since);
+        self.daemon_pods
+            .insert((plan, node), DaemonPodsReadings { last, ready_since });
     }
 
     pub(crate) fn add_refusal(&mut self, job: JobUid, refusal: Refusal) {
@@ -64,6 +75,10 @@ impl Answers {
         self.leases.values_mut().for_each(|it| shift(&mut it.seen));
         self.pod_checks.values_mut().for_each(|it| shift(&mut it.seen));
         self.refusals.values_mut().for_each(|it| shift(&mut it.seen));
+        for known in self.daemon_pods.values_mut() {
+            shift(&mut known.last.seen);
+            known.ready_since.iter_mut().for_each(shift);
+        }
         for workload in self.workloads.values_mut() {
             shift(&mut workload.facts.seen);
             workload.available_since.iter_mut().for_each(shift);
@@ -118,9 +133,40 @@ pub struct Refusal {
 
 /// A controller whose pods were evicted, over several readings.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Workload {
+pub(crate) struct WorkloadReadings {
     /// The last reading.
     pub(crate) facts: WorkloadFacts,
     /// Time of the first of the consecutive readings that found it available.
     pub(crate) available_since: Option<Timestamp>,
+}
+
+/// The pods of DaemonSets on a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DaemonPods {
+    pub seen: Timestamp,
+    /// `metadata.generation` of the Plan that asked.
+    pub generation: i64,
+    /// One that is not Ready.
+    pub unready: Option<UnreadyPod>,
+}
+
+/// A pod of a DaemonSet that is not Ready.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnreadyPod {
+    /// Its namespace and its name, with `/` between.
+    pub pod: Text,
+    /// Name of its DaemonSet.
+    pub daemon_set: Text,
+    /// Whether it is being deleted.
+    pub leaves: bool,
+    /// How many others are not Ready.
+    pub more: usize,
+}
+
+/// The pods of DaemonSets on a node, over several readings.
+#[derive(Clone, Debug)]
+pub(crate) struct DaemonPodsReadings {
+    pub(crate) last: DaemonPods,
+    /// Time of the first of the consecutive readings that found all of them Ready.
+    pub(crate) ready_since: Option<Timestamp>,
 }

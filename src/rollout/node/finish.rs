@@ -161,7 +161,7 @@ impl NodeReconciler<'_> {
             {
                 return self.fail_settle(node, record, unsettled);
             }
-            state = unsettled.annotate(state);
+            state = unsettled.annotate(node, state);
             state.requeue_at = state.requeue_at.into_iter().chain(until).min();
         } else {
             state = state.with_reason(

@@ -7,11 +7,11 @@ use jiff::{SignedDuration, Timestamp};
 use super::NodeReconciler;
 use super::settle::later;
 use super::state::{NodeDecision, NodeState};
-use crate::memory::answers::Workload;
+use crate::memory::answers::WorkloadReadings;
 use crate::release::drop_record;
 use crate::step::{Key, Query, Step};
 use refit_api::text::{MAX_MESSAGE, shorten};
-use refit_api::{NodePhase, Reason};
+use refit_api::{NodePhase, ObjectRef, Reason, Workload};
 use refit_facts::record::Record;
 use refit_facts::{NodeFacts, Text, WorkloadFacts};
 
@@ -22,7 +22,7 @@ const MAX_READS: usize = 8;
 /// Maximum number of controllers named in the message.
 const MAX_NAMED: usize = 3;
 
-impl Workload {
+impl WorkloadReadings {
     /// Whether it no longer exists, or has stayed available.
     fn stays_available(&self, since: Timestamp) -> bool {
         let lasts = |from: Timestamp| later(from.max(since), READ_INTERVAL) <= self.facts.seen;
@@ -63,7 +63,7 @@ impl NodeReconciler<'_> {
         state.since = Some(since);
         state.job = Some(record.job.clone());
         state.attempt = Some(record.attempt);
-        let (mut broken, mut again) = (Vec::new(), Vec::new());
+        let (mut broken, mut again): (Vec<(String, _)>, Vec<_>) = (Vec::new(), Vec::new());
         for workload in &record.workloads {
             let known = self.cluster.memory.answers.workloads.get(workload.as_str());
             // Readings are shared by nodes. One from before this node was released may be from before its drain
@@ -99,6 +99,7 @@ impl NodeReconciler<'_> {
             more => format!(", and {more} more"),
         };
         broken.truncate(MAX_NAMED);
+        let (broken, about): (Vec<_>, Vec<_>) = broken.into_iter().unzip();
         let text = shorten(&format!("{}{more}", broken.join(", ")), MAX_MESSAGE).into_owned();
         let until = later(since.max(known), self.plan.completion.settle_timeout);
         // A controller that is available at the time limit gets its second reading.
@@ -116,13 +117,19 @@ impl NodeReconciler<'_> {
         }
         let until = (until > self.now).then_some(until);
         state.requeue_at = state.requeue_at.into_iter().chain(until).min();
-        NodeDecision::slot(state.with_reason(Reason::Workloads, text))
+        let mut state = state.with_reason(Reason::Workloads, text);
+        state.about = about;
+        NodeDecision::slot(state)
     }
 
-    fn describe_workload(&self, workload: &str, known: Option<&WorkloadFacts>) -> String {
-        let key = Key::Workload(Text::from(workload));
-        let called = workload.replacen('/', " ", 1);
-        match (known, self.cluster.memory.failures.get(&key)) {
+    /// What a controller lacks, and a reference to it.
+    fn describe_workload(&self, text: &str, known: Option<&WorkloadFacts>) -> (String, ObjectRef) {
+        let key = Key::Workload(Text::from(text));
+        let Some(workload) = Workload::parse(text) else {
+            return (text.to_owned(), ObjectRef::default());
+        };
+        let called = workload.to_string();
+        let text = match (known, self.cluster.memory.failures.get(&key)) {
             (_, Some(failure)) => format!("{called} cannot be read: {}", failure.message),
             (Some(known), _) => {
                 let once_more = if known.is_available() {
@@ -130,12 +137,21 @@ impl NodeReconciler<'_> {
                 } else {
                     ""
                 };
+                let before = match known.before.filter(|before| *before < known.wanted) {
+                    Some(before) => format!(", and had {before} before the drain"),
+                    None => String::new(),
+                };
                 format!(
-                    "{called} has {} of {} pods ready{once_more}",
+                    "{called} has {} of {} pods ready{before}{once_more}",
                     known.ready, known.wanted
                 )
             }
             (None, _) => format!("{called} has not been read yet"),
-        }
+        };
+        let object = ObjectRef {
+            namespace: Some(workload.namespace.to_owned()),
+            ..ObjectRef::new(workload.kind, workload.name)
+        };
+        (text, object)
     }
 }

@@ -6,16 +6,17 @@ use std::fmt;
 use jiff::{SignedDuration, Timestamp};
 
 use super::NodeReconciler;
+use super::daemon_sets::DaemonSetsWait;
 use super::state::{NodeDecision, NodeState};
 use super::success::Success;
 use crate::blocker::Blocker;
-use refit_api::Reason;
 use refit_api::text::seconds;
-use refit_facts::NodeFacts;
+use refit_api::{ObjectRef, Reason, SettleConditionSpec};
 use refit_facts::record::Record;
+use refit_facts::{NodeCondition, NodeFacts, Taint};
 
 /// What an upgraded node lacks.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) enum Unsettled {
     /// It is not Ready, or has a taint of nodes that are not.
     Ready,
@@ -25,8 +26,17 @@ pub(super) enum Unsettled {
         is: String,
         wanted: String,
     },
+    /// A condition has another status, or is missing.
+    Condition {
+        wanted: SettleConditionSpec,
+        is: Option<NodeCondition>,
+    },
+    /// It has this taint.
+    Taint { taint: String },
     /// It has not been Ready for long enough.
     MinReady { until: Timestamp },
+    /// A pod of a DaemonSet is not Ready, or the pods are not known.
+    DaemonSets(DaemonSetsWait),
 }
 
 impl fmt::Display for Unsettled {
@@ -46,7 +56,24 @@ impl fmt::Display for Unsettled {
                     "the kubelet is of version {is:?}, and the Plan's is {wanted:?}"
                 )
             }
+            Self::Condition { wanted, is } => {
+                let (type_, status) = (&wanted.type_, wanted.status_text());
+                match is {
+                    None => write!(f, "the node has no condition {type_}, which must be {status}"),
+                    Some(is) => {
+                        write!(f, "condition {type_} is {}, and must be {status}", is.status)?;
+                        let why = is.reason.trim();
+                        if why.is_empty() {
+                            Ok(())
+                        } else {
+                            write!(f, " ({why})")
+                        }
+                    }
+                }
+            }
+            Self::Taint { taint } => write!(f, "the node still has the taint {taint}"),
             Self::MinReady { until } => write!(f, "settle.minReady ends at {}", seconds(*until)),
+            Self::DaemonSets(wait) => wait.fmt(f),
         }
     }
 }
@@ -57,16 +84,31 @@ impl Unsettled {
             Self::Ready => Blocker::NodeNotReady.reason(),
             Self::Version { field: "osImage", .. } => Reason::OsImage,
             Self::Version { .. } => Reason::KubeletVersion,
+            Self::Condition { .. } => Reason::NodeCondition,
+            Self::Taint { .. } => Reason::TaintStays,
             Self::MinReady { .. } => Reason::MinReady,
+            Self::DaemonSets(_) => Reason::DaemonSets,
+        }
+    }
+
+    fn about(&self, node: &NodeFacts) -> Vec<ObjectRef> {
+        match self {
+            Self::Condition { .. } | Self::Taint { .. } => vec![ObjectRef::node(&*node.name)],
+            Self::DaemonSets(wait) => wait.about(),
+            Self::Ready | Self::Version { .. } | Self::MinReady { .. } => Vec::new(),
         }
     }
 
     /// Adds what the node lacks to its state.
-    pub(super) fn annotate(&self, mut state: NodeState) -> NodeState {
-        if let Self::MinReady { until } = self {
-            state.requeue_at = Some(*until);
+    pub(super) fn annotate(&self, node: &NodeFacts, mut state: NodeState) -> NodeState {
+        match self {
+            Self::MinReady { until } => state.requeue_at = Some(*until),
+            Self::DaemonSets(wait) => wait.ask(&mut state),
+            Self::Ready | Self::Version { .. } | Self::Condition { .. } | Self::Taint { .. } => {}
         }
-        state.with_reason(self.reason(), self.to_string())
+        let mut state = state.with_reason(self.reason(), self.to_string());
+        state.about = self.about(node);
+        state
     }
 }
 
@@ -98,14 +140,49 @@ impl NodeReconciler<'_> {
                 wanted: success.version.to_owned(),
             });
         }
+        if let Some(unsettled) = self.unmet(node) {
+            return Some(unsettled);
+        }
         let long = policy.min_ready(rebooted);
-        if !long.is_positive() {
+        if !long.is_positive() && policy.daemon_sets.is_none() {
             return None;
         }
         // Without a record the node has not begun to settle; the record is written first.
         let since = record.and_then(|record| self.cluster.memory.timers.ready_since(node, record));
         let until = later(since.unwrap_or(self.now), long);
-        (until > self.now).then_some(Unsettled::MinReady { until })
+        if until > self.now {
+            return Some(Unsettled::MinReady { until });
+        }
+        // After that time, because a node that has just rebooted shows for a moment what its pods were before.
+        let wait = self.daemon_sets_wait(node, since.map(|_| until))?;
+        Some(Unsettled::DaemonSets(wait))
+    }
+
+    /// The first condition or taint that is not as the Plan demands.
+    fn unmet(&self, node: &NodeFacts) -> Option<Unsettled> {
+        let policy = &self.plan.completion;
+        for wanted in &policy.conditions {
+            let is = node.conditions.iter().find(|it| *it.type_ == *wanted.type_);
+            if is.is_none_or(|is| *is.status != *wanted.status_text()) {
+                return Some(Unsettled::Condition {
+                    wanted: wanted.clone(),
+                    is: is.cloned(),
+                });
+            }
+        }
+        if policy.taints_gone.is_empty() {
+            return None;
+        }
+        let Some(taints) = &node.taints else {
+            let taint = "that refit looks for, perhaps: its taints cannot be read".to_owned();
+            return Some(Unsettled::Taint { taint });
+        };
+        let is_left = |taint: &&Taint| {
+            let mut gone = policy.taints_gone.iter();
+            gone.any(|it| it.matches(&taint.key, &taint.effect))
+        };
+        let taint = taints.iter().find(is_left)?.to_string();
+        Some(Unsettled::Taint { taint })
     }
 
     /// When settling began, for the record: with `spec.settle` when the Job succeeded; after a reboot when something
@@ -118,7 +195,10 @@ impl NodeReconciler<'_> {
         let known = record.and_then(|r| r.settling);
         let rebooted = record.is_some_and(|r| r.reboot.is_some());
         let begins = match unsettled? {
-            Unsettled::Version { .. } => true,
+            Unsettled::Version { .. }
+            | Unsettled::Condition { .. }
+            | Unsettled::Taint { .. }
+            | Unsettled::DaemonSets(_) => true,
             Unsettled::Ready | Unsettled::MinReady { .. } => self.plan.completion.settles && !rebooted,
         };
         known.or(begins.then_some(self.now))
@@ -148,10 +228,15 @@ impl NodeReconciler<'_> {
             let reboot = record.reboot.as_ref()?;
             Some(later(since(reboot.since), policy.reboot_timeout))
         };
-        Some(later(
+        let until = later(
             record.settling.map(since).or_else(rebooted)?,
             policy.settle_timeout,
-        ))
+        );
+        // The pods are looked at last, and at least for as long as that takes.
+        Some(match unsettled {
+            Unsettled::DaemonSets(wait) => until.max(wait.least()),
+            _ => until,
+        })
     }
 
     /// Fails a node that has not settled in time.

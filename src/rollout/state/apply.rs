@@ -79,6 +79,7 @@ impl ClusterState {
             StepEffect::Workload(workload, facts) => self.memory.answers.add_workload(workload, facts),
             StepEffect::Lease(node, check) => self.memory.answers.add_lease(node, check),
             StepEffect::PodCheck(plan, node, check) => self.memory.answers.add_pod_check(plan, node, check),
+            StepEffect::DaemonPods(plan, node, pods) => self.memory.answers.add_daemon_pods(plan, node, pods),
             StepEffect::Permissions(missing) => self.world.permissions = Some(missing),
             StepEffect::Maintained(id, uid, progress, again) => {
                 self.memory.turns.ended(&id, &uid, *progress, again);

@@ -6,7 +6,7 @@ use std::fmt::Debug;
 use jiff::{SignedDuration, Timestamp};
 
 use super::{CONTROLLER, Checked, CordonedBy, Fitness, Invariants, Node, SEEN, USER, read};
-use refit_api::{MarkForm, NodeMark, OnDrift, Reason, names};
+use refit_api::{MarkForm, NodeMark, OnDrift, Reason, SettleConditionSpec, names};
 use refit_facts::NodeFacts;
 use refit_facts::objects::SlimNode;
 use refit_facts::record::{Phase, Record};
@@ -134,6 +134,20 @@ impl Invariants {
             invariant!(
                 old.is_ready_and_untainted() || !exact && since < SEEN,
                 "{} is done for {name}, and not Ready for {since:#}",
+                new.name
+            );
+            let lacks = |wanted: &SettleConditionSpec| {
+                let is = old.conditions.iter().find(|it| *it.type_ == *wanted.type_);
+                is.is_none_or(|is| *is.status != *wanted.status_text())
+            };
+            let mut conditions = settle.conditions.iter().flatten();
+            let gone = settle.taints_gone().unwrap_or_default();
+            let mut taints = old.taints.iter().flatten();
+            invariant!(
+                !exact
+                    || !conditions.any(lacks)
+                        && !taints.any(|taint| gone.iter().any(|it| it.matches(&taint.key, &taint.effect))),
+                "{} is done for {name}, and lacks a condition or has a taint",
                 new.name
             );
             let long = settle.min_ready.as_deref().map(str::parse::<SignedDuration>);

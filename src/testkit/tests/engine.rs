@@ -22,6 +22,7 @@ mod jobs;
 mod limits;
 mod maintenance;
 mod new_nodes;
+mod node_health;
 mod node_info;
 mod node_marks;
 mod node_ops;

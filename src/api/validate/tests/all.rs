@@ -43,6 +43,9 @@ const MISTAKES: &str = r#"
     reboot.command ["a/b"] reboot.command[0]
     reboot.timeout "0s"
     settle.minReady "soon"
+    settle.conditions [{"type": "Kernel Deadlock", "status": "False"}] settle.conditions[0].type
+    settle.taintsGone ["a=b"] settle.taintsGone[0]
+    settle.daemonSets {"namespace": "A"} settle.daemonSets.namespace
     settle.timeout "-1s"
     onDrift "Rerun"
 "#;

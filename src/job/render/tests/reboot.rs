@@ -62,7 +62,7 @@ fn a_plan_that_never_reboots_has_the_same_job_as_without_the_field() {
     let mut after = fixtures().remove(0);
     let reboot = serde_json::json!({"when": "Never", "command": ["reboot"]});
     after.plan.spec.reboot = serde_json::from_value(reboot).unwrap();
-    after.plan.spec.settle = Some(refit_api::SettleSpec::default());
+    after.plan.spec.settle = Some(Box::default());
     after.plan.spec.host_access = Some(HostAccess::Full);
     assert_eq!(after.render(&settings()), before);
 }

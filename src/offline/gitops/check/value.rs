@@ -37,6 +37,8 @@ impl Unit {
             | "settle.timeout"
             | "settle.minReady"
             | "drain.timeout"
+            | "drain.loadBalancerDelay"
+            | "drain.settleDelay"
             | "versionPolicy.minimumAge"
             | "repeat.every"
             | "waves.soak" => Self::Duration,
@@ -73,8 +75,11 @@ pub(super) fn meant(field: &str, schema: &JSONSchemaProps, node: &Node, written:
         Some("boolean") => truth(node).map(|truth| truth.to_string()),
         Some("integer") => whole_number(field, node.text()?.trim()),
         Some("array") => list(schema, node, written),
-        // `drain: {}` drains with the defaults.
-        Some("object") if field == "spec.drain" && matches!(node.kind, Kind::Bool(true)) => {
+        // `drain: {}` drains with the defaults, and `daemonSets: {}` means all.
+        Some("object")
+            if matches!(field, "spec.drain" | "spec.settle.daemonSets")
+                && matches!(node.kind, Kind::Bool(true)) =>
+        {
             Some("{}".to_owned())
         }
         // Of the fields of type int-or-string, only the node limits have a minimum; the other one is a duration.
@@ -102,7 +107,7 @@ fn text(field: &str, schema: &JSONSchemaProps, node: &Node, written: &str) -> Op
             _ => None,
         },
         Unit::Time => time_of_day(written).map(quoted),
-        _ if schema.enum_.is_some() => is_allowed(schema, written).then(|| quoted(written.to_owned())),
+        _ if schema.enum_.is_some() => allowed(schema, written).map(quoted),
         _ if has_form.contains(&field.rsplit('.').next().unwrap_or_default()) => None,
         _ if field == "spec.version" && matches!(node.kind, Kind::Bool(_)) => None,
         _ if field.contains("requiredFiles[") => None,
@@ -114,8 +119,10 @@ fn text(field: &str, schema: &JSONSchemaProps, node: &Node, written: &str) -> Op
     }
 }
 
-fn is_allowed(schema: &JSONSchemaProps, word: &str) -> bool {
-    schema.enum_.iter().flatten().any(|one| one.0 == word)
+/// The word of an enumeration that was written, in the case that it has there: `false` may mean `"False"`.
+fn allowed(schema: &JSONSchemaProps, word: &str) -> Option<String> {
+    let mut all = schema.enum_.iter().flatten().filter_map(|one| one.0.as_str());
+    all.find(|one| one.eq_ignore_ascii_case(word)).map(str::to_owned)
 }
 
 /// Whether a number without a unit can only mean this duration: false for a zero duration in a field that needs a
@@ -175,7 +182,7 @@ fn list(schema: &JSONSchemaProps, node: &Node, written: &str) -> Option<String> 
     };
     let text = node.text().unwrap_or_default().trim();
     let is_word = !text.contains(|c: char| c.is_whitespace() || ",[]{}$|&;<>~".contains(c));
-    let fits = item.enum_.is_none() || is_allowed(item, text);
+    let fits = item.enum_.is_none() || allowed(item, text).is_some_and(|word| word == *text);
     (item.type_.as_deref() == Some("string") && is_word && fits).then(|| format!("[{word}]"))
 }
 

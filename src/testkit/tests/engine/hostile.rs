@@ -196,10 +196,10 @@ fn rebooting() -> Plan {
             timeout: Some("10m".to_owned()),
             ..RebootSpec::default()
         });
-        spec.settle = Some(SettleSpec {
+        spec.settle = Some(Box::new(SettleSpec {
             min_ready: Some("2m".to_owned()),
             ..SettleSpec::default()
-        });
+        }));
     })
 }
 

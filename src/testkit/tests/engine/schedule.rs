@@ -150,7 +150,7 @@ fn the_limits_of_reboot_and_settle_are_part_of_the_time_limit() {
         plan_with("p", |spec| {
             spec.job_active_deadline_secs = Some(600);
             spec.reboot = Some(refit_fixtures::reboot(refit_api::RebootWhen::Always));
-            spec.settle = Some(refit_api::SettleSpec::default());
+            spec.settle = Some(Box::default());
             spec.post_complete_delay = Some("5m".to_owned());
             window(spec, "0 9 * * *", "39m");
         }),

@@ -163,11 +163,11 @@ fn pass_a_read(scenario: &mut Scenario) {
 fn drained() -> (Scenario, String) {
     let plan = plan_with("p", |spec| {
         spec.drain = Some(DrainSpec::default());
-        spec.settle = Some(SettleSpec {
+        spec.settle = Some(Box::new(SettleSpec {
             workloads: Some(true),
             timeout: Some("2m".to_owned()),
             ..SettleSpec::default()
-        });
+        }));
     });
     let mut scenario = Scenario::with(&["a", "b"], plan);
     let first = scenario.slots("p")[0].clone();

@@ -550,7 +550,7 @@ fn a_kubelet_that_is_too_old_and_a_node_that_does_not_settle() {
     let mut scenario = Scenario::with(
         &["a"],
         plan_with("p", |spec| {
-            (spec.version, spec.settle) = (Some("v1.40.0".to_owned()), Some(settle));
+            (spec.version, spec.settle) = (Some("v1.40.0".to_owned()), Some(Box::new(settle)));
         }),
     );
     scenario.succeed("a");

@@ -5,7 +5,10 @@ use std::time::Duration;
 
 use super::scenario::{Scenario, Setup};
 use crate::fault::{Effect, Moment, Rule};
-use refit_api::{ContainerSpec, DrainSpec, HookSpec, PlanSpec, RebootWhen, SettleSpec, names};
+use refit_api::{
+    ConditionStatus, ContainerSpec, DaemonSetsSpec, DrainSpec, HookSpec, PlanSpec, RebootWhen,
+    SettleConditionSpec, SettleSpec, names,
+};
 use refit_fixtures::{plan, plan_with, reboot, repetitions};
 use refit_rehearse::Kind;
 use refit_rehearse::json::json;
@@ -90,11 +93,17 @@ fn a_roll_out_that_drains_and_waits_meets_any_fault_at_any_write() {
     let spec = |spec: &mut PlanSpec| {
         spec.drain = Some(DrainSpec::default());
         spec.post_complete_delay = Some("20s".to_owned());
-        spec.settle = Some(SettleSpec {
+        spec.settle = Some(Box::new(SettleSpec {
             min_ready: Some("10s".to_owned()),
             workloads: Some(true),
+            daemon_sets: Some(DaemonSetsSpec::default()),
+            conditions: Some(vec![SettleConditionSpec {
+                type_: "Ready".to_owned(),
+                status: Some(ConditionStatus::True),
+            }]),
+            taints_gone: Some(vec!["example.com/agent-not-ready".to_owned()]),
             ..SettleSpec::default()
-        });
+        }));
     };
     meet(spec, &EFFECTS, 0);
 }

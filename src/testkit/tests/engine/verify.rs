@@ -69,10 +69,10 @@ fn a_node_is_verified_in_its_new_boot_and_once_it_has_settled() {
     scenario.steer("a", "verify.run-delay", Some("1h"));
     scenario.apply(verified(|spec| {
         spec.reboot = Some(reboot(RebootWhen::Always));
-        spec.settle = Some(SettleSpec {
+        spec.settle = Some(Box::new(SettleSpec {
             min_ready: Some("5m".to_owned()),
             ..SettleSpec::default()
-        });
+        }));
     }));
     scenario.succeed("a");
     scenario.pass_secs(120);

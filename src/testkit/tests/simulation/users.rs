@@ -23,6 +23,9 @@ use refit_rehearse::{Cluster, Kind};
 
 pub(super) const NAMESPACE: &str = "system-upgrade";
 
+/// A taint for which some Plans wait.
+const AILING: &str = "example.com/ailing";
+
 pub(super) struct Users {
     pub(super) cluster: Cluster,
     fault_injector: FaultInjector,
@@ -50,6 +53,8 @@ pub(super) struct Users {
     /// Decides about pods that end by themselves.
     waits_for: Rng,
     pauses: Rng,
+    /// Decides about conditions and taints of nodes, and Plans that wait for them.
+    health: Rng,
     pub(super) front_ends: FrontEnds,
     /// Whether the first nodes are the control plane.
     has_servers: bool,
@@ -85,6 +90,7 @@ impl Users {
             node_marks: Rng::new(seed ^ 0x41d),
             waits_for: Rng::new(seed ^ 0x52e),
             pauses: Rng::new(seed ^ 0x9a5),
+            health: Rng::new(seed ^ 0x8ea1),
             front_ends: FrontEnds::new(seed),
             limits: Some(Rng::new(seed ^ 0x11317)).filter(|rng| rng.clone().chance(35)),
             despite: Some(Rng::new(seed ^ 0xde59)).filter(|rng| rng.clone().chance(30)),
@@ -153,12 +159,47 @@ impl Users {
         let _ = self.cluster.patch(Kind::Node, "", node, &patch);
     }
 
+    /// Sometimes sets or removes a condition and a taint for which some Plans wait.
+    fn ail(&mut self, node: &str) {
+        if !self.health.chance(12) {
+            return;
+        }
+        let ails = self.health.chance(50);
+        self.count("condition and taint", if ails { "they come" } else { "they go" });
+        self.set_health(node, !ails);
+    }
+
+    /// Sets the condition and the taint of a node for which some Plans wait.
+    fn set_health(&self, node: &str, well: bool) {
+        let Some(mut known) = self.cluster.get(Kind::Node, "", node) else {
+            return;
+        };
+        if let Some(conditions) = known["status"]["conditions"].as_array_mut() {
+            conditions.retain(|one| one["type"] != "Ailing");
+            if !well {
+                conditions.push(json!({ "type": "Ailing", "status": "True", "reason": "ByUser" }));
+            } else {
+                conditions.push(json!({ "type": "Ailing", "status": "False", "reason": "ByUser" }));
+            }
+            let patch = json!({ "status": { "conditions": known["status"]["conditions"].clone() } });
+            let _ = self.cluster.patch_status(Kind::Node, "", node, patch);
+        }
+        let mut taints = known["spec"]["taints"].as_array().cloned().unwrap_or_default();
+        taints.retain(|taint| taint["key"] != AILING);
+        if !well {
+            taints.push(json!({ "key": AILING, "effect": "PreferNoSchedule" }));
+        }
+        let patch = json!({ "spec": { "taints": taints } });
+        let _ = self.cluster.patch(Kind::Node, "", node, patch);
+    }
+
     /// Performs one action.
     pub(super) fn act(&mut self) {
         let Some(node) = self.pick(Kind::Node) else { return };
         self.attack(&node);
         self.limit();
         self.use_front_ends(&node);
+        self.ail(&node);
         match self.rng.below(23) {
             0 => self.cordon(&node, true),
             1 => self.cordon(&node, false),

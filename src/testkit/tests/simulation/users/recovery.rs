@@ -36,6 +36,7 @@ impl Users {
                 "fake-kubelet/before.exit-code": null, "fake-kubelet/after.exit-code": null,
             } } });
             let _ = self.cluster.patch(Kind::Node, "", &node, &patch);
+            self.set_health(&node, true);
             // A machine that came back incompletely, or not at all, is started again.
             if !self.is_ready(&node) || self.is_off(&node) {
                 self.cluster.with(|state| state.set_power(&node, true));

@@ -3,7 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 
 use super::super::MIN_READY;
-use super::{NAMESPACE, Users};
+use super::{AILING, NAMESPACE, Users};
 use crate::invariants::SPARE;
 use refit_rehearse::json::{Value, json};
 
@@ -91,7 +91,10 @@ impl Users {
                 "zone": if matches!(name, "a.x" | "c" | "e" | "g" | "i" | "k") { "west" } else { "east" },
             } },
             "status": {
-                "conditions": [{ "type": "Ready", "status": "True", "reason": "KubeletReady", "message": "ready" }],
+                "conditions": [
+                    { "type": "Ready", "status": "True", "reason": "KubeletReady", "message": "ready" },
+                    { "type": "Ailing", "status": "False", "reason": "ByUser" },
+                ],
                 "nodeInfo": { "bootID": boot, "kubeletVersion": "v1.36.0" },
             },
         });
@@ -152,6 +155,15 @@ impl Users {
         }
         if rng.chance(25) {
             spec["settle"] = json!({ "minReady": format!("{}s", MIN_READY.as_secs()), "workloads": true, "timeout": "2m" });
+        }
+        if self.health.chance(20) {
+            let settle = &mut spec["settle"];
+            if !settle.is_object() {
+                *settle = json!({ "timeout": "2m" });
+            }
+            settle["conditions"] = json!([{ "type": "Ailing", "status": "False" }]);
+            settle["taintsGone"] = json!([AILING]);
+            settle["daemonSets"] = json!({});
         }
         if rng.chance(20) {
             spec["maxConcurrent"] = (1 + rng.below(3)).into();
