@@ -6,6 +6,7 @@
 //! controller releases it.
 
 mod changes;
+mod conditions;
 mod cordon;
 mod detach;
 pub mod event;
@@ -55,6 +56,8 @@ pub struct Options {
     pub settle_delay: GoDuration,
     /// `--after-timeout`.
     pub after_timeout: AfterTimeout,
+    /// `--conditions`.
+    pub conditions: bool,
     /// `--chunk-size`; 0 means one page.
     pub chunk_size: u32,
 }

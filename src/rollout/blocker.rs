@@ -6,7 +6,7 @@ mod message;
 
 use jiff::{SignedDuration, Timestamp};
 
-use refit_api::Reason;
+use refit_api::{NodeConditionType, Reason};
 use refit_api::names::ControlPlaneRole;
 use refit_facts::{NodeName, PlanName, Taint, Text};
 
@@ -106,6 +106,13 @@ pub enum Blocker {
     NodeBusy {
         /// The Plan, or the kind and name of another object.
         by: String,
+    },
+    /// Another client has set a condition of the node to True that says so.
+    NodeInMaintenance {
+        node: NodeName,
+        type_: NodeConditionType,
+        /// The condition's reason, as it was read.
+        reason: Text,
     },
     WindowClosed {
         field: &'static str,
@@ -394,7 +401,7 @@ impl Blocker {
             Self::ConcurrencyZero => Reason::ConcurrencyZero,
             Self::NodeNotReady => Reason::NodeNotReady,
             Self::NodeJoining(_) => Reason::NodeJoining,
-            Self::NodeBusy { .. } => Reason::NodeBusy,
+            Self::NodeBusy { .. } | Self::NodeInMaintenance { .. } => Reason::NodeBusy,
             Self::WindowClosed { .. } => Reason::WindowClosed,
             Self::Blackout { .. } => Reason::Blackout,
             Self::NotBefore { .. } => Reason::NotBefore,

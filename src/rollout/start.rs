@@ -30,6 +30,7 @@ mod joining;
 mod leaving;
 pub(super) mod limit;
 pub(super) mod locks;
+mod next;
 mod of_all_plans;
 mod quorum;
 mod room;
@@ -40,10 +41,8 @@ mod versions;
 use admission::Limits;
 use availability::Availability;
 use group::CurrentGroup;
-use joining::joining;
 use limit::{Turn, Verdict};
 use locks::DisruptionLocks;
-use taints::Tolerations;
 
 /// Why no node of a Plan may start now.
 pub(super) fn gate(
@@ -127,9 +126,6 @@ fn image_blocker(cluster: &ClusterState, plan: &DerivedPlan) -> Option<Blocker> 
     }
 }
 
-/// Nodes that pull the image of the upgrade while others are in progress.
-const MAX_PREPULLS: usize = 32;
-
 /// Gives free slots to the next nodes, and sets blockers for the others. Their Jobs are created once the stored status
 /// names them.
 pub(super) fn start<'a>(
@@ -149,12 +145,13 @@ pub(super) fn start<'a>(
     }
     // Its answers count for the soak, whatever else keeps nodes from starting.
     picture.asks_checks = picture.wave.as_ref().is_some_and(WaveProgress::is_soaking);
-    picture.blocker = gate.or_else(|| wave_gate(plan, picture.wave.as_ref()));
-    if picture.blocker.is_some() {
-        return picture;
-    }
     let wave = picture.wave.clone();
     let reach = wave.as_ref().map_or(OpenWaves::ALL, WaveProgress::reach);
+    picture.blocker = gate.or_else(|| wave_gate(plan, wave.as_ref()));
+    if picture.blocker.is_some() {
+        next::add_for_window(cluster, plan, nodes, reach, now, &mut picture);
+        return picture;
+    }
     let mut left = wave.as_ref().map_or(i64::MAX, WaveProgress::room);
     // Failed nodes count as well, unless `spec.failure` frees their slots: each of them keeps its slot until someone has
     // looked at it (S61).
@@ -220,8 +217,9 @@ pub(super) fn start<'a>(
         left -= 1;
     }
     if free <= 0 && plan.spec().prepulls() {
-        picture.prepulls = prepulls(cluster, plan, nodes, queue, now);
+        picture.prepulls = next::nodes(cluster, plan, nodes, queue.turns, now);
     }
+    next::add(cluster, plan, nodes, reach, now, &mut picture);
     let limit = plan.limit();
     picture.blocker = if free <= 0 {
         (picture.waiting > 0).then_some(Blocker::NoSlot { limit })
@@ -243,29 +241,6 @@ fn wave_gate(plan: &DerivedPlan, wave: Option<&WaveProgress>) -> Option<Blocker>
     let wave = wave?;
     let failing = plan.checks.failing().filter(|_| wave.is_soaking());
     failing.or_else(|| wave.gate().cloned())
-}
-
-/// The nodes that pull the image next.
-fn prepulls(
-    cluster: &ClusterState,
-    plan: &DerivedPlan,
-    nodes: &BTreeMap<NodeName, NodeState>,
-    queue: Queue<'_>,
-    now: Timestamp,
-) -> Vec<NodeName> {
-    let tolerations = Tolerations::of(plan);
-    let is_fit = |name: &&NodeName| {
-        let node = cluster.world.nodes.get(name);
-        node.is_some_and(|node| {
-            joining(cluster, &tolerations, node, now).is_none() && tolerations.blocker(node).is_none()
-        })
-    };
-    let next = queue
-        .turns
-        .filter(|name| !nodes.contains_key(*name) && !plan.targets.at_version().contains(*name))
-        .filter(is_fit);
-    let most = usize::try_from(plan.limit()).unwrap_or_default();
-    next.take(most.min(MAX_PREPULLS)).cloned().collect()
 }
 
 /// The nodes in the order in which they have their turn.

@@ -61,8 +61,8 @@ reasons! {
             "the node registered less than a minute ago (`REFIT_MIN_NODE_AGE`), or has a start-up taint, so its labels may be incomplete"
             => "wait; if the taint stays, see what should remove it, or tolerate it by name; [more](rollouts.md#nodes-that-join)"
         NodeBusy Warning [Node Complete PlanEvent]
-            "another Plan that cordons, drains or is exclusive works on the node, or a `NodeMaintenance` wants it"
-            => "wait for that Plan, or delete the `NodeMaintenance`"
+            "another Plan that cordons, drains or is exclusive works on the node, a `NodeMaintenance` wants it, or another client has set its condition `MaintenanceInProgress` or `DrainInProgress` to True"
+            => "wait for that Plan, delete the `NodeMaintenance`, or [remove the condition](drain.md#conditions-of-nodes)"
         WindowClosed Normal [Node]
             "the window is closed"
             => "wait; `status.nextWindow` says when it opens"

@@ -93,6 +93,7 @@ fn the_defaults_are_system_upgrade_controllers() {
                 tls: None,
                 secure: false,
             }),
+            node_conditions: false,
             enable: Vec::new(),
             debug: false,
             log_format: LogFormat::Text,

@@ -28,6 +28,8 @@ pub(crate) struct Nodes {
     pub(crate) ledgers: BTreeSet<NodeName>,
     /// Nodes with a taint that says that a Plan of this namespace is still to upgrade them.
     pub(crate) pending: BTreeSet<NodeName>,
+    /// Nodes with a lifecycle condition of this controller.
+    pub(crate) lifecycle: BTreeSet<NodeName>,
     /// Nodes that are not Ready or are cordoned.
     pub(crate) unavailable: BTreeSet<NodeName>,
     /// Nodes with each role of the control plane.
@@ -105,6 +107,9 @@ impl Nodes {
         if new.pending_for(namespace).next().is_some() {
             self.pending.insert(name.clone());
         }
+        if new.has_conditions_of(namespace) {
+            self.lifecycle.insert(name.clone());
+        }
         if new.unschedulable || !new.is_ready_and_untainted() {
             self.unavailable.insert(name.clone());
         }
@@ -144,6 +149,7 @@ impl Nodes {
         }
         self.ledgers.remove(&old.name);
         self.pending.remove(&old.name);
+        self.lifecycle.remove(&old.name);
         self.unavailable.remove(&old.name);
         for members in self.control_plane.values_mut() {
             members.remove(&old.name);
