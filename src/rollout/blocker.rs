@@ -6,8 +6,8 @@ mod message;
 
 use jiff::{SignedDuration, Timestamp};
 
-use refit_api::{NodeConditionType, Reason};
 use refit_api::names::ControlPlaneRole;
+use refit_api::{NodeConditionType, Reason};
 use refit_facts::{NodeName, PlanName, Taint, Text};
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -43,9 +43,7 @@ pub struct ConditionText {
 
 impl ConditionText {
     fn is(&self, condition: &NodeCondition) -> bool {
-        condition.is_true()
-            && *condition.reason == *self.reason.name()
-            && *condition.message == *self.message
+        condition.is_true() && *condition.reason == *self.reason.name() && *condition.message == *self.message
     }
 }
 
@@ -133,7 +131,11 @@ impl<'a> Lifecycle<'a> {
     fn add_other_holders(&mut self) {
         let cluster = self.cluster;
         for name in &cluster.world.nodes.ledgers {
-            let ledger = cluster.world.nodes.get(name).and_then(|node| node.ledger.as_ref());
+            let ledger = cluster
+                .world
+                .nodes
+                .get(name)
+                .and_then(|node| node.ledger.as_ref());
             let mut holders = ledger.into_iter().flat_map(|ledger| &ledger.holders);
             if let Some(holder) = holders.find(|holder| is_ours(holder, &cluster.defaults)) {
                 self.add_hold(name, &format!("Plan {} has the node", holder.plan));
@@ -176,7 +178,10 @@ impl<'a> Lifecycle<'a> {
                 ),
                 Some(from) => (
                     NodeConditionReason::RefitPlanWindow,
-                    format!("Plan {plan_name} may upgrade the node from {} on{version}", seconds(from)),
+                    format!(
+                        "Plan {plan_name} may upgrade the node from {} on{version}",
+                        seconds(from)
+                    ),
                 ),
             };
             self.want(name, NodeConditionType::MaintenancePlanned, reason, &says);
@@ -199,7 +204,9 @@ impl<'a> Lifecycle<'a> {
                     message: planned.message.to_string(),
                 };
                 let desired = self.desired.entry(node.name.clone()).or_default();
-                desired.entry(NodeConditionType::MaintenancePlanned).or_insert(text);
+                desired
+                    .entry(NodeConditionType::MaintenancePlanned)
+                    .or_insert(text);
             }
             return;
         }
@@ -223,7 +230,10 @@ impl<'a> Lifecycle<'a> {
                 _ => {}
             }
         }
-        let job = state.job.as_ref().and_then(|job| self.cluster.world.jobs.get(job));
+        let job = state
+            .job
+            .as_ref()
+            .and_then(|job| self.cluster.world.jobs.get(job));
         let version = version(plan, job.map(|job| &job.version));
         self.add_hold(&node.name, &format!("Plan {plan_name} has the node{version}"));
     }

@@ -151,6 +151,7 @@ macro_rules! invariant {
 }
 
 mod jobs; // declared here because they need the macro
+mod lifecycle;
 mod limits;
 mod nodes;
 mod plans;
@@ -287,6 +288,7 @@ impl Invariants {
             };
             let left = taints.find(|taint| is_ours(&taint.key) && !facts.unschedulable);
             invariant!(left.is_none(), "a taint is left on {name}: {left:?}");
+            lifecycle::check_none_left(name, facts)?;
             invariant!(
                 facts.records.is_empty(),
                 "records are left on {name}: {:?}",

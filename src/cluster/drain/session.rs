@@ -109,7 +109,11 @@ impl Session {
         for node in cordoned {
             self.say(&node.name, options, Says::Draining).await;
             let drained = self.drain_one(&node, options, &evictor).await;
-            let says = if drained.is_ok() { Says::Drained } else { Says::Nothing };
+            let says = if drained.is_ok() {
+                Says::Drained
+            } else {
+                Says::Nothing
+            };
             self.say(&node.name, options, says).await;
             if let Err(error) = drained {
                 let stopped = matches!(error, Failure::Stopped { .. });

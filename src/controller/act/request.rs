@@ -13,7 +13,8 @@ use refit_api::{crd, names};
 use refit_facts::{JobName, NodeFacts, NodeName, PlanName, Text};
 use refit_job::{JobInput, NodeInput, PlanInput, RebootInput, RebootPodMode, VerifyInput};
 use refit_rollout::{
-    ClusterState, ConditionChange, Event, Kind, MaintenanceId, MaintenanceProgress, MaintenanceTask, NodeChange, Query, Step,
+    ClusterState, ConditionChange, Event, Kind, MaintenanceId, MaintenanceProgress, MaintenanceTask,
+    NodeChange, Query, Step,
 };
 
 /// A step that is ready to be sent.

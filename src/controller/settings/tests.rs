@@ -197,6 +197,7 @@ fn a_flag_goes_before_its_variable() {
         metrics_cert_file: Some("/cert".into()),
         metrics_key_file: Some("/key".into()),
         metrics_secure: Some(true),
+        node_conditions: Some(true),
         enable: vec![FrontEndName::Maintenance],
     };
     let environment = [
@@ -268,6 +269,7 @@ fn a_variable_goes_before_the_default() {
         ("REFIT_JOB_API_ACCESS", "PrepareOnly"),
         ("REFIT_MIN_NODE_AGE", "1m30s"),
         ("REFIT_CHECK_IMAGES", "false"),
+        ("REFIT_NODE_CONDITIONS", "true"),
         ("POD_UID", "uid"),
         ("HTTPS_PROXY", "proxy:3128"),
         ("CATTLE_ELECTION_LEASE_DURATION", "3s"),
@@ -283,7 +285,7 @@ fn a_variable_goes_before_the_default() {
     assert_eq!(settings.jobs.own_image, "registry.example/refit:v9");
     assert_eq!(settings.jobs.own_account_api_access, ApiAccess::PrepareOnly);
     assert_eq!(settings.min_node_age, Duration::from_secs(90));
-    assert!(!settings.check_images);
+    assert!(!settings.check_images && settings.node_conditions);
     assert_eq!(settings.identity, "pod-1_uid");
     assert_ne!(settings.proxies, ProxyEnv::default());
     assert_eq!(
@@ -306,6 +308,7 @@ fn a_flags_variable_that_cannot_be_read_is_an_error() {
         ("SYSTEM_UPGRADE_CONTROLLER_LEADER_ELECT", "yes", bool),
         ("REFIT_MANAGE_CRD", "yes", bool),
         ("REFIT_CHECK_IMAGES", "yes", bool),
+        ("REFIT_NODE_CONDITIONS", "yes", bool),
         // Not logged and replaced by a default, which would give more than was meant.
         ("REFIT_JOB_API_ACCESS", "none", "one of All, PrepareOnly, None"),
         ("SYSTEM_UPGRADE_CONTROLLER_THREADS", "", threads),

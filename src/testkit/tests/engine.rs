@@ -16,6 +16,7 @@ mod hostile_kubelet;
 mod images;
 mod interrupted;
 mod jobs;
+mod lifecycle;
 mod limits;
 mod maintenance;
 mod node_info;

@@ -100,12 +100,15 @@ fn busy_by_condition(view: &PlanOverview<'_>, name: &str, explanation: &mut Expl
     {
         let says = format!("condition {type_} is True, with reason {:?}", &*condition.reason);
         explanation.link(format!("Node {name}"), says);
-        commands.push(if *condition.reason == *NodeConditionReason::RefitDrainCommand.name() {
-            format!("refit uncordon {name}")
-        } else {
-            let patch = format!(r#"{{"status":{{"conditions":[{{"type":"{type_}","$patch":"delete"}}]}}}}"#);
-            format!("kubectl patch node {name} --subresource=status -p '{patch}'")
-        });
+        commands.push(
+            if *condition.reason == *NodeConditionReason::RefitDrainCommand.name() {
+                format!("refit uncordon {name}")
+            } else {
+                let patch =
+                    format!(r#"{{"status":{{"conditions":[{{"type":"{type_}","$patch":"delete"}}]}}}}"#);
+                format!("kubectl patch node {name} --subresource=status -p '{patch}'")
+            },
+        );
     }
     explanation.set_remedy(
         "wait until the other client has finished, or remove its condition if nothing works on the node any more",

@@ -44,6 +44,8 @@ pub(super) struct Users {
     /// Decides about marks, taints and images that are pulled early.
     node_marks: Rng,
     pub(super) front_ends: FrontEnds,
+    /// Conditions of nodes, in some of the seeds.
+    pub(super) lifecycle: Option<Rng>,
     /// Whether the first nodes are the control plane.
     has_servers: bool,
     /// Decides about limits of unavailable nodes and the `ConfigMap` `refit`, in some of the seeds.
@@ -74,6 +76,7 @@ impl Users {
             verifies: Rng::new(seed ^ 0x7e21),
             node_marks: Rng::new(seed ^ 0x41d),
             front_ends: FrontEnds::new(seed),
+            lifecycle: super::lifecycle::used(seed),
             limits: Some(Rng::new(seed ^ 0x11317)).filter(|rng| rng.clone().chance(35)),
             edits: 0,
             off: Vec::new(),
@@ -146,6 +149,7 @@ impl Users {
         self.attack(&node);
         self.limit();
         self.use_front_ends(&node);
+        self.change_condition(&node);
         match self.rng.below(23) {
             0 => self.cordon(&node, true),
             1 => self.cordon(&node, false),
