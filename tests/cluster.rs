@@ -116,6 +116,7 @@ mod node {
     mod namespaces;
 }
 mod node_account;
+mod node_conditions;
 mod node_marks;
 mod node_ops;
 mod notify;

@@ -16,7 +16,7 @@ fn resources() -> Vec<String> {
 }
 
 /// Files of the chart for what kustomize has as components, and their sources.
-const COMPONENTS: [(&str, &str); 17] = [
+const COMPONENTS: [(&str, &str); 19] = [
     ("manage-crd.yaml", "overlays/manage-crd/rbac.yaml"),
     ("delete-pods.yaml", "overlays/delete-pods/rbac.yaml"),
     (
@@ -48,6 +48,11 @@ const COMPONENTS: [(&str, &str); 17] = [
     (
         "maintenance-kubevirt-admission.yaml",
         "overlays/maintenance-kubevirt/admission.yaml",
+    ),
+    ("node-conditions.yaml", "overlays/node-conditions/rbac.yaml"),
+    (
+        "node-conditions-admission.yaml",
+        "overlays/node-conditions/admission.yaml",
     ),
     ("nodeops-crds.yaml", "overlays/nodeops/crds.yaml"),
     ("nodeops.yaml", "overlays/nodeops/rbac.yaml"),
