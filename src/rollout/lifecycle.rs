@@ -11,7 +11,7 @@ use super::decision::Decision;
 use super::node::state::NodeState;
 use super::picture::PlanPicture;
 use super::plan::DerivedPlan;
-use super::release::is_ours;
+use super::release::{PlanHold, is_ours};
 use super::state::ClusterState;
 use super::step::Step;
 use refit_api::node_condition::message;
@@ -210,13 +210,11 @@ impl<'a> Lifecycle<'a> {
             }
             return;
         }
-        let holds = {
-            let holders = node.ledger.iter().flat_map(|ledger| &ledger.holders);
-            let is_plan = |holder: &Holder| {
-                is_ours(holder, &self.cluster.defaults) && *holder.plan_uid == *plan.facts.uid
-            };
-            holders.into_iter().any(is_plan)
+        let hold = PlanHold {
+            defaults: &self.cluster.defaults,
+            plan_uid: &plan.facts.uid,
         };
+        let holds = hold.holder(node).is_some();
         if !holds && (state.is_released_after_failure || state.frees_slot) {
             return;
         }
@@ -263,14 +261,14 @@ impl<'a> Lifecycle<'a> {
                 _ => None,
             })
             .collect();
-        let none = Desired::new();
+        let nothing = Desired::new();
         let names: BTreeSet<&NodeName> = self.desired.keys().chain(&nodes.lifecycle).collect();
         let steps = names.into_iter().filter_map(|name| {
             if written.contains(name) || nodes.is_unreadable(name) {
                 return None;
             }
             let node = nodes.get(name)?;
-            let desired = self.desired.get(name).unwrap_or(&none);
+            let desired = self.desired.get(name).unwrap_or(&nothing);
             let changes = changes(node, desired, &cluster.defaults.namespace);
             (!changes.is_empty()).then(|| Step::PatchConditions {
                 node: name.clone(),

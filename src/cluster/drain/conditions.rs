@@ -90,8 +90,9 @@ fn changes(node: &NodeFacts, says: Says, now: &str) -> Vec<Value> {
     let wanted = says.condition();
     let change = |type_: &NodeConditionType| {
         let present = node.condition(type_.name());
-        match wanted.filter(|(wanted, _)| wanted == type_) {
-            Some((_, message)) => present.is_none_or(|it| says.replaces(it)).then(|| {
+        let may_change = present.is_none_or(|it| says.replaces(it));
+        if let Some((_, message)) = wanted.filter(|(wanted, _)| wanted == type_) {
+            return may_change.then(|| {
                 json!({
                     "type": type_,
                     "status": "True",
@@ -100,12 +101,9 @@ fn changes(node: &NodeFacts, says: Says, now: &str) -> Vec<Value> {
                     "lastHeartbeatTime": now,
                     "lastTransitionTime": now,
                 })
-            }),
-            None => {
-                let present = present.filter(|it| says.replaces(it));
-                present.map(|_| json!({ "$patch": "delete", "type": type_ }))
-            }
+            });
         }
+        (present.is_some() && may_change).then(|| json!({ "$patch": "delete", "type": type_ }))
     };
     NodeConditionType::ALL.iter().filter_map(change).collect()
 }

@@ -49,7 +49,7 @@ impl Invariants {
                 .flat_map(|plan| plan.status().active.iter().flatten());
             let has_slot = slots
                 .filter(|slot| slot.name == *name)
-                .any(|slot| slot.has_slot());
+                .any(refit_api::NodeProgress::has_slot);
             let holders = node.facts.ledger.iter().flat_map(|ledger| &ledger.holders);
             let is_held = holders.count() > 0 || has_slot;
             let says = node
