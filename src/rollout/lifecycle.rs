@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
+use super::condition_change::{ConditionChange, ConditionText};
 use super::decision::Decision;
 use super::node::state::NodeState;
 use super::picture::PlanPicture;
@@ -24,28 +25,6 @@ use refit_facts::{NodeCondition, NodeFacts, NodeName, Text};
 const NODES: usize = 32;
 /// The conditions of a drain.
 const DRAIN: [NodeConditionType; 2] = [NodeConditionType::DrainInProgress, NodeConditionType::Drained];
-
-/// A change of one condition of a node.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ConditionChange {
-    pub type_: NodeConditionType,
-    /// What it says from now on; `None` removes it.
-    pub to: Option<ConditionText>,
-    /// Whether its status changes.
-    pub is_transition: bool,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ConditionText {
-    pub reason: NodeConditionReason,
-    pub message: String,
-}
-
-impl ConditionText {
-    fn is(&self, condition: &NodeCondition) -> bool {
-        condition.is_true() && *condition.reason == *self.reason.name() && *condition.message == *self.message
-    }
-}
 
 /// What a node should say: its conditions that are True.
 type Desired = BTreeMap<NodeConditionType, ConditionText>;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use super::condition_change::ConditionChange;
 use super::event::Event;
-use super::lifecycle::ConditionChange;
 use super::memory::turns::{MaintenanceProgress, MaintenanceTask};
 use super::world::maintenances::MaintenanceId;
 use refit_api::{ChannelRef, Check, PlanStatus, PodBlocker};
