@@ -372,6 +372,10 @@ fn the_components_of_kustomize_are_values_of_the_chart() {
             "../../deploy/overlays/check-drains",
         ),
         (
+            "--set nodeConditions.create=true",
+            "../../deploy/overlays/node-conditions",
+        ),
+        (
             "--set maintenance.create=true --set nodeops.create=true",
             "../../deploy/overlays/maintenance, ../../deploy/overlays/nodeops",
         ),

@@ -117,6 +117,7 @@ mod node {
     mod namespaces;
 }
 mod node_account;
+mod node_conditions;
 mod node_marks;
 mod node_ops;
 mod notify;

@@ -17,7 +17,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 /// Components that grant more than most installations need.
-const COMPONENTS: [&str; 3] = ["manage-crd", "delete-pods", "agent"];
+const COMPONENTS: [&str; 4] = ["manage-crd", "delete-pods", "agent", "node-conditions"];
 
 fn folder() -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy")
@@ -196,6 +196,7 @@ fn only_components_allow_to_write_crds_and_to_delete_pods_of_others() {
             pair("create", "customresourcedefinitions"),
             pair("update", "customresourcedefinitions"),
             pair("delete", "pods"),
+            pair("patch", "nodes/status"),
         ] {
             assert!(!of(&role).contains(&forbidden), "{role}");
         }
@@ -210,6 +211,7 @@ fn only_components_allow_to_write_crds_and_to_delete_pods_of_others() {
         of_component("delete-pods"),
         [pair("delete", "pods"), pair("create", "events")]
     );
+    assert_eq!(of_component("node-conditions"), [pair("patch", "nodes/status")]);
     assert_eq!(
         of(&component("agent")[1]),
         [pair("get", "nodes"), pair("patch", "nodes")]

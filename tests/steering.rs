@@ -84,7 +84,7 @@ impl<'a> UserCli<'a> {
     }
 
     /// Without a namespace, which the context names.
-    async fn refit_anywhere(&self, line: &str) -> Ran {
+    pub(crate) async fn refit_anywhere(&self, line: &str) -> Ran {
         let mut command = Command::new(env!("CARGO_BIN_EXE_refit"));
         command.args(line.split_whitespace());
         self.finish(command).await

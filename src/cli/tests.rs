@@ -119,13 +119,15 @@ fn every_flag_is_read() {
         metrics_key_file: Some("/d".into()),
         metrics_secure: Some(true),
         check_drains: Some(true),
+        node_conditions: Some(true),
         enable: vec![FrontEndName::Reboots, FrontEndName::Maintenance],
     };
     let text = "refit --name n --namespace=ns --node-name node --leader-elect --threads 5 --kubeconfig /k \
                 --master https://m --debug --service-account sa --manage-crd=false --ca-file /a --ca-file=/b \
                 --channel-host a.test --channel-host=*.b.test \
                 --log-format json --identity me --lease-duration 1m30s --renew-deadline 1m --retry-period 1.5s \
-                --metrics-bind-address 127.0.0.1:9000 --metrics-cert-file /c --metrics-key-file=/d --metrics-secure --check-drains --enable=reboots,maintenance";
+                --metrics-bind-address 127.0.0.1:9000 --metrics-cert-file /c --metrics-key-file=/d --metrics-secure --check-drains \
+                --node-conditions --enable=reboots,maintenance";
     let args: Vec<&str> = text.split_whitespace().collect();
     assert_eq!(controller(&args), expected);
     // Go accepts one dash as well.

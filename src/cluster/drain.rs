@@ -7,6 +7,7 @@
 
 mod budget;
 mod changes;
+mod conditions;
 mod cordon;
 mod detach;
 pub mod event;
@@ -62,6 +63,8 @@ pub struct Options {
     pub settle_delay: GoDuration,
     /// `--after-timeout`.
     pub after_timeout: AfterTimeout,
+    /// `--conditions`.
+    pub conditions: bool,
     /// `--chunk-size`; 0 means one page.
     pub chunk_size: u32,
 }

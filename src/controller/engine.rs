@@ -523,6 +523,10 @@ impl Engine {
             _ => doubled,
         };
         match step_error.kind {
+            // Nothing waits for them: said once.
+            _ if matches!(key, Key::Conditions(_)) && tries > 1 => {
+                tracing::debug!(?key, why = step_error.message, "again");
+            }
             StepErrorKind::Stale => tracing::debug!(?key, why = step_error.message, "looking again"),
             StepErrorKind::Unanswered | StepErrorKind::Transient => {
                 tracing::warn!(?key, why = step_error.message, "trying again");

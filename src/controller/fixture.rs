@@ -25,6 +25,7 @@ pub(crate) fn cluster(
         own_node: "own-node".into(),
         local_zone: jiff::tz::TimeZone::UTC,
         has_front_ends: false,
+        node_conditions: false,
     });
     cluster.apply(Observation::Schema(Schema::Current, "1".into()));
     cluster.apply(Observation::Limits(GlobalLimits::Absent));

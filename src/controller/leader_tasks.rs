@@ -152,6 +152,7 @@ fn defaults(settings: &Settings, channels: &ChannelClient, job: JobSettings) -> 
         local_zone: jiff::tz::TimeZone::system(),
         // Node operations do not count: they become Plans, and reserve no nodes.
         has_front_ends: settings.enable.contains(&FrontEndName::Maintenance),
+        node_conditions: settings.node_conditions,
     }
 }
 

@@ -78,6 +78,8 @@ pub struct Settings {
     pub jobs: JobSettings,
     /// The server of metrics and probes, if there is one.
     pub serving: Option<Serving>,
+    /// Whether nodes get lifecycle conditions.
+    pub node_conditions: bool,
     /// Other objects than Plans to handle.
     pub enable: Vec<FrontEndName>,
     pub debug: bool,
@@ -225,6 +227,7 @@ impl Settings {
             },
             image,
             serving,
+            node_conditions: boolean(&env, flags.node_conditions, "REFIT_NODE_CONDITIONS", false)?,
             enable: enabled(&env, flags.enable)?,
             debug: boolean(&env, flags.debug, "SYSTEM_UPGRADE_CONTROLLER_DEBUG", false)?,
             log_format: match flags.log_format {

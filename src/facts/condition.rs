@@ -1,9 +1,16 @@
 //! Conditions of Nodes.
 
-use refit_api::ids::Text;
+use std::collections::BTreeSet;
 
-/// Maximum number of conditions that are kept as facts.
-pub(crate) const MAX_CONDITIONS: usize = 64;
+use refit_api::NodeConditionType;
+use refit_api::ids::Text;
+use refit_api::node_condition::{is_of_controller, is_of_refit};
+use refit_api::text::{MAX_MESSAGE, shorten};
+
+use crate::NodeFacts;
+
+/// Maximum number of conditions that are kept as facts, besides those of the lifecycle.
+const MAX_CONDITIONS: usize = 64;
 
 /// An entry of `status.conditions` of a Node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,5 +28,71 @@ pub struct NodeCondition {
 impl NodeCondition {
     pub fn is_true(&self) -> bool {
         &*self.status == "True"
+    }
+
+    /// Whether the controller of this namespace has written it.
+    pub fn is_of_controller(&self, namespace: &str) -> bool {
+        self.lifecycle().is_some() && is_of_controller(&self.reason, &self.message, namespace)
+    }
+
+    /// Its type, if it is about the lifecycle of the node.
+    pub fn lifecycle(&self) -> Option<NodeConditionType> {
+        NodeConditionType::named(&self.type_)
+    }
+
+    /// The message to keep.
+    pub(crate) fn kept_message(reason: &str, message: &str) -> Text {
+        if is_of_refit(reason) {
+            shorten(message, MAX_MESSAGE).as_ref().into()
+        } else {
+            Text::default()
+        }
+    }
+}
+
+/// The conditions to keep: the first ones, and the first of each type of the lifecycle. If one of refit's own could be missing,
+/// refit would write it again and again.
+pub(crate) fn kept<'a, T: 'a>(
+    conditions: impl Iterator<Item = &'a T>,
+    type_: impl Fn(&T) -> &str,
+) -> impl Iterator<Item = &'a T> {
+    let mut seen = BTreeSet::new();
+    let keep = move |(place, one): &(usize, &'a T)| match NodeConditionType::named(type_(one)) {
+        Some(lifecycle) => seen.insert(lifecycle),
+        None => *place < MAX_CONDITIONS,
+    };
+    conditions.enumerate().filter(keep).map(|(_, one)| one)
+}
+
+impl NodeFacts {
+    /// Whether the controller of this namespace has written a condition of the node.
+    pub fn has_conditions_of(&self, namespace: &str) -> bool {
+        let mut conditions = self.conditions.iter();
+        conditions.any(|one| one.is_of_controller(namespace))
+    }
+
+    /// The condition by which another client says that it works on the node.
+    pub fn maintenance_of_others(&self, namespace: &str) -> Option<(NodeConditionType, &NodeCondition)> {
+        NodeConditionType::BUSY.into_iter().find_map(|type_| {
+            let condition = self.condition(type_.name())?;
+            let counts = condition.is_true() && !condition.is_of_controller(namespace);
+            counts.then_some((type_, condition))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_conditions_hide_none_of_the_lifecycle() {
+        let others: Vec<_> = (0..100).map(|number| format!("Other{number}")).collect();
+        let mut types: Vec<&str> = others.iter().map(String::as_str).collect();
+        types.extend(["Drained"; 200]);
+        types.push("MaintenanceInProgress");
+        let kept: Vec<_> = kept(types.iter(), |type_| type_).copied().collect();
+        assert_eq!(kept.len(), MAX_CONDITIONS + 2);
+        assert_eq!(kept[MAX_CONDITIONS..], ["Drained", "MaintenanceInProgress"]);
     }
 }

@@ -13,7 +13,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::condition::MAX_CONDITIONS;
+use crate::condition::kept;
 use crate::read::{LenientTime, Unreadable, lenient_time, present_time};
 use crate::record::Record;
 use crate::watched::Watched;
@@ -188,7 +188,10 @@ impl SlimCondition {
             type_: text(&self.type_),
             status: text(&self.status),
             reason: text(self.reason.as_deref().unwrap_or_default()),
-            message: Text::default(),
+            message: NodeCondition::kept_message(
+                self.reason.as_deref().unwrap_or_default(),
+                self.message.as_deref().unwrap_or_default(),
+            ),
         }
     }
 }
@@ -415,11 +418,7 @@ impl SlimNode {
                 .conditions
                 .iter()
                 .any(|c| c.type_ == "Ready" && c.status == "True"),
-            conditions: self
-                .status
-                .conditions
-                .iter()
-                .take(MAX_CONDITIONS)
+            conditions: kept(self.status.conditions.iter(), |condition| &condition.type_)
                 .map(|condition| condition.fact(intern))
                 .collect(),
             unschedulable: self.spec.unschedulable,

@@ -89,7 +89,7 @@ static TYPES: [ResourceType; 20] = [
     of(
         ("", "v1", "Node", "nodes"),
         [false, false, true],
-        &[Get, List, Watch, Patch],
+        &[Get, List, Watch, Patch, PatchStatus],
     ),
     of(
         ("", "v1", "Pod", "pods"),

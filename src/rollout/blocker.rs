@@ -7,7 +7,7 @@ mod message;
 use jiff::{SignedDuration, Timestamp};
 
 use refit_api::names::ControlPlaneRole;
-use refit_api::{Hook, Reason};
+use refit_api::{Hook, NodeConditionType, Reason};
 use refit_facts::{DrainFinding, JobName, NodeName, PlanName, Taint, Text};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,6 +106,13 @@ pub enum Blocker {
     NodeBusy {
         /// The Plan, or the kind and name of another object.
         by: String,
+    },
+    /// Another client has set a condition of the node to True that says so.
+    NodeInMaintenance {
+        node: NodeName,
+        type_: NodeConditionType,
+        /// The condition's reason, as it was read.
+        reason: Text,
     },
     WindowClosed {
         field: &'static str,
@@ -454,7 +461,9 @@ impl Blocker {
             Self::ConcurrencyZero => Reason::ConcurrencyZero,
             Self::NodeNotReady => Reason::NodeNotReady,
             Self::NodeJoining(_) => Reason::NodeJoining,
-            Self::NodeBusy { .. } | Self::NodeLeased { .. } => Reason::NodeBusy,
+            Self::NodeBusy { .. } | Self::NodeInMaintenance { .. } | Self::NodeLeased { .. } => {
+                Reason::NodeBusy
+            }
             Self::WindowClosed { .. } => Reason::WindowClosed,
             Self::Blackout { .. } => Reason::Blackout,
             Self::NotBefore { .. } => Reason::NotBefore,

@@ -8,6 +8,7 @@ use super::answered;
 use super::blocker::Blocker;
 use super::decision::Decision;
 use super::grants;
+use super::lifecycle::Lifecycle;
 use super::maintenance;
 use super::node::NodeReconciler;
 use super::node::state::NodeStates;
@@ -103,6 +104,7 @@ pub fn decide(cluster: &ClusterState, now: Timestamp) -> Decision {
     add_mark_steps(cluster, now, &mut decision);
     notified::note(cluster, &mut decision);
 
+    let mut lifecycle = Lifecycle::of(cluster);
     // Then other nodes start, Plan by Plan; each Plan sees the slots and locks that earlier Plans took.
     for (name, mut nodes) in node_states {
         let Some(plan) = cluster.plans.get(&name) else {
@@ -149,9 +151,15 @@ pub fn decide(cluster: &ClusterState, now: Timestamp) -> Decision {
         if waits.asks_checks {
             plan.checks.ask(&name, now, &mut decision);
         }
+        if let Some(lifecycle) = &mut lifecycle {
+            lifecycle.add_plan(plan, &nodes, &waits);
+        }
         report(cluster, plan, &nodes, &waits, now, &mut decision);
         waits.slots = slots(&nodes);
         decision.pictures.insert(name, waits);
+    }
+    if let Some(lifecycle) = lifecycle {
+        lifecycle.add_steps(now, &mut decision);
     }
     decision
 }

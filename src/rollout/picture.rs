@@ -31,6 +31,10 @@ pub struct PlanPicture {
     pub differs: BTreeMap<NodeName, Differs>,
     /// Nodes that start next, with `prepull`.
     pub prepulls: Vec<NodeName>,
+    /// Nodes that start next, with `--node-conditions`.
+    pub next: Vec<NodeName>,
+    /// When they may start, if a window is near.
+    pub next_from: Option<Timestamp>,
     /// The current repetition and the next one.
     pub repeat: Option<RepeatStatus>,
     /// Why the Plan is not complete although all nodes are done.

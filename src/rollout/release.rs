@@ -47,7 +47,7 @@ impl PlanHold<'_> {
     }
 }
 
-fn is_ours(holder: &Holder, defaults: &Defaults) -> bool {
+pub(super) fn is_ours(holder: &Holder, defaults: &Defaults) -> bool {
     holder.namespace == defaults.namespace && holder.controller == defaults.job.controller_name
 }
 

@@ -24,4 +24,6 @@ pub struct Defaults {
     pub local_zone: jiff::tz::TimeZone,
     /// Whether nodes can be held by other objects than Plans.
     pub has_front_ends: bool,
+    /// Whether nodes get lifecycle conditions.
+    pub node_conditions: bool,
 }

@@ -30,6 +30,7 @@ mod joining;
 mod leaving;
 pub(super) mod limit;
 pub(super) mod locks;
+mod next;
 mod of_all_plans;
 mod quorum;
 mod room;
@@ -42,13 +43,8 @@ use admission::Limits;
 use availability::Availability;
 use gate::{Gate, Gates};
 use group::CurrentGroup;
-use joining::joining;
 use limit::{Turn, Verdict};
 use locks::DisruptionLocks;
-use taints::Tolerations;
-
-/// Nodes that pull the image of the upgrade while others are in progress.
-const MAX_PREPULLS: usize = 32;
 
 /// Gives free slots to the next nodes, and sets blockers for the others. Their Jobs are created once the stored status
 /// names them.
@@ -119,10 +115,13 @@ impl Starter<'_, '_> {
         let before = gate.shut.as_ref().filter(|shut| shut.is_hook_due());
         let shut = gate.shut.clone().filter(|_| before.is_none());
         let shut = shut.or_else(|| wave_gate(plan, gate, wave));
-        if shut.is_some() {
-            return shut;
-        }
         let reach = wave.map_or(OpenWaves::ALL, WaveProgress::reach);
+        if let Some(shut) = shut {
+            if gate.nodes.is_empty() {
+                next::add_for_window(cluster, plan, self.nodes, reach, &shut, now, &mut self.picture);
+            }
+            return Some(shut);
+        }
         let mut left = wave.map_or(i64::MAX, WaveProgress::room);
         // Failed nodes count as well, unless `spec.failure` frees their slots: each of them keeps its slot until someone
         // has looked at it (S61).
@@ -191,7 +190,10 @@ impl Starter<'_, '_> {
             left -= 1;
         }
         if free <= 0 && plan.spec().prepulls() && gate.nodes.is_empty() {
-            self.picture.prepulls = prepulls(cluster, plan, self.nodes, queue, now);
+            self.picture.prepulls = next::nodes(cluster, plan, self.nodes, queue.turns, now);
+        }
+        if gate.nodes.is_empty() {
+            next::add(cluster, plan, self.nodes, reach, now, &mut self.picture);
         }
         let waits = self.picture.waiting > 0;
         if free <= 0 {
@@ -253,29 +255,6 @@ fn wave_gate(plan: &DerivedPlan, gate: &Gate, wave: Option<&WaveProgress>) -> Op
     let counts_checks = wave.is_soaking() && !gate.lifts(StartLimit::Checks);
     let failing = plan.checks.failing().filter(|_| counts_checks);
     failing.or_else(|| wave.gate().cloned())
-}
-
-/// The nodes that pull the image next.
-fn prepulls(
-    cluster: &ClusterState,
-    plan: &DerivedPlan,
-    nodes: &BTreeMap<NodeName, NodeState>,
-    queue: Queue<'_>,
-    now: Timestamp,
-) -> Vec<NodeName> {
-    let tolerations = Tolerations::of(plan);
-    let is_fit = |name: &&NodeName| {
-        let node = cluster.world.nodes.get(name);
-        node.is_some_and(|node| {
-            joining(cluster, &tolerations, node, now).is_none() && tolerations.blocker(node).is_none()
-        })
-    };
-    let next = queue
-        .turns
-        .filter(|name| !nodes.contains_key(*name) && !plan.targets.at_version().contains(*name))
-        .filter(is_fit);
-    let most = usize::try_from(plan.limit()).unwrap_or_default();
-    next.take(most.min(MAX_PREPULLS)).cloned().collect()
 }
 
 /// The nodes in the order in which they have their turn.

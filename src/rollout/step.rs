@@ -4,6 +4,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use jiff::Timestamp;
+
+use super::condition_change::ConditionChange;
 use super::event::Event;
 use super::memory::turns::{MaintenanceProgress, MaintenanceTask};
 use super::world::maintenances::MaintenanceId;
@@ -21,6 +24,8 @@ pub enum Key {
     /// Events about a Plan that cannot be written.
     Events(PlanName),
     Node(NodeName),
+    /// The lifecycle conditions of a Node.
+    Conditions(NodeName),
     /// An existing Job.
     Job(JobName),
     /// The next Job of a Plan on a node, whatever its name: while it is not known whether one was created, none may be
@@ -201,6 +206,14 @@ pub enum Step {
         /// Events for the change.
         events: Vec<Event>,
     },
+    /// Change lifecycle conditions of a Node at the version that the decision saw.
+    PatchConditions {
+        node: NodeName,
+        uid: NodeUid,
+        changes: Vec<ConditionChange>,
+        /// When that was decided.
+        at: Timestamp,
+    },
     /// Read something, and change nothing.
     Query(Query),
     /// Do for a `NodeMaintenance` what can be done now.
@@ -331,7 +344,7 @@ impl Step {
                 Lane::Background
             }
             Self::PatchNode { change, .. } if !change.progresses() => Lane::Background,
-            Self::CreatePrepullJob { .. } => Lane::Background,
+            Self::CreatePrepullJob { .. } | Self::PatchConditions { .. } => Lane::Background,
             Self::Query(Query::Poll { .. } | Query::ReadDigest { .. }) => Lane::External,
             Self::Query(Query::Check { .. }) => Lane::Check,
             Self::Query(Query::ReadSecret { .. }) => Lane::Secrets,
@@ -359,6 +372,7 @@ impl Step {
             | Self::MarkRecorded { job, .. } => Key::Job(job.clone()),
             Self::CreatePod { pod, .. } | Self::DeletePod { pod, .. } => Key::Pod(pod.clone()),
             Self::PatchNode { node, .. } => Key::Node(node.clone()),
+            Self::PatchConditions { node, .. } => Key::Conditions(node.clone()),
             Self::Query(Query::Poll { channel, .. }) => Key::Channel(channel.clone()),
             Self::Query(Query::ReadDigest { plan, image, .. }) => Key::Digest(plan.clone(), image.clone()),
             Self::Query(Query::Check { plan, check }) => Key::Check(plan.clone(), check.name.clone()),

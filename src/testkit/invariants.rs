@@ -162,6 +162,7 @@ macro_rules! invariant {
 mod despite;
 mod hooks;
 mod jobs;
+mod lifecycle;
 mod limits;
 mod nodes;
 mod plans;
@@ -316,6 +317,7 @@ impl Invariants {
             };
             let left = taints.find(|taint| is_ours(&taint.key) && !facts.unschedulable);
             invariant!(left.is_none(), "a taint is left on {name}: {left:?}");
+            lifecycle::check_none_left(name, facts)?;
             invariant!(
                 facts.records.is_empty(),
                 "records are left on {name}: {:?}",

@@ -16,9 +16,9 @@ use anyhow::{Context as _, Result, bail, ensure};
 use sha2::{Digest as _, Sha256};
 
 use super::terminal;
-use programs::OLDEST_CONTROL_PLANE;
 pub use programs::{CHARTS, CONTROL_PLANE, MONITORING, NODES, Program, Set};
 use programs::{Module, Source};
+use programs::{NEXT_CONTROL_PLANE, OLDEST_CONTROL_PLANE};
 
 /// Options of every build, as a part of the digest.
 const BUILD_FLAGS: [&str; 3] = ["-mod=readonly", "-trimpath", "-buildvcs=false"];
@@ -27,7 +27,7 @@ const BUILD_FLAGS: [&str; 3] = ["-mod=readonly", "-trimpath", "-buildvcs=false"]
 const KUBERNETES: &str = "REFIT_KUBERNETES";
 
 /// The control planes that can be chosen; the first is the default.
-const CONTROL_PLANES: [&Set; 2] = [&CONTROL_PLANE, &OLDEST_CONTROL_PLANE];
+const CONTROL_PLANES: [&Set; 3] = [&CONTROL_PLANE, &OLDEST_CONTROL_PLANE, &NEXT_CONTROL_PLANE];
 
 /// Extension of incomplete programs.
 const UNFINISHED: &str = "unfinished";
@@ -86,6 +86,15 @@ impl Binaries {
 
     pub fn dir(&self) -> &Path {
         &self.dir
+    }
+
+    /// Alpha features of this control plane that tests are about.
+    pub fn feature_gates(&self) -> &'static [&'static str] {
+        if version_of(self.set) == version_of(&NEXT_CONTROL_PLANE) {
+            &["--feature-gates=NodeLifecycleConditions=true"]
+        } else {
+            &[]
+        }
     }
 
     /// Builds missing programs with `make`, which writes a program to the given path. Other processes and threads wait for
@@ -360,6 +369,7 @@ mod tests {
         let version = |minor| control_plane_of(minor).map(version_of);
         assert_eq!(version("").unwrap(), kubernetes_version());
         assert!(version("1.32").unwrap().starts_with("v1.32."));
+        assert!(version("1.37").unwrap().starts_with("v1.37."));
         let error = version("1.12").unwrap_err().to_string();
         assert!(error.contains("1.32"), "{error}");
     }

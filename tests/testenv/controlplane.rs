@@ -361,6 +361,7 @@ impl ControlPlane {
                 // One file, never rotated.
                 "--audit-log-maxsize=0".to_owned(),
             ])
+            .args(self.binaries.feature_gates())
             .args(&self.options.apiserver)
     }
 
@@ -373,6 +374,7 @@ impl ControlPlane {
                 format!("--root-ca-file={}", self.pki.path("ca.crt")),
                 "--allocate-node-cidrs=false".to_owned(),
             ])
+            .args(self.binaries.feature_gates())
             .args(&self.options.controller_manager)
     }
 

@@ -37,6 +37,7 @@
 {{- define "refit.file" -}}
 {{- .text
   | replace "namespace: system-upgrade\n" (printf "namespace: %s\n" .root.Release.Namespace)
+  | replace "system:serviceaccount:system-upgrade:system-upgrade-controller'" (printf "system:serviceaccount:%s:%s'" .root.Release.Namespace (include "refit.account" .root))
   | replace "system:serviceaccount:system-upgrade:" (printf "system:serviceaccount:%s:" .root.Release.Namespace)
   | replace "request.namespace != 'system-upgrade'" (printf "request.namespace != '%s'" .root.Release.Namespace)
   | replace "app.kubernetes.io/name: refit\n" (printf "app.kubernetes.io/name: %s\n" (default "refit" .root.Values.nameOverride)) -}}

@@ -16,7 +16,7 @@ fn resources() -> Vec<String> {
 }
 
 /// Files of the chart for what kustomize has as components, and their sources.
-const COMPONENTS: [(&str, &str); 22] = [
+const COMPONENTS: [(&str, &str); 24] = [
     ("manage-crd.yaml", "overlays/manage-crd/rbac.yaml"),
     ("delete-pods.yaml", "overlays/delete-pods/rbac.yaml"),
     (
@@ -58,6 +58,11 @@ const COMPONENTS: [(&str, &str); 22] = [
     (
         "maintenance-kubevirt-admission.yaml",
         "overlays/maintenance-kubevirt/admission.yaml",
+    ),
+    ("node-conditions.yaml", "overlays/node-conditions/rbac.yaml"),
+    (
+        "node-conditions-admission.yaml",
+        "overlays/node-conditions/admission.yaml",
     ),
     ("nodeops-crds.yaml", "overlays/nodeops/crds.yaml"),
     ("nodeops.yaml", "overlays/nodeops/rbac.yaml"),

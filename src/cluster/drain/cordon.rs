@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::PlanRun;
 use super::changes::{Changes, LastAnswer};
+use super::conditions;
 use crate::kube::{Answer, Failure, brief, failure};
 use refit_api::{Cancelled, Holder, Ledger, MarkForm, NodeMark, Reason, names};
 use refit_facts::objects::{Intern, SlimNode};
@@ -280,12 +281,18 @@ fn write_marks(metadata: &mut Value, marks: &[NodeMark], value: &Value) {
     }
 }
 
-/// Uncordons the node and removes its ledger with its marks: a user's decision overrides all holders.
-pub(super) async fn uncordon(client: &Client, node: &str, dry_run: bool) -> Result<Changed, CordonError> {
+/// Uncordons the node and removes its ledger with its marks: a user's decision overrides all holders. Also returns whether the
+/// node has conditions of refit.
+pub(super) async fn uncordon(
+    client: &Client,
+    node: &str,
+    dry_run: bool,
+) -> Result<(Changed, bool), CordonError> {
     let api = Api::<SlimNode>::all(client.clone());
     let snapshot = read(&api, node, None).await?;
+    let has_conditions = conditions::are_left(&snapshot.facts);
     if !snapshot.facts.unschedulable {
-        return Ok(Changed::Already);
+        return Ok((Changed::Already, has_conditions));
     }
     let params = PatchParams {
         dry_run,
@@ -307,7 +314,7 @@ pub(super) async fn uncordon(client: &Client, node: &str, dry_run: bool) -> Resu
     }
     let patch = json!({ "metadata": metadata, "spec": spec });
     api.patch(node, &params, &Patch::Merge(patch)).await?;
-    Ok(Changed::Yes)
+    Ok((Changed::Yes, has_conditions))
 }
 
 /// Whether to read the node again: after a conflict, or if it is unknown whether the patch was applied. Applying the

@@ -144,6 +144,12 @@ pub struct DrainArgs {
     #[arg(long, value_name = "ACTION", value_enum, default_value = "fail")]
     after_timeout: After,
 
+    /// Set the condition DrainInProgress of the node, and Drained at the end, which `refit uncordon` removes; needs `patch`
+    /// on `nodes/status` (kubectl has no such flag)
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value = "false",
+          default_missing_value = "true", hide_default_value = true, value_parser = parse_bool)]
+    conditions: bool,
+
     /// How many objects to list at a time; 0 means all
     #[arg(
         long,
@@ -180,6 +186,7 @@ impl DrainArgs {
                 After::Delete => AfterTimeout::Delete,
                 After::Continue => AfterTimeout::Continue,
             },
+            conditions: self.conditions,
             chunk_size: u32::try_from(self.chunk_size.max(0)).unwrap_or(u32::MAX),
         }
     }

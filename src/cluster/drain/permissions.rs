@@ -20,6 +20,10 @@ const PATCH_NODES: Need = Need {
     namespaced: false,
     verbs: &["patch"],
 };
+const PATCH_CONDITIONS: Need = Need {
+    subresource: "status",
+    ..PATCH_NODES
+};
 const EVICT: Need = Need {
     group: "",
     resource: "pods",
@@ -54,6 +58,16 @@ pub(super) async fn missing(
             by_trial(client, node, cordons, pods, evictor).await
         }
         other => other,
+    }
+}
+
+/// The missing permission for `--conditions`. Nothing, if reviews are forbidden.
+pub(super) async fn missing_for_conditions(client: &Client) -> Result<Option<String>, kube::Error> {
+    match may(client, None, &PATCH_CONDITIONS, "patch").await {
+        Ok(true) => Ok(None),
+        Ok(false) => Ok(Some(phrase(&PATCH_CONDITIONS, "patch", ""))),
+        Err(error) if Answer::of(&error) == Answer::Forbidden => Ok(None),
+        Err(error) => Err(error),
     }
 }
 

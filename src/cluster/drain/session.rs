@@ -10,6 +10,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
 use super::changes::{Changes, LastAnswer};
+use super::conditions::{self, Says};
 use super::cordon::{self, Changed, CordonError, CordonMode};
 use super::event::{DryRun, Event};
 use super::evict::Evictor;
@@ -112,7 +113,15 @@ impl Session {
             }
         }
         for node in cordoned {
-            if let Err(error) = self.drain_one(&node, options, &evictor).await {
+            self.say(&node.name, options, Says::Draining).await;
+            let drained = self.drain_one(&node, options, &evictor).await;
+            let says = if drained.is_ok() {
+                Says::Drained
+            } else {
+                Says::Nothing
+            };
+            self.say(&node.name, options, says).await;
+            if let Err(error) = drained {
                 let stopped = matches!(error, Failure::Stopped { .. });
                 failed.push((node.name, error));
                 // A signal concerns the whole process, and the kubelet kills it soon.
@@ -122,6 +131,23 @@ impl Session {
             }
         }
         all_or("drain", &failed)
+    }
+
+    /// Writes the conditions of the node, with `--conditions`. Without them the node is drained all the same.
+    async fn say(&self, node: &str, options: &Options, says: Says) {
+        if options.conditions {
+            self.write_conditions(node, says).await;
+        }
+    }
+
+    async fn write_conditions(&self, node: &str, says: Says) {
+        if self.dry_run != DryRun::None {
+            return;
+        }
+        if let Err(why) = conditions::write(&self.client, &self.clock, node, says).await {
+            let message = format!("the conditions of node {node} cannot be written: {why}");
+            (self.report)(Event::Warning { message });
+        }
     }
 
     fn node(&self, name: &str, options: &Options) -> Node {
@@ -168,6 +194,9 @@ impl Session {
                 let more =
                     permissions::missing(&self.client, &node.name, false, &found.pods, &deletes).await?;
                 missing.extend(more);
+            }
+            if options.conditions {
+                missing.extend(permissions::missing_for_conditions(&self.client).await?);
             }
             Ok(missing)
         };
@@ -219,7 +248,14 @@ impl Session {
                 Changed::Yes => Changed::Already,
                 Changed::Already => Changed::Yes,
             },
-            dry_run => cordon::uncordon(&self.client, node, dry_run == DryRun::Server).await?,
+            dry_run => {
+                let (changed, has_conditions) =
+                    cordon::uncordon(&self.client, node, dry_run == DryRun::Server).await?;
+                if has_conditions {
+                    self.write_conditions(node, Says::NothingOfRefit).await;
+                }
+                changed
+            }
         };
         self.report_node(
             node,

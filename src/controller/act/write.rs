@@ -50,6 +50,9 @@ pub enum Verb {
     Patch(Value),
     /// A merge patch of the subresource `status`.
     PatchStatus(Value),
+    /// A strategic merge patch of the subresource `status` of a Node: of the list of conditions it changes only those that it
+    /// has.
+    PatchConditions(Value),
     Delete {
         /// Of a Job: only if a fresh list shows that no pod of it is bound to a node.
         only_unbound: bool,
@@ -230,7 +233,7 @@ impl Actor {
                 let error = StepError::new(StepErrorKind::Stale, message);
                 Outcome::failed(vec![StepEffect::StatusPruned], error)
             }
-            Next::Fail => Outcome::failed(Vec::new(), step_error(&error)),
+            Next::Fail => Outcome::failed(Vec::new(), write_error(&verb, &error)),
         }
     }
 
@@ -268,6 +271,11 @@ impl Actor {
                 effects.push(StepEffect::StatusWritten(target.name.clone().into()));
                 effects.extend(is_pruned.then_some(StepEffect::StatusPruned));
                 Ok(effects)
+            }
+            Verb::PatchConditions(body) => {
+                let params = patch_params(target);
+                let stored = api.patch_status(name, &params, &Patch::Strategic(body)).await?;
+                Ok(vec![stored.effect(self)])
             }
             // It is gone once a watch says so, because its node may be down.
             Verb::Delete { .. } => {
@@ -358,6 +366,20 @@ impl Actor {
             StepError::new(StepErrorKind::Stale, message),
         ))
     }
+}
+
+/// Without the permission for conditions nothing else is missing: Plans go on.
+fn write_error(verb: &Verb, error: &kube::Error) -> StepError {
+    let failed = step_error(error);
+    if !matches!(verb, Verb::PatchConditions(_)) || failed.kind != StepErrorKind::Forbidden {
+        return failed;
+    }
+    let message = format!(
+        "the conditions of the node cannot be written: {}; grant `patch` on `nodes/status` \
+         (deploy/overlays/node-conditions)",
+        failed.message
+    );
+    StepError::new(StepErrorKind::Refused, message)
 }
 
 /// For Plans strict field validation: an API server that does not know one of refit's fields refuses the write. Without it,

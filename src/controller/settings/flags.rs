@@ -123,6 +123,12 @@ pub struct Flags {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = parse_bool, help_heading = OWN)]
     pub check_drains: Option<bool>,
 
+    /// Write lifecycle conditions (KEP-5683) on nodes that a Plan works on or takes next: MaintenancePlanned,
+    /// DrainInProgress, Drained, MaintenanceInProgress; needs the overlay deploy/overlays/node-conditions [env:
+    /// REFIT_NODE_CONDITIONS] [default: false]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = parse_bool, help_heading = OWN)]
+    pub node_conditions: Option<bool>,
+
     /// Other objects than Plans to handle, separated by commas: `maintenance` (NodeMaintenance of
     /// node-maintenance-operator; needs the overlay deploy/overlays/maintenance), `nodeops` (NodeOp and NodeOpUpgrade
     /// of kairos-operator; deploy/overlays/nodeops). `reboots` is accepted: Plans with a trigger need no switch [env:

@@ -94,6 +94,7 @@ fn the_defaults_are_system_upgrade_controllers() {
                 tls: None,
                 secure: false,
             }),
+            node_conditions: false,
             enable: Vec::new(),
             debug: false,
             log_format: LogFormat::Text,
@@ -198,6 +199,7 @@ fn a_flag_goes_before_its_variable() {
         metrics_key_file: Some("/key".into()),
         metrics_secure: Some(true),
         check_drains: Some(true),
+        node_conditions: Some(true),
         enable: vec![FrontEndName::Maintenance],
     };
     let environment = [
@@ -272,6 +274,7 @@ fn a_variable_goes_before_the_default() {
         ("REFIT_MIN_NODE_AGE", "1m30s"),
         ("REFIT_CHECK_IMAGES", "false"),
         ("REFIT_CHECK_DRAINS", "true"),
+        ("REFIT_NODE_CONDITIONS", "true"),
         ("POD_UID", "uid"),
         ("HTTPS_PROXY", "proxy:3128"),
         ("CATTLE_ELECTION_LEASE_DURATION", "3s"),
@@ -287,7 +290,7 @@ fn a_variable_goes_before_the_default() {
     assert_eq!(settings.jobs.own_image, "registry.example/refit:v9");
     assert_eq!(settings.jobs.own_account_api_access, ApiAccess::PrepareOnly);
     assert_eq!(settings.min_node_age, Duration::from_secs(90));
-    assert!(!settings.check_images && settings.check_drains);
+    assert!(!settings.check_images && settings.check_drains && settings.node_conditions);
     assert_eq!(settings.identity, "pod-1_uid");
     assert_ne!(settings.proxies, ProxyEnv::default());
     assert_eq!(
@@ -311,6 +314,7 @@ fn a_flags_variable_that_cannot_be_read_is_an_error() {
         ("REFIT_MANAGE_CRD", "yes", bool),
         ("REFIT_CHECK_IMAGES", "yes", bool),
         ("REFIT_CHECK_DRAINS", "yes", bool),
+        ("REFIT_NODE_CONDITIONS", "yes", bool),
         // Not logged and replaced by a default, which would give more than was meant.
         ("REFIT_JOB_API_ACCESS", "none", "one of All, PrepareOnly, None"),
         ("SYSTEM_UPGRADE_CONTROLLER_THREADS", "", threads),

@@ -38,6 +38,8 @@ pub(super) enum PatchType {
     Merge,
     /// RFC 6902.
     Json,
+    /// Kubernetes' own, in which lists may be merged by a key.
+    Strategic,
     /// Server-side apply.
     Apply,
 }
@@ -47,6 +49,7 @@ impl PatchType {
         match content_type.split(';').next()?.trim() {
             "application/merge-patch+json" => Some(Self::Merge),
             "application/json-patch+json" => Some(Self::Json),
+            "application/strategic-merge-patch+json" => Some(Self::Strategic),
             "application/apply-patch+yaml" => Some(Self::Apply),
             _ => None,
         }

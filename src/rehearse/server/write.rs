@@ -83,6 +83,7 @@ impl State {
             match request.patch_type {
                 // In a rehearsal no two clients apply the same object, and none drops a field from one.
                 PatchType::Merge | PatchType::Apply => merge(&mut new, &patch),
+                PatchType::Strategic => merge_conditions(request, &mut new, &patch)?,
                 PatchType::Json => operate(request, &mut new, &patch)?,
             }
             if let Some(schema) = &schema {
@@ -134,6 +135,30 @@ fn operate(request: &ApiRequest, target: &mut Value, operations: &Value) -> Resu
             _ => return Err(StatusError::unsupported(&operation.to_string())),
         }
     }
+    Ok(())
+}
+
+/// A strategic merge patch of the conditions of an object, the only list that refit patches so: merged by their type, and removed
+/// with `$patch: delete`.
+fn merge_conditions(request: &ApiRequest, target: &mut Value, patch: &Value) -> Result<(), StatusError> {
+    let Some(changes) = patch["status"]["conditions"].as_array() else {
+        return Err(StatusError::unsupported(&patch.to_string()));
+    };
+    let known = target["status"]["conditions"].as_array();
+    let mut conditions = known.cloned().unwrap_or_default();
+    for change in changes {
+        let place = conditions.iter().position(|one| one["type"] == change["type"]);
+        match (change["$patch"].as_str(), place) {
+            (Some("delete"), place) => drop(place.map(|place| conditions.remove(place))),
+            (Some(_), _) => return Err(StatusError::unsupported(&patch.to_string())),
+            (None, Some(place)) => merge(&mut conditions[place], change),
+            (None, None) => conditions.push(change.clone()),
+        }
+    }
+    let mut whole = patch.clone();
+    whole["status"]["conditions"] = conditions.into();
+    debug_assert_eq!(request.kind, Kind::Node);
+    merge(target, &whole);
     Ok(())
 }
 

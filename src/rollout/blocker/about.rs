@@ -22,7 +22,9 @@ impl Blocker {
         match self {
             Self::MaxUnavailable { nodes: named, .. } => nodes(named),
             Self::ControlPlaneQuorum { down, .. } => nodes(down),
-            Self::EarlierNodes { node, .. } => vec![ObjectRef::node(&**node)],
+            Self::EarlierNodes { node, .. } | Self::NodeInMaintenance { node, .. } => {
+                vec![ObjectRef::node(&**node)]
+            }
             Self::WaveInProgress { held_by, .. } => {
                 let node = held_by.iter().map(|(node, _)| node);
                 node.map(|node| ObjectRef::node(&**node)).collect()

@@ -181,6 +181,10 @@ impl fmt::Display for Blocker {
                 refit_api::text::seconds(*until)
             ),
             Self::NodeBusy { by } => write!(f, "{by} works on the node"),
+            Self::NodeInMaintenance { type_, reason, .. } => write!(
+                f,
+                "another client works on the node: its condition {type_} is True, with reason {reason:?}"
+            ),
             Self::WindowClosed {
                 field,
                 opens: Some(at),

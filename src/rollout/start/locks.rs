@@ -170,6 +170,16 @@ impl<'a> DisruptionLocks<'a> {
                 by: object.to_owned(),
             });
         }
+        let facts = self.cluster.world.nodes.get(node);
+        if let Some((type_, condition)) =
+            facts.and_then(|facts| facts.maintenance_of_others(&self.cluster.defaults.namespace))
+        {
+            return Some(Blocker::NodeInMaintenance {
+                node: node.clone(),
+                type_,
+                reason: condition.reason.clone(),
+            });
+        }
         if plan.disruptive
             && let Some(other) = self.locked_by.get(node).filter(|other| *other != name)
         {

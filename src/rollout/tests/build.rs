@@ -23,6 +23,7 @@ pub(crate) fn defaults() -> Defaults {
         own_node: "own-node".into(),
         local_zone: jiff::tz::TimeZone::UTC,
         has_front_ends: false,
+        node_conditions: false,
     }
 }
 

@@ -30,6 +30,8 @@ pub(crate) struct Nodes {
     pub(crate) pending: BTreeSet<NodeName>,
     /// Nodes off which a controller keeps remediation operators.
     pub(crate) paused: BTreeSet<NodeName>,
+    /// Nodes with a lifecycle condition of this controller.
+    pub(crate) lifecycle: BTreeSet<NodeName>,
     /// Nodes that are not Ready or are cordoned.
     pub(crate) unavailable: BTreeSet<NodeName>,
     /// Nodes with each role of the control plane.
@@ -110,6 +112,9 @@ impl Nodes {
         if new.remediation.is_some() {
             self.paused.insert(name.clone());
         }
+        if new.has_conditions_of(namespace) {
+            self.lifecycle.insert(name.clone());
+        }
         if new.unschedulable || !new.is_ready_and_untainted() {
             self.unavailable.insert(name.clone());
         }
@@ -150,6 +155,7 @@ impl Nodes {
         self.ledgers.remove(&old.name);
         self.pending.remove(&old.name);
         self.paused.remove(&old.name);
+        self.lifecycle.remove(&old.name);
         self.unavailable.remove(&old.name);
         for members in self.control_plane.values_mut() {
             members.remove(&old.name);

@@ -5,6 +5,7 @@ use std::fmt::Debug;
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::lifecycle;
 use super::{CONTROLLER, Checked, CordonedBy, Fitness, Invariants, Node, SEEN, USER, read};
 use refit_api::{MarkForm, NodeMark, OnDrift, Reason, SettleConditionSpec, names};
 use refit_facts::NodeFacts;
@@ -45,6 +46,7 @@ impl Invariants {
                 self.check_settled(at, old, &facts, fitness)?;
                 self.check_ready_time(at, old, &facts, &left)?;
                 self.check_node_patched(old, &facts, cordoned_by)?;
+                lifecycle::check_written(old, &facts)?;
                 self.check_verified(old, &facts)?;
                 if self.front_end(old).is_none()
                     && let Some(object) = self.front_end(&facts)

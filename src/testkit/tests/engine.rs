@@ -19,6 +19,7 @@ mod hostile_kubelet;
 mod images;
 mod interrupted;
 mod jobs;
+mod lifecycle;
 mod limits;
 mod maintenance;
 mod new_nodes;

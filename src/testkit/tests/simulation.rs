@@ -8,6 +8,7 @@
 
 mod front_ends;
 mod hostile;
+mod lifecycle;
 mod one_answer;
 mod users;
 
@@ -56,7 +57,7 @@ const TRACES: &str = "REFIT_TRACES";
 const TRACE_LINES: usize = 250;
 
 /// All faults; each occurs within a hundred runs.
-const FAULTS: [&str; 60] = [
+const FAULTS: [&str; 62] = [
     "409",
     "410",
     "429",
@@ -77,6 +78,8 @@ const FAULTS: [&str; 60] = [
     "controller cut off, and its lease lost",
     "controller killed",
     "controller stopped",
+    "condition removed",
+    "condition set",
     "cordon edited",
     "deadline edited",
     "death after a write",
@@ -224,7 +227,7 @@ fn cluster(seed: u64, fault_injector: &FaultInjector) -> Cluster {
     cluster
 }
 
-fn settings(identity: &str, enabled: &str) -> Settings {
+fn settings(identity: &str, (enabled, node_conditions): (&str, bool)) -> Settings {
     let lookup = |name: &str| {
         let value = match name {
             "SYSTEM_UPGRADE_CONTROLLER_NAME" => "system-upgrade-controller",
@@ -234,6 +237,7 @@ fn settings(identity: &str, enabled: &str) -> Settings {
             "SYSTEM_UPGRADE_JOB_BACKOFF_LIMIT" => "2",
             "REFIT_IMAGE" => "refit:test",
             "REFIT_ENABLE" if !enabled.is_empty() => enabled,
+            "REFIT_NODE_CONDITIONS" if node_conditions => "true",
             _ => return None,
         };
         Some(value.to_owned())
@@ -259,6 +263,8 @@ struct ControllerReplica {
     is_healthy: Arc<AtomicBool>,
     /// The value of `--enable`.
     enabled: String,
+    /// The value of `--node-conditions`.
+    node_conditions: bool,
     stop: tokio::sync::Notify,
 }
 
@@ -268,6 +274,7 @@ impl ControllerReplica {
             number,
             is_healthy: users.health(),
             enabled: users.front_ends.enabled(),
+            node_conditions: users.lifecycle.is_some(),
             cluster: cluster.clone(),
             fault_injector: fault_injector.clone(),
             process: Mutex::new(Process::new()),
@@ -284,7 +291,10 @@ impl ControllerReplica {
             let name = format!("{}-{}", invariants::CONTROLLER, self.number);
             let transport = Transport::new(&self.cluster, &name);
             let line = FaultyTransport::new(transport, &self.fault_injector, Some(Arc::clone(&process)));
-            let mut settings = settings(&format!("{name}-{generation}"), &self.enabled);
+            let mut settings = settings(
+                &format!("{name}-{generation}"),
+                (&self.enabled, self.node_conditions),
+            );
             settings.manage_crd = rng.chance(35);
             let dependencies = Dependencies {
                 server: ApiServer::in_process(line),

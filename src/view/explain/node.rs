@@ -7,7 +7,7 @@ use crate::explanation::{Explanation, MAX_DEPTH, MAX_NAMED};
 use crate::plan::{Obstacle, PlanOverview};
 use crate::unavailable::{not_ready, unavailable};
 use crate::{maintenance, remedy, time};
-use refit_api::{NodeProgress, ObjectRef, OpenEnum, Reason};
+use refit_api::{NodeConditionReason, NodeProgress, ObjectRef, OpenEnum, Reason};
 
 /// The chain below a node.
 pub(crate) fn chain_of_node(
@@ -91,6 +91,31 @@ pub(super) fn no_slot(view: &PlanOverview<'_>, explanation: &mut Explanation, de
 }
 
 /// The maintenance that the node is in, or another Plan that works on it.
+/// Another client has set a condition of the node, perhaps long ago.
+fn busy_by_condition(view: &PlanOverview<'_>, name: &str, explanation: &mut Explanation) {
+    let mut commands = vec![format!("kubectl describe node {name}")];
+    let object = view.snapshot.node(name);
+    if let Some((type_, condition)) =
+        object.and_then(|object| object.facts.maintenance_of_others(&view.plan.namespace))
+    {
+        let says = format!("condition {type_} is True, with reason {:?}", &*condition.reason);
+        explanation.link(format!("Node {name}"), says);
+        commands.push(
+            if *condition.reason == *NodeConditionReason::RefitDrainCommand.name() {
+                format!("refit uncordon {name}")
+            } else {
+                let patch =
+                    format!(r#"{{"status":{{"conditions":[{{"type":"{type_}","$patch":"delete"}}]}}}}"#);
+                format!("kubectl patch node {name} --subresource=status -p '{patch}'")
+            },
+        );
+    }
+    explanation.set_remedy(
+        "wait until the other client has finished, or remove its condition if nothing works on the node any more",
+        &commands,
+    );
+}
+
 fn busy(view: &PlanOverview<'_>, node: &NodeProgress, explanation: &mut Explanation, depth: usize) {
     let name = node.name.as_str();
     // Another program holds it.
@@ -109,6 +134,10 @@ fn busy(view: &PlanOverview<'_>, node: &NodeProgress, explanation: &mut Explanat
                 maintenance::delete(object),
             ],
         );
+        return;
+    }
+    if ObjectRef::named(&node.about, "Node").any(|about| about == name) {
+        busy_by_condition(view, name, explanation);
         return;
     }
     let others = view

@@ -29,6 +29,13 @@ pub const OLDEST_KUBE: Module = Module {
     go_sum: include_str!("../go/kube-1.32/go.sum"),
     tags: "",
 };
+/// A Kubernetes that the distributions do not have yet, for its alpha features.
+pub const NEXT_KUBE: Module = Module {
+    name: "kube-1.37",
+    go_mod: include_str!("../go/kube-1.37/go.mod"),
+    go_sum: include_str!("../go/kube-1.37/go.sum"),
+    tags: "",
+};
 /// A module of its own, because only tests with real nodes need its dependencies.
 const KUBELET: Module = Module {
     name: "kubelet",
@@ -151,6 +158,13 @@ pub const OLDEST_CONTROL_PLANE: Set = Set {
     modules: &[&ETCD, &OLDEST_KUBE],
     kubernetes: &OLDEST_KUBE,
     programs: &const { control_plane(&OLDEST_KUBE) },
+};
+
+pub const NEXT_CONTROL_PLANE: Set = Set {
+    what: "the control plane of Kubernetes 1.37",
+    modules: &[&ETCD, &NEXT_KUBE],
+    kubernetes: &NEXT_KUBE,
+    programs: &const { control_plane(&NEXT_KUBE) },
 };
 
 pub const CHARTS: Set = Set {

@@ -55,6 +55,8 @@ pub(super) struct Setup {
     pub(super) held: bool,
     /// `SYSTEM_UPGRADE_CONTROLLER_LEADER_ELECT`.
     pub(super) leader_elect: bool,
+    /// `REFIT_NODE_CONDITIONS`.
+    pub(super) node_conditions: bool,
     /// `REFIT_ENABLE`.
     pub(super) enable: Option<&'static str>,
     /// `REFIT_CHECK_DRAINS`.
@@ -72,6 +74,7 @@ impl Default for Setup {
             own_image: Some("refit:test"),
             held: true,
             leader_elect: false,
+            node_conditions: false,
             enable: None,
             check_drains: false,
             polling_interval: None,
@@ -212,6 +215,7 @@ fn settings(setup: &Setup) -> Settings {
         // Otherwise its first write would be the CRD with descriptions.
         "REFIT_MANAGE_CRD" => Some("false".to_owned()),
         "REFIT_CHECK_DRAINS" => setup.check_drains.then(|| "true".to_owned()),
+        "REFIT_NODE_CONDITIONS" => Some(setup.node_conditions.to_string()),
         "REFIT_ENABLE" => setup.enable.map(str::to_owned),
         "SYSTEM_UPGRADE_PLAN_POLLING_INTERVAL" => setup.polling_interval.map(str::to_owned),
         "REFIT_IMAGE" => setup.own_image.map(str::to_owned),

@@ -56,6 +56,8 @@ pub(super) struct Users {
     /// Decides about conditions and taints of nodes, and Plans that wait for them.
     health: Rng,
     pub(super) front_ends: FrontEnds,
+    /// Conditions of nodes, in some of the seeds.
+    pub(super) lifecycle: Option<Rng>,
     /// Whether the first nodes are the control plane.
     has_servers: bool,
     /// Decides about limits of unavailable nodes and the `ConfigMap` `refit`, in some of the seeds.
@@ -92,6 +94,7 @@ impl Users {
             pauses: Rng::new(seed ^ 0x9a5),
             health: Rng::new(seed ^ 0x8ea1),
             front_ends: FrontEnds::new(seed),
+            lifecycle: super::lifecycle::used(seed),
             limits: Some(Rng::new(seed ^ 0x11317)).filter(|rng| rng.clone().chance(35)),
             despite: Some(Rng::new(seed ^ 0xde59)).filter(|rng| rng.clone().chance(30)),
             edits: 0,
@@ -200,6 +203,7 @@ impl Users {
         self.limit();
         self.use_front_ends(&node);
         self.ail(&node);
+        self.change_condition(&node);
         match self.rng.below(23) {
             0 => self.cordon(&node, true),
             1 => self.cordon(&node, false),

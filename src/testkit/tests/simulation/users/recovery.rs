@@ -18,6 +18,7 @@ impl Users {
         definition::put(&self.cluster, false);
         self.end_attacks();
         self.end_maintenances();
+        self.remove_conditions();
         self.restore_reboots();
         let _ = self.cluster.delete(Kind::ConfigMap, NAMESPACE, limits::NAME);
         for node in std::mem::take(&mut self.off) {
