@@ -19,6 +19,7 @@ const ON: Setup = Setup {
     held: true,
     leader_elect: false,
     node_conditions: true,
+    check_drains: false,
     enable: None,
     polling_interval: None,
 };
