@@ -156,21 +156,17 @@ impl EventBuilder<'_> {
                 .any(|known| known.is_same(it))
         };
         let (all, version) = (self.status.despite.iter().flatten(), self.version());
-        let event = |it: &DespiteStatus| match &it.invalid {
-            Some(why) => {
+        let event = |it: &DespiteStatus| {
+            if let Some(why) = &it.invalid {
                 let by = it.by.as_deref().map_or_else(String::new, |by| format!(" ({by})"));
-                (
-                    Reason::DespiteInvalid,
-                    format!("refit.rs/despite is ignored: {why}{by}"),
-                )
+                let text = format!("refit.rs/despite is ignored: {why}{by}");
+                return (Reason::DespiteInvalid, text);
             }
-            None => {
-                let text = format!(
-                    "Nodes start for version {version} in spite of limits: {}",
-                    it.describe()
-                );
-                (Reason::StartedDespite, text)
-            }
+            let text = format!(
+                "Nodes start for version {version} in spite of limits: {}",
+                it.describe()
+            );
+            (Reason::StartedDespite, text)
         };
         let events: Vec<_> = all
             .filter(|it| it.ended.is_none() && !known(it))
