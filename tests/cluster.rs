@@ -83,6 +83,7 @@ mod gitops {
 
     use fixtures::{files, folder, source};
 }
+mod hooks;
 mod images;
 mod jobs {
     //! Jobs as a real API server stores them, how often they are created, and who owns them.

@@ -70,6 +70,7 @@ mod docs;
 mod examples;
 mod gitops;
 mod glossary;
+mod hooks;
 mod hostile_input;
 mod jobs {
     pub(crate) mod adoption;

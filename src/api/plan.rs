@@ -305,8 +305,9 @@ pub struct PlanSpec {
     #[schemars(extend("x-in-job" = true))]
     pub host_access: Option<HostAccess>,
     /// Which of `prepare` and `upgrade` get a token of `serviceAccountName`: `All`, `PrepareOnly` or `None`.
-    /// `preflight` and `verify` never do; `cordon` and `drain` do. Defaults to `All`, and for `serviceAccountName:
-    /// system-upgrade` to `REFIT_JOB_API_ACCESS` of the controller, `PrepareOnly` in refit's manifests.
+    /// `preflight` and `verify` never do; `cordon` and `drain` do; `before` and `after` do with `All`. Defaults to
+    /// `All`, and for `serviceAccountName: system-upgrade` to `REFIT_JOB_API_ACCESS` of the controller, `PrepareOnly`
+    /// in refit's manifests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-in-job" = true))]
     pub api_access: Option<ApiAccess>,
@@ -358,8 +359,8 @@ pub struct ContainerSpec {
     /// Host paths to mount into the container, in addition to the host's `/` at `/host`. Defaults to none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub volumes: Option<Vec<VolumeSpec>>,
-    /// Security context. Defaults to none for `prepare`, to one without privileges for `preflight` and `verify`, and
-    /// to privileged with `CAP_SYS_BOOT` for `upgrade`, unless `SYSTEM_UPGRADE_JOB_PRIVILEGED` is false or
+    /// Security context. Defaults to none for `prepare`, to one without privileges for `preflight`, `verify`,
+    /// `before` and `after`, and to privileged with `CAP_SYS_BOOT` for `upgrade`, unless `SYSTEM_UPGRADE_JOB_PRIVILEGED` is false or
     /// `hostAccess` is `None`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub security_context: Option<SecurityContext>,

@@ -38,6 +38,9 @@ pub use prepull::prepull_job;
 pub use verify::{VerifyInput, verify_job};
 pub(super) use volumes::{HOST_DIR, host_root};
 
+/// `podReplacementPolicy`: no other pod before the one that fails has ended.
+const ONE_AT_A_TIME: &str = "Failed";
+
 /// The inputs of a Job. It only borrows and is `Copy`, because a roll-out renders thousands.
 #[derive(Clone, Copy, Debug)]
 pub struct JobInput<'a> {
@@ -144,7 +147,7 @@ pub fn render(input: &JobInput<'_>, settings: &JobSettings) -> Result<Job, JobEr
         spec.pod_failure_policy = skip_policy(plan.spec);
         if plan.spec.has_sentinel() || spec.pod_failure_policy.is_some() {
             // Two concurrent pods could both reboot the node. With a failure policy, the API server allows no other.
-            spec.pod_replacement_policy = Some("Failed".to_owned());
+            spec.pod_replacement_policy = Some(ONE_AT_A_TIME.to_owned());
         }
     }
     Ok(job)

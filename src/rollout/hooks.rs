@@ -17,28 +17,8 @@ use super::state::ClusterState;
 use super::step::{Key, Step};
 use refit_api::text::{MAX_CONDITION_MESSAGE, seconds, shorten};
 use refit_api::{Hook, HookPhase, HookStatus, PlanStatus, annotation, names};
-use refit_facts::{JobFacts, JobName, JobOutcome, Text};
-use refit_job::inputs::hook_inputs;
+use refit_facts::{JobFacts, JobName, JobOutcome};
 use refit_job::name::hook_job_name;
-
-/// The digests of what a Plan says about its hooks at a version, by which the names of their Jobs differ.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct HookInputs([Option<Text>; 2]);
-
-impl HookInputs {
-    pub(super) fn of(plan: &DerivedPlan, version: &str) -> Self {
-        let inputs = |hook| hook_inputs(plan.spec(), hook, version).map(Text::from);
-        Self(Hook::ALL.map(inputs))
-    }
-
-    fn get(&self, hook: Hook) -> Option<&Text> {
-        self.0[hook as usize].as_ref()
-    }
-
-    fn is_empty(&self) -> bool {
-        self.0.iter().all(Option::is_none)
-    }
-}
 
 /// What is next for a hook that has not succeeded.
 enum Turn<'a> {

@@ -22,6 +22,7 @@ mod digests;
 mod event;
 mod failure;
 mod grants;
+mod hook_inputs;
 mod hooks;
 mod label_receipts;
 mod lifecycle;

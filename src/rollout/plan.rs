@@ -14,7 +14,7 @@ use super::blocker::Blocker;
 use super::checks::{Checks, Progress};
 use super::completion::CompletionPolicy;
 use super::digests::Digests;
-use super::hooks::HookInputs;
+use super::hook_inputs::HookInputs;
 use super::order::Order;
 use super::reboot_needed::RebootNeeded;
 use super::resolve::{self, HashCache, Resolution, Resolved};
@@ -449,7 +449,7 @@ impl DerivedPlan {
     fn read_target(&mut self, defaults: &Defaults) {
         let version = self.resolved.as_ref().map_or("", |r| &*r.version);
         self.inputs = refit_job::inputs::inputs(&self.facts.object.spec, version).into();
-        self.hooks = HookInputs::of(self, version);
+        self.hooks = HookInputs::of(&self.facts.object.spec, version);
         self.digests.want(&self.facts.object.spec, version, defaults);
         self.job_errors = if self.resolved.is_some() && self.facts.malformed.is_none() {
             refit_job::check(&self.job_input(defaults), &defaults.job).errors

@@ -96,8 +96,8 @@ fn our_own_fields_have_no_default_and_are_not_required() {
     // A label selector is a type of Kubernetes, which requires its key and operator.
     own.retain(|line| !line.contains(".matchExpressions[] "));
     // They have the shape of `prepare`, which the test above pins.
-    let is_container =
-        |line: &String| line.starts_with(".spec.preflight") || line.starts_with(".spec.verify");
+    let containers = ["preflight", "verify", "before", "after"].map(|name| format!(".spec.{name}"));
+    let is_container = |line: &String| containers.iter().any(|container| line.starts_with(container));
     own.retain(|line| !is_container(line));
     assert!(own.len() > OWN_FIELDS.len(), "{own:#?}");
     for line in own {

@@ -9,7 +9,10 @@ use k8s_openapi::api::batch::v1::{Job, JobSpec};
 use k8s_openapi::api::core::v1::{PodSpec, PodTemplateSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use super::{PlanInput, active_deadline_seconds, check, containers, metadata, of_plan, ttl_seconds, volumes};
+use super::{
+    ONE_AT_A_TIME, PlanInput, active_deadline_seconds, check, containers, metadata, of_plan, ttl_seconds,
+    volumes,
+};
 use crate::name::{hook_controller, plan_label_key};
 use crate::{JobError, JobSettings};
 use refit_api::{Hook, HookSpec, PlanSpec, names};
@@ -79,8 +82,7 @@ pub fn hook_job(input: &HookInput<'_>, settings: &JobSettings) -> Result<Option<
             parallelism: Some(1),
             backoff_limit: Some(settings.backoff_limit),
             active_deadline_seconds: active_deadline_seconds(&spec, settings),
-            // Never two at once.
-            pod_replacement_policy: Some("Failed".to_owned()),
+            pod_replacement_policy: Some(ONE_AT_A_TIME.to_owned()),
             template: PodTemplateSpec {
                 metadata: Some(ObjectMeta {
                     // That of the watch of pods.
