@@ -105,10 +105,14 @@ async fn a_pod_whose_image_is_not_signed_is_refused_before_its_node_is_touched_a
         let mut active = status(plan).active.unwrap_or_default().into_iter();
         active.any(|it| {
             it.reason.as_deref() == Some("PodRefused")
-                && it.message.is_some_and(|message| message.contains("signed-upgrades"))
+                && it
+                    .message
+                    .is_some_and(|message| message.contains("signed-upgrades"))
         })
     };
-    let plan = ctx.plan_until("signed", "says that its pod is refused", SOON, is_refused).await;
+    let plan = ctx
+        .plan_until("signed", "says that its pod is refused", SOON, is_refused)
+        .await;
     let entry = status(&plan).active.unwrap().remove(0);
     let message = entry.message.unwrap();
     assert!(message.contains(&words), "{message}");
