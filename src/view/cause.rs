@@ -78,7 +78,7 @@ impl Cause {
             | R::MinReady
             | R::NodeCondition
             | R::TaintStays
-            | R::DaemonSets
+            | R::DaemonSetPods
             | R::Workloads
             | R::PostCompleteDelay
             | R::PodFailed

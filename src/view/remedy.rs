@@ -135,7 +135,7 @@ pub(super) fn remedy(
         | Reason::OsImage
         | Reason::NodeCondition
         | Reason::TaintStays => vec![describe(), retry().filter(|_| known.kind() == Kind::Failure)],
-        Reason::DaemonSets | Reason::Workloads => {
+        Reason::DaemonSetPods | Reason::Workloads => {
             let objects = about.iter().map(|it| {
                 let kind = it.kind.to_lowercase();
                 let namespace = it.namespace.as_deref().unwrap_or(namespace);

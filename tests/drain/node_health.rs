@@ -131,7 +131,7 @@ async fn a_node_waits_for_its_condition_its_taint_and_its_daemon_set_and_says_so
         .ctx
         .edit_node(&harness.node("one"), json!({ "spec": { "taints": left } }))
         .await;
-    let entry = waits("DaemonSets").await;
+    let entry = waits("DaemonSetPods").await;
     let path = format!("{}/{pod}", harness.ctx.namespace());
     let text = format!("pod {path} of DaemonSet agent is not Ready");
     assert_eq!(entry.message.as_deref(), Some(text.as_str()));

@@ -234,7 +234,7 @@ reasons! {
         TaintStays Normal [Node]
             "with `settle.taintsGone`: the Node still has such a taint"
             => "wait; if it persists, see why whoever removes the taint does not"
-        DaemonSets Normal [Node]
+        DaemonSetPods Normal [Node]
             "with `settle.daemonSets`: a pod of a DaemonSet on the node is not Ready, or the pods are not known yet"
             => "wait, or repair the pod"
         Workloads Normal [Node]

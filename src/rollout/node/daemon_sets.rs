@@ -7,7 +7,7 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 
 use super::NodeReconciler;
-use super::settle::later;
+use super::later::later;
 use super::state::NodeState;
 use crate::memory::answers::UnreadyPod;
 use crate::step::{Key, Query, Step};

@@ -3,10 +3,11 @@
 
 use std::fmt;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
 use super::NodeReconciler;
 use super::daemon_sets::DaemonSetsWait;
+pub(super) use super::later::later;
 use super::state::{NodeDecision, NodeState};
 use super::success::Success;
 use crate::blocker::Blocker;
@@ -87,7 +88,7 @@ impl Unsettled {
             Self::Condition { .. } => Reason::NodeCondition,
             Self::Taint { .. } => Reason::TaintStays,
             Self::MinReady { .. } => Reason::MinReady,
-            Self::DaemonSets(_) => Reason::DaemonSets,
+            Self::DaemonSets(_) => Reason::DaemonSetPods,
         }
     }
 
@@ -256,9 +257,4 @@ impl NodeReconciler<'_> {
             message,
         )
     }
-}
-
-/// A time plus a duration, limited to the maximum.
-pub(super) fn later(at: Timestamp, by: SignedDuration) -> Timestamp {
-    at.saturating_add(by).unwrap_or(Timestamp::MAX)
 }

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::path::below;
 use super::subject::Subject;
-use super::value::{Unit, meant};
+use super::value::{Unit, meant, yaml_text};
 use crate::gitops::placeholder::{in_comment, is_placeholder, is_whole_placeholder, syntax};
 use crate::gitops::rule::Rule;
 use crate::gitops::yaml::{Kind, Node, Step};
@@ -258,7 +258,10 @@ impl<'a> Visitor<'static, &'a Node> for Reader<'_, 'a> {
                 let near = nearest(text, words.iter().copied())
                     .filter(|near| text.len() > SHORT || near.eq_ignore_ascii_case(text));
                 let message = format!("{field} is {shown}; it must be one of {}", words.join(", "));
-                (message, near.map(|near| format!("did you mean `{near}`?")))
+                (
+                    message,
+                    near.map(|near| format!("did you mean `{}`?", yaml_text(near))),
+                )
             }
             Problem::Outside(least, most) => {
                 let is_limit = schema.x_kubernetes_int_or_string == Some(true);

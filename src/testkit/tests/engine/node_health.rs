@@ -164,7 +164,7 @@ fn a_node_is_done_when_the_pods_of_its_daemon_sets_have_been_ready_twice_under_a
         assert_eq!(lists(&scenario), 0);
         scenario.pass_secs(12);
         let message = "pod agents/agent-a of DaemonSet agent is not Ready, and 1 more";
-        assert_eq!(says(&scenario), ["DaemonSets", message, "Pod agents/agent-a"]);
+        assert_eq!(says(&scenario), ["DaemonSetPods", message, "Pod agents/agent-a"]);
         let text = explained(&mut scenario);
         let command = "kubectl describe pod -n agents agent-a";
         assert!(text.contains(message) && text.contains(command), "{text}");
