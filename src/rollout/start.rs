@@ -212,7 +212,10 @@ pub(super) fn start<'a>(
                 break;
             }
         }
-        nodes.insert(name.clone(), NodeState::starting(plan, node, now));
+        nodes.insert(
+            name.clone(),
+            NodeState::starting(plan.spec(), plan.next_attempt(node), node, now),
+        );
         // Plans that are decided later in the same pass must see this start, although nothing is written yet.
         locks.lock(plan, name);
         limits.take(name);
