@@ -35,6 +35,7 @@ const OF_OTHERS: [(&str, &[&str]); 10] = [
         "Failed",
         &[
             "cluster/drain/virtual_machine.rs",
+            "cluster/drain/fit.rs",
             "controller/own_image.rs",
             "cluster/drain/pods.rs",
             "job/render.rs",
@@ -50,6 +51,7 @@ const OF_OTHERS: [(&str, &[&str]); 10] = [
     (
         "Pending",
         &[
+            "cluster/drain/pods.rs",
             "rehearse/controller_manager/job.rs",
             "rehearse/controller_manager/job_pods.rs",
             "rehearse/pod_lifecycle/state.rs",

@@ -73,6 +73,9 @@ pub struct Recorder {
     open: BTreeMap<WaitKey, Wait>,
     closed: Vec<Wait>,
     progress: Timestamp,
+    /// Plan and node: released because pods had not ended, which nothing ends in a rehearsal. Further attempts are no progress
+    /// before they come to the upgrade.
+    skipped: BTreeSet<(String, String)>,
     events: Vec<RolloutEvent>,
     steps: Vec<VersionStep>,
     /// Whether it follows a real cluster ([`Self::live`]).
@@ -86,6 +89,7 @@ impl Recorder {
             open: BTreeMap::new(),
             closed: Vec::new(),
             progress: now,
+            skipped: BTreeSet::new(),
             events: Vec::new(),
             steps: Vec::new(),
             is_live: false,
@@ -289,7 +293,10 @@ impl Recorder {
             since: now,
             until: None,
         });
-        self.note_progress(plan, now);
+        if *phase == NodePhase::Upgrading {
+            self.skipped.remove(&(plan.to_owned(), node.to_owned()));
+        }
+        self.note_progress_on(plan, node, now);
         if *phase == NodePhase::Failed {
             let turn = self.node_run(plan, node, now);
             turn.state = RunState::Failed;
@@ -316,7 +323,7 @@ impl Recorder {
             .get(plan)
             .is_some_and(|seen| seen.turns.contains_key(node));
         if !begun {
-            self.note_progress(plan, now);
+            self.note_progress_on(plan, node, now);
             self.emit(now, plan, Some(node), EventKind::NodeStarted);
         }
         let seen = self.plans.entry(plan.to_owned()).or_default();
@@ -370,7 +377,9 @@ impl Recorder {
             }
             // A long drain that still evicts pods has not stalled.
             let evicted = |drain: Option<NodeDrain>| drain.map(|it| it.note.evicted);
-            if evicted(before) != evicted(after) {
+            let plan = before.as_ref().or(after.as_ref()).map(|drain| drain.plan.clone());
+            let place = (plan.unwrap_or_default(), node.to_owned());
+            if evicted(before) != evicted(after) && !self.skipped.contains(&place) {
                 self.progress = now;
             }
         }
@@ -422,7 +431,7 @@ impl Recorder {
         turn.has_job = true;
         turn.failures = turn.failures.max(after);
         if before != Some(after) {
-            self.note_progress(&plan, now);
+            self.note_progress_on(&plan, &node, now);
         }
     }
 
@@ -551,6 +560,9 @@ impl Recorder {
         message: &str,
         now: Timestamp,
     ) -> WaitKey {
+        if let Some(node) = node.filter(|_| *reason == Reason::DrainSkipped) {
+            self.skipped.insert((plan.to_owned(), node.to_owned()));
+        }
         let key = (plan.to_owned(), node.map(str::to_owned), blocker.to_owned());
         if let Some(open) = self.open.get_mut(&key) {
             if open.message != message {

@@ -180,7 +180,7 @@ impl Starter<'_, '_> {
                     break;
                 }
             }
-            let starting = NodeState::starting(plan, node, now);
+            let starting = NodeState::starting(plan.spec(), plan.next_attempt(node), node, now);
             self.nodes.insert(name.clone(), starting);
             // Plans that are decided later in the same pass must see this start, although nothing is written yet.
             self.locks.lock(plan, name);

@@ -43,6 +43,13 @@ impl Recorder {
         }
     }
 
+    /// Notes progress on a node, unless it only tries again what it could not do.
+    pub(super) fn note_progress_on(&mut self, plan: &str, node: &str, now: Timestamp) {
+        if !self.skipped.contains(&(plan.to_owned(), node.to_owned())) {
+            self.note_progress(plan, now);
+        }
+    }
+
     /// Records which repetition the roll-out of a Plan is.
     pub(super) fn observe_repetition(&mut self, plan: &str, repeat: &Value, now: Timestamp) {
         let since = repeat["since"].as_str().map(str::to_owned);

@@ -5,9 +5,8 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::blocker::Blocker;
-use crate::plan::DerivedPlan;
 use crate::step::Step;
-use refit_api::{NodePhase, ObjectRef, OpenEnum, Reason};
+use refit_api::{NodePhase, ObjectRef, OpenEnum, PlanSpec, Reason};
 use refit_facts::{BootId, JobFacts, JobName, NodeFacts, NodeName, NodeUid, PlanName, PodUid};
 
 /// The states of the nodes that each Plan has started.
@@ -100,12 +99,12 @@ impl NodeState {
 
     /// A node that is about to start, once status names it. Status stores the boot with the slot, before the Job exists: if all
     /// evidence of the upgrade is lost later, this is what tells whether the node has rebooted since.
-    pub(crate) fn starting(plan: &DerivedPlan, node: &NodeFacts, now: Timestamp) -> Self {
+    pub(crate) fn starting(spec: &PlanSpec, attempt: i64, node: &NodeFacts, now: Timestamp) -> Self {
         Self {
             since: Some(now),
-            attempt: Some(plan.next_attempt(node)),
+            attempt: Some(attempt),
             start: Some(Start::Later),
-            boot: plan.spec().may_reboot().then(|| node.boot_id.clone()),
+            boot: spec.may_reboot().then(|| node.boot_id.clone()),
             ..Self::new(node, NodePhase::Pending)
         }
     }

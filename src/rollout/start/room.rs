@@ -29,7 +29,8 @@ impl<'a> Limit<'a> for FreeSlot {
 impl<'a> Limit<'a> for StatusRoom {
     /// It is the last limit, so the node starts if there is room.
     fn admit(&mut self, turn: &mut Turn<'_, 'a>) -> Verdict {
-        let starting = NodeState::starting(turn.plan, turn.node, turn.now);
+        let attempt = turn.plan.next_attempt(turn.node);
+        let starting = NodeState::starting(turn.plan.spec(), attempt, turn.node, turn.now);
         if self.0.take(&turn.node.name, &starting) {
             return Verdict::Go;
         }
