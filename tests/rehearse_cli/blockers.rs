@@ -240,6 +240,13 @@ fn cases() -> Vec<Case> {
             cluster(&[("a", labels, true), ("b", labels, true)]) + TRAINING,
         ),
         on(
+            stalls("DrainSkipped", "", "science/epoch-7 had not ended within 20m0s"),
+            of_all(
+                "  drain: {force: true, waitFor: [{podSelector: {matchLabels: {job: training}}, timeout: 20m, afterTimeout: Skip}]}\n",
+            ),
+            cluster(&[("a", labels, true), ("b", labels, true)]) + TRAINING,
+        ),
+        on(
             stalls(
                 "DrainWouldBlock",
                 "",
