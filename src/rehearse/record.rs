@@ -26,8 +26,11 @@ use super::store::{Change, Object};
 use super::upgrade_script::{PrepareWait, dependency};
 use crate::json::Value;
 use bands::WaveSpan;
-use refit_api::names::{ANNOTATION_DRAIN, ENV_PLAN_LATEST_VERSION, LABEL_CONTROLLER, LABEL_PLAN};
+use refit_api::names::{
+    ANNOTATION_DRAIN, ANNOTATION_RECORD_PREFIX, ENV_PLAN_LATEST_VERSION, LABEL_CONTROLLER, LABEL_PLAN,
+};
 use refit_api::{DrainNote, NodeDrain, NodePhase, OpenEnum, Reason};
+use refit_facts::{Phase, Record};
 use refit_job::name::plan_label_key;
 
 /// Phases in which `prepare` may wait; status may lag behind the start of the container.
@@ -360,6 +363,17 @@ impl Recorder {
             self.note_lost_label(change);
         }
         self.note_boot(change);
+        let notes = change.new.value["metadata"]["annotations"].as_object();
+        for (key, text) in notes.into_iter().flatten() {
+            let record = text
+                .as_str()
+                .filter(|_| key.starts_with(ANNOTATION_RECORD_PREFIX));
+            let record = record.and_then(Record::parse);
+            if record.is_some_and(|record| record.phase == Phase::Skipped) {
+                let plan = key[ANNOTATION_RECORD_PREFIX.len()..].to_owned();
+                self.skipped.insert((plan, node.to_owned()));
+            }
+        }
         let drain = |object: &Object| {
             let text = object.value["metadata"]["annotations"][ANNOTATION_DRAIN].as_str()?;
             NodeDrain::parse(text)
@@ -560,9 +574,6 @@ impl Recorder {
         message: &str,
         now: Timestamp,
     ) -> WaitKey {
-        if let Some(node) = node.filter(|_| *reason == Reason::DrainSkipped) {
-            self.skipped.insert((plan.to_owned(), node.to_owned()));
-        }
         let key = (plan.to_owned(), node.map(str::to_owned), blocker.to_owned());
         if let Some(open) = self.open.get_mut(&key) {
             if open.message != message {
