@@ -1,7 +1,6 @@
 //! The permissions of the controller that Plans need.
 
 use super::plan::DerivedPlan;
-use super::remediation;
 use super::state::ClusterState;
 use refit_facts::Missing;
 
@@ -37,7 +36,7 @@ pub(super) fn missing(cluster: &ClusterState, plan: &DerivedPlan) -> Option<Stri
     let for_remediation = missing
         .for_remediation
         .iter()
-        .filter(|_| remediation::is_wanted(plan));
+        .filter(|_| plan.pauses_remediation());
     let what: Vec<_> = missing
         .for_all
         .iter()
@@ -57,7 +56,7 @@ pub(super) fn are_granted(cluster: &ClusterState, plan: &DerivedPlan) -> bool {
         (missing.knows_reboots || !plan.spec().has_sentinel())
             && (missing.knows_workloads || !plan.completion.workloads)
             && (missing.knows_pods || plan.pod_blockers.is_empty())
-            && (missing.knows_remediation || !remediation::is_wanted(plan))
+            && (missing.knows_remediation || !plan.pauses_remediation())
     };
     cluster.world.permissions.as_ref().is_some_and(asked) && missing(cluster, plan).is_none()
 }
