@@ -107,10 +107,6 @@ fn desired_taint(plan: &DerivedPlan, gate: Option<&Blocker>, has_slots: bool) ->
     }
 }
 
-pub(super) fn is_for_new_nodes(plan: &DerivedPlan) -> bool {
-    plan.spec().taint_new_nodes.unwrap_or_default()
-}
-
 /// The Plans that keep pods off new nodes, by what is known of each.
 struct NewNodes<'a>(&'a ClusterState, Vec<NewNodesOf<'a>>);
 
@@ -130,7 +126,7 @@ impl<'a> NewNodes<'a> {
             if matches!(gate, Some(Blocker::SpecPruned)) {
                 return Some(NewNodesOf::Unknown);
             }
-            is_for_new_nodes(plan).then(|| match gate {
+            plan.taints_new_nodes().then(|| match gate {
                 Some(Blocker::NotReady) => NewNodesOf::Unknown,
                 _ if plan.resolved.is_none() => NewNodesOf::Unknown,
                 _ => NewNodesOf::Known(plan, last_roll_out(plan)),

@@ -1,7 +1,6 @@
 //! The permissions of the controller that Plans need.
 
 use super::plan::DerivedPlan;
-use super::remediation;
 use super::state::ClusterState;
 use refit_facts::Missing;
 
@@ -37,7 +36,7 @@ pub(super) fn missing(cluster: &ClusterState, plan: &DerivedPlan) -> Option<Stri
     let for_remediation = missing
         .for_remediation
         .iter()
-        .filter(|_| remediation::is_wanted(plan));
+        .filter(|_| plan.pauses_remediation());
     let for_pods = missing.for_pods.iter().filter(|_| plan.waits_for_pods());
     let field = if plan.pod_blockers.is_empty() {
         "spec.settle.daemonSets"
@@ -66,7 +65,7 @@ pub(super) fn are_granted(cluster: &ClusterState, plan: &DerivedPlan) -> bool {
             && (missing.knows_workloads || !plan.completion.workloads)
             && (missing.knows_pods || !plan.waits_for_pods())
             && (missing.knows_drain_checks || !plan.checks_drains)
-            && (missing.knows_remediation || !remediation::is_wanted(plan))
+            && (missing.knows_remediation || !plan.pauses_remediation())
     };
     cluster.world.permissions.as_ref().is_some_and(asked) && missing(cluster, plan).is_none()
 }

@@ -245,6 +245,16 @@ impl DerivedPlan {
         }
     }
 
+    /// Whether it keeps remediation operators off nodes.
+    pub(super) fn pauses_remediation(&self) -> bool {
+        self.spec().pause_remediation.unwrap_or_default()
+    }
+
+    /// Whether it keeps pods off nodes that have joined.
+    pub(super) fn taints_new_nodes(&self) -> bool {
+        self.spec().taint_new_nodes.unwrap_or_default()
+    }
+
     pub(super) fn spec(&self) -> &PlanSpec {
         &self.facts.object.spec
     }

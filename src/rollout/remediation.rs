@@ -27,10 +27,6 @@ const LOOK: SignedDuration = SignedDuration::from_mins(10);
 /// How often one is looked at that another one has taken meanwhile.
 const RETRY: SignedDuration = SignedDuration::from_secs(30);
 
-pub(super) fn is_wanted(plan: &DerivedPlan) -> bool {
-    plan.spec().pause_remediation.unwrap_or_default()
-}
-
 fn own_holder(cluster: &ClusterState) -> String {
     holder(&cluster.defaults.namespace, &cluster.defaults.job.controller_name)
 }
@@ -69,7 +65,7 @@ pub(super) struct NodeLeases;
 impl NodeLeases {
     /// `None` if the Plan takes no Leases.
     pub(super) fn of(plan: &DerivedPlan) -> Option<Self> {
-        is_wanted(plan).then_some(Self)
+        plan.pauses_remediation().then_some(Self)
     }
 }
 
@@ -108,7 +104,7 @@ pub(super) fn query(cluster: &ClusterState, node: &NodeName) -> Option<Step> {
 
 /// Why no Job of the Plan may be created on a node that has its slot: remediation operators do not leave it alone yet.
 pub(super) fn blocker(cluster: &ClusterState, plan: &DerivedPlan, node: &NodeFacts) -> Option<Blocker> {
-    if !is_wanted(plan) {
+    if !plan.pauses_remediation() {
         return None;
     }
     let known = known(cluster, node);
@@ -133,7 +129,7 @@ pub(super) fn add_steps(
     now: Timestamp,
     decision: &mut Decision,
 ) {
-    let plans = cluster.plans.iter().filter(|(_, plan)| is_wanted(plan));
+    let plans = cluster.plans.iter().filter(|(_, plan)| plan.pauses_remediation());
     let plans: Vec<_> = plans.collect();
     let mut nodes: BTreeSet<&NodeName> = cluster.world.nodes.paused.iter().collect();
     let of_plans = states.iter().flat_map(|(states, _)| {

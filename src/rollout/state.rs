@@ -11,9 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::event::Event;
 use super::memory::Memory;
 use super::memory::trusted_plans::TrustedPlans;
-use super::pending_taints;
 use super::plan::DerivedPlan;
-use super::remediation;
 use super::settings::Defaults;
 use super::world::World;
 use super::world::definition::Unwritable;
@@ -275,12 +273,12 @@ impl ClusterState {
     /// Whether the node has the taint of a new node, or a Plan may give it one at any moment.
     pub fn may_be_new(&self, node: &NodeFacts) -> bool {
         let mut taints = node.taints.iter().flatten();
-        taints.any(Taint::is_of_new_node) || self.plans.values().any(pending_taints::is_for_new_nodes)
+        taints.any(Taint::is_of_new_node) || self.plans.values().any(DerivedPlan::taints_new_nodes)
     }
 
     /// Whether a Plan keeps remediation operators off nodes.
     pub fn has_remediation_pauses(&self) -> bool {
-        self.plans.values().any(remediation::is_wanted)
+        self.plans.values().any(DerivedPlan::pauses_remediation)
     }
 
     /// The names of the Secrets that Plans have in their hash: the same set until one of these Plans changes.
