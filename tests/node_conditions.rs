@@ -1,5 +1,7 @@
 //! Lifecycle conditions of Nodes (KEP-5683) on a real API server, under the roles and the policy of the component.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, Patch, PatchParams};
 use kube::{Client, ResourceExt as _};
@@ -9,7 +11,7 @@ use crate::harness::{Harness, is_free};
 use crate::node_account::{client_with, shipped};
 use crate::steering::UserCli;
 use crate::testenv::manifest;
-use crate::testenv::wait::SOON;
+use crate::testenv::wait::{self, SOON};
 
 /// Types and reasons of the lifecycle conditions of a node.
 fn says(node: &Node) -> Vec<String> {
@@ -145,9 +147,14 @@ async fn the_controller_s_account_writes_nothing_of_a_node_s_status_but_its_own_
     let account = client_with(ctx, "conditions", &token).await;
     let taken = || condition("Drained", "AdminRequested");
     patch_status(&ctx.client, &node, taken()).await.unwrap();
-    // Policies take effect some time after they are created.
-    let refused = async || patch_status(&account, &node, json!({ "capacity": { "cpu": "1" } })).await;
-    crate::testenv::wait::holds("the policy is in force", async || refused().await.is_err()).await;
+    // Policies take effect some time after they are created. Each try is another change: one that changes nothing is allowed.
+    let tries = AtomicUsize::new(1);
+    let is_refused = async || {
+        let value = tries.fetch_add(1, Ordering::Relaxed).to_string();
+        let forged = json!({ "capacity": { "example.com/forged": value } });
+        patch_status(&account, &node, forged).await.is_err()
+    };
+    wait::holds("the policy is in force", is_refused).await;
     for (status, allowed) in [
         (condition("MaintenanceInProgress", "RefitPlan"), true),
         (condition("MaintenanceInProgress", "AdminRequested"), false),
