@@ -264,7 +264,8 @@ fn amend_property(name: &str, schema: &mut JSONSchemaProps) {
         "matchExpressions" | "values" | "add" | "drop" => {
             schema.x_kubernetes_list_type = Some("atomic".to_owned());
         }
-        "conditions" => {
+        // Those of `settle` are refit's own, and nobody else writes into the list.
+        "conditions" if requires_type(schema) => {
             schema.x_kubernetes_list_type = Some("map".to_owned());
             schema.x_kubernetes_list_map_keys = Some(vec!["type".to_owned()]);
         }
@@ -272,6 +273,14 @@ fn amend_property(name: &str, schema: &mut JSONSchemaProps) {
         "skipWaitForDeleteTimeout" => schema.format = None, // an `int` in Go, which has no format
         _ => {}
     }
+}
+
+/// Whether the items of a list require a `type`, as the keys of a list that merges must be.
+fn requires_type(schema: &JSONSchemaProps) -> bool {
+    let Some(JSONSchemaPropsOrArray::Schema(item)) = &schema.items else {
+        return false;
+    };
+    item.required.iter().flatten().any(|name| name == "type")
 }
 
 fn atomic_map(schema: &mut JSONSchemaProps) {
