@@ -200,20 +200,22 @@ fn renew(cluster: &ClusterState, node: &NodeFacts, now: Timestamp, decision: &mu
     });
     match due.filter(|due| *due > now) {
         Some(due) => decision.requeue(due),
-        None => decision.steps.push(Step::PauseRemediation {
+        None => decision.steps.push(Step::Remediation {
             node: node.name.clone(),
             uid: node.uid.clone(),
             holder: Text::from(own_holder(cluster).as_str()),
+            pause: true,
         }),
     }
 }
 
 fn resume(cluster: &ClusterState, node: &NodeFacts, own: &RemediationPause) -> Step {
     if known(cluster, node).is_none_or(|check| check.state != LeaseState::Released) {
-        return Step::ResumeRemediation {
+        return Step::Remediation {
             node: node.name.clone(),
             uid: node.uid.clone(),
             holder: own.holder.as_str().into(),
+            pause: false,
         };
     }
     let mut change = NodeChange {

@@ -222,19 +222,13 @@ pub enum Step {
         task: Box<MaintenanceTask>,
         progress: Box<MaintenanceProgress>,
     },
-    /// Take or renew the Lease of a node, and annotate its Machine.
-    PauseRemediation {
+    /// Take or renew the Lease of a node and annotate its Machine, or take both back.
+    Remediation {
         node: NodeName,
         uid: NodeUid,
         /// Who holds the Lease.
         holder: Text,
-    },
-    /// Take back what [`Step::PauseRemediation`] has done.
-    ResumeRemediation {
-        node: NodeName,
-        uid: NodeUid,
-        /// Who holds the Lease.
-        holder: Text,
+        pause: bool,
     },
     /// Check the controller's permissions.
     AskPermissions,
@@ -380,9 +374,9 @@ impl Step {
             Self::Query(Query::ReadRefusal { job, .. }) => Key::Refusal(job.clone()),
             Self::Query(Query::ReadWorkload { workload }) => Key::Workload(workload.clone()),
             Self::Query(Query::ListPods { plan, node, .. }) => Key::Pods(plan.clone(), node.clone()),
-            Self::PauseRemediation { node, .. }
-            | Self::ResumeRemediation { node, .. }
-            | Self::Query(Query::ReadLease { node, .. }) => Key::Remediation(node.clone()),
+            Self::Remediation { node, .. } | Self::Query(Query::ReadLease { node, .. }) => {
+                Key::Remediation(node.clone())
+            }
             Self::Query(Query::ListDaemonPods { plan, node, .. }) => {
                 Key::DaemonPods(plan.clone(), node.clone())
             }

@@ -63,6 +63,7 @@ impl Request {
 ///
 /// # Errors
 /// Fails if the request cannot be built, for example because the Plan cannot be rendered.
+#[expect(clippy::too_many_lines, reason = "one arm for each step")]
 pub fn prepare(cluster: &ClusterState, step: Step) -> Result<Option<Request>, String> {
     Ok(match step {
         Step::WriteStatus {
@@ -155,17 +156,16 @@ pub fn prepare(cluster: &ClusterState, step: Step) -> Result<Option<Request>, St
         }
         Step::Query(query) => Some(Request::Query(query)),
         Step::Maintain { id, task, progress } => Some(Request::Maintain { id, task, progress }),
-        Step::PauseRemediation { node, uid, holder } => Some(Request::Remediation {
+        Step::Remediation {
             node,
             uid,
             holder,
-            pause: true,
-        }),
-        Step::ResumeRemediation { node, uid, holder } => Some(Request::Remediation {
+            pause,
+        } => Some(Request::Remediation {
             node,
             uid,
             holder,
-            pause: false,
+            pause,
         }),
         Step::AskPermissions => Some(Request::Permissions(OptionalPermissions {
             reboots: cluster.has_reboots(),

@@ -7,14 +7,15 @@ use crate::json::{Value, json};
 /// Gives nodes these conditions, as far as they lack them. Returns the assumption as a sentence, if there is one.
 pub fn add_conditions<'a>(
     nodes: &mut [Value],
-    wanted: impl Iterator<Item = &'a SettleConditionSpec> + Clone,
+    wanted: impl Iterator<Item = &'a SettleConditionSpec>,
 ) -> Option<String> {
+    let wanted: Vec<_> = wanted.collect();
     let mut added = Vec::new();
     for node in nodes {
         let Some(conditions) = node["status"]["conditions"].as_array_mut() else {
             continue;
         };
-        for one in wanted.clone() {
+        for one in &wanted {
             if conditions.iter().any(|known| known["type"] == one.type_.as_str()) {
                 continue;
             }

@@ -51,7 +51,9 @@ pub(super) fn started(cluster: &mut ClusterState, step: &Step) {
         Step::PatchNode { node, change, .. } if change.annotations.contains_key(names::ANNOTATION_CORDON) => {
             cluster.memory.ledgers_sent.insert(node.clone());
         }
-        Step::PauseRemediation { node, .. } => cluster.memory.answers.forget_released(node),
+        Step::Remediation {
+            node, pause: true, ..
+        } => cluster.memory.answers.forget_released(node),
         Step::Maintain { id, task, progress } => cluster.memory.turns.started(id, task, progress),
         Step::ReadPlans => cluster.world.definition.relist_asked(),
         _ => {}

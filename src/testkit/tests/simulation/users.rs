@@ -179,11 +179,8 @@ impl Users {
         };
         if let Some(conditions) = known["status"]["conditions"].as_array_mut() {
             conditions.retain(|one| one["type"] != "Ailing");
-            if !well {
-                conditions.push(json!({ "type": "Ailing", "status": "True", "reason": "ByUser" }));
-            } else {
-                conditions.push(json!({ "type": "Ailing", "status": "False", "reason": "ByUser" }));
-            }
+            let status = if well { "False" } else { "True" };
+            conditions.push(json!({ "type": "Ailing", "status": status, "reason": "ByUser" }));
             let patch = json!({ "status": { "conditions": known["status"]["conditions"].clone() } });
             let _ = self.cluster.patch_status(Kind::Node, "", node, patch);
         }
