@@ -230,10 +230,10 @@ reasons! {
             => "wait"
         NodeCondition Normal [Node]
             "with `settle.conditions`: a condition of the Node has another status, or is missing"
-            => "wait; if it persists, see why whoever sets the condition does not"
+            => "wait; if it persists, see what should set the condition"
         TaintStays Normal [Node]
             "with `settle.taintsGone`: the Node still has such a taint"
-            => "wait; if it persists, see why whoever removes the taint does not"
+            => "wait; if it persists, see what should remove the taint"
         DaemonSetPods Normal [Node]
             "with `settle.daemonSets`: a pod of a DaemonSet on the node is not Ready, or the pods are not known yet"
             => "wait, or repair the pod"

@@ -58,7 +58,11 @@ impl Rehearsal {
         // refit creates the Leases of nodes in these namespaces, which the API server requires to exist: for Plans with
         // `pauseRemediation`, and for the front end.
         let has_maintenances = self.settings.enable.contains(&FrontEndName::Maintenance);
-        let used = |group: &MaintenanceGroup| *group == MaintenanceGroup::Medik8s || has_maintenances;
+        let has_pauses = self
+            .all_plans()
+            .any(|plan| plan["spec"]["pauseRemediation"] == true);
+        let used =
+            |group: &MaintenanceGroup| has_maintenances || has_pauses && *group == MaintenanceGroup::Medik8s;
         for group in MaintenanceGroup::ALL.into_iter().filter(used) {
             let name = group.lease_namespace();
             if cluster.get(Kind::Namespace, "", name).is_none() {
