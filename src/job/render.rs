@@ -29,7 +29,7 @@ use refit_api::{AfterWait, ApiAccess, HostAccess, PlanSpec, WaitFor, names, wait
 use refit_base::go::GoDuration;
 
 pub use check::{Findings, JobError, Remark, check};
-pub use containers::{DRAIN, PREFLIGHT, PROBE, SENTINEL, SKIPPED, UPGRADE, VERIFY};
+pub use containers::{DRAIN, OVERDUE, PREFLIGHT, PROBE, SENTINEL, SKIPPED, UPGRADE, VERIFY};
 pub(super) use containers::{command_args, literal, on_host, sentinel_name};
 pub use drain::drain_command;
 pub use hook::{HookInput, hook_job};
@@ -194,22 +194,22 @@ fn job(
     }
 }
 
-/// Ends the Job at once when `preflight` skips the node, or the drain releases it. Otherwise the Job would run it again up
-/// to `backoffLimit` times.
+/// Ends the Job at once when `preflight` skips the node, or pods have not ended before the drain. Otherwise the Job would run it
+/// again up to `backoffLimit` times.
 fn skip_policy(spec: &PlanSpec) -> Option<PodFailurePolicy> {
     let waits = spec.drain_waits().unwrap_or_default();
-    let skips = |wait: &WaitFor| wait.after_timeout == AfterWait::Skip;
-    let by_drain = waits.iter().any(skips).then_some(DRAIN);
-    let by_preflight = spec.preflight.is_some().then_some(PREFLIGHT);
+    let ends = |wait: &WaitFor| wait.after_timeout != AfterWait::Evict;
+    let by_drain = waits.iter().any(ends).then(|| (DRAIN, vec![OVERDUE, SKIPPED]));
+    let by_preflight = spec.preflight.as_ref().map(|_| (PREFLIGHT, vec![SKIPPED]));
     let rules: Vec<_> = by_preflight
         .into_iter()
         .chain(by_drain)
-        .map(|container| PodFailurePolicyRule {
+        .map(|(container, values)| PodFailurePolicyRule {
             action: "FailJob".to_owned(),
             on_exit_codes: Some(PodFailurePolicyOnExitCodesRequirement {
                 container_name: Some(container.to_owned()),
                 operator: "In".to_owned(),
-                values: vec![SKIPPED],
+                values,
             }),
             on_pod_conditions: None,
         })
@@ -217,10 +217,11 @@ fn skip_policy(spec: &PlanSpec) -> Option<PodFailurePolicy> {
     (!rules.is_empty()).then_some(PodFailurePolicy { rules })
 }
 
-/// Whether it was the drain that ended a Job with [`POD_FAILURE_POLICY`](crate::POD_FAILURE_POLICY): the message of the Job
-/// begins with the container (`matchPodFailurePolicy` in `pkg/controller/job`).
-pub fn is_skipped_by_drain(message: &str) -> bool {
-    message.starts_with(&format!("Container {DRAIN} for pod "))
+/// Whether a Job that ended with [`POD_FAILURE_POLICY`](crate::POD_FAILURE_POLICY) did so because the drain ended with this
+/// exit code, as its message says (`matchPodFailurePolicy` in `pkg/controller/job`).
+pub fn is_ended_by_drain(message: &str, code: i32) -> bool {
+    let of_drain = message.strip_prefix(&*format!("Container {DRAIN} for pod "));
+    of_drain.is_some_and(|rest| rest.contains(&format!(" failed with exit code {code} ")))
 }
 
 /// Time limit of a Job in seconds; `None` means no limit (S12). What `drain.waitFor` waits comes in addition: the limits are

@@ -102,6 +102,8 @@ fn failed_nodes<'a>(cluster: &'a ClusterState, plan: &'a DerivedPlan) -> BTreeSe
             .nodes
             .get(&job.node)
             .and_then(own_record)
+            // There it counts releases.
+            .filter(|it| it.phase != Phase::Skipped)
             .map_or(0, |it| it.retries);
         plan.spec()
             .failure

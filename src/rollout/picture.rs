@@ -27,6 +27,8 @@ pub struct PlanPicture {
     pub asks_checks: bool,
     /// What must be asked about nodes before they start.
     pub asks: Vec<Ask>,
+    /// How many of these failed before.
+    pub failing_asks: usize,
     /// Done nodes whose kubelet has another version.
     pub differs: BTreeMap<NodeName, Differs>,
     /// Nodes that start next, with `prepull`.

@@ -13,11 +13,11 @@ use super::memory::answers::{LeaseCheck, LeaseState};
 use super::node::state::NodeStates;
 use super::picture::Ask;
 use super::plan::DerivedPlan;
-use super::release;
 use super::start::gate::Gates;
 use super::start::limit::{INTERVAL, Limit, Turn, Verdict};
 use super::state::ClusterState;
 use super::step::{Key, NodeChange, Query, Step, patch};
+use super::{release, reservation};
 use refit_api::remediation::holder;
 use refit_api::{NodeMark, RemediationPause, names};
 use refit_facts::{NodeFacts, NodeName, PlanName, Text};
@@ -77,6 +77,8 @@ impl<'a> Limit<'a> for NodeLeases {
         if known.is_some_and(|check| check.state == LeaseState::Ours) {
             return Verdict::Go;
         }
+        // Whoever waited for it may have it now.
+        let known = known.filter(|check| check.state != LeaseState::Released);
         let held = |check: &LeaseCheck| Some((held_by_another(node, &check.state)?, INTERVAL));
         let known = known.map(|check| (check.seen, held(check)));
         let name = &node.name;
@@ -113,7 +115,12 @@ pub(super) fn blocker(cluster: &ClusterState, plan: &DerivedPlan, node: &NodeFac
     }
     let held = known.and_then(|check| held_by_another(node, &check.state));
     held.or_else(|| {
-        let failure = cluster.memory.failures.get(&Key::Remediation(node.name.clone()));
+        let key = if is_paused(cluster, node) {
+            Key::Remediation(node.name.clone())
+        } else {
+            Key::Node(node.name.clone())
+        };
+        let failure = cluster.memory.failures.get(&key);
         Some(Blocker::LeasePending {
             node: node.name.clone(),
             why: failure.map(|failure| failure.message.clone()),
@@ -144,7 +151,9 @@ pub(super) fn add_steps(
         };
         let own = own_pause(cluster, node);
         let is_needed = states.is_none_or(|(states, gates)| {
-            let needs = |plan: &DerivedPlan| release::is_needed(Some(states), node, plan);
+            let needs = |plan: &DerivedPlan| {
+                release::is_needed(Some(states), node, plan) && !yields(cluster, states, node, plan)
+            };
             // Of a Plan that has lost its fields, or must be read again, nothing is known.
             let is_unknown = |name: &PlanName| {
                 let gate = gates.get(name).and_then(|gates| gates.of_all.shut.as_ref());
@@ -158,7 +167,7 @@ pub(super) fn add_steps(
             plans.iter().any(|(_, plan)| needs(plan)) || own.is_some() && keeps()
         });
         match (own, is_needed) {
-            (None, true) => decision.steps.push(pause(node, own_holder(cluster))),
+            (None, true) => take(cluster, node, now, decision),
             (Some(_), true) => renew(cluster, node, now, decision),
             (Some(own), false) => decision.steps.push(resume(cluster, node, own)),
             (None, false) => {}
@@ -166,7 +175,35 @@ pub(super) fn add_steps(
     }
 }
 
-/// Marks the Node. The Lease decides between controllers, so the annotation of another one is of an earlier time.
+/// Whether a Plan leaves the node to another object that wants it, such as a `NodeMaintenance`, which waits for the Lease:
+/// nothing of the Plan runs there.
+fn yields(cluster: &ClusterState, states: &NodeStates, node: &NodeFacts, plan: &DerivedPlan) -> bool {
+    let state = states
+        .get(&plan.facts.name)
+        .and_then(|nodes| nodes.get(&node.name));
+    let is_idle = state.is_none_or(|state| state.failed || state.start.is_some());
+    is_idle && reservation::reserved_by(cluster, &node.name).is_some()
+}
+
+/// Begins to pause the remediation of a node. The Lease decides between controllers: the annotation of another one is of an
+/// earlier time, unless that one holds the Lease.
+fn take(cluster: &ClusterState, node: &NodeFacts, now: Timestamp, decision: &mut Decision) {
+    let known = known(cluster, node).map(|check| (check.seen, &check.state));
+    match known {
+        Some((seen, LeaseState::Held { .. })) => {
+            let due = seen.saturating_add(RETRY).unwrap_or(Timestamp::MAX);
+            if due > now {
+                decision.requeue(due);
+            } else {
+                decision.steps.extend(query(cluster, &node.name));
+            }
+        }
+        None if node.remediation.is_some() => decision.steps.extend(query(cluster, &node.name)),
+        _ => decision.steps.push(pause(node, own_holder(cluster))),
+    }
+}
+
+/// Marks the Node.
 fn pause(node: &NodeFacts, holder: String) -> Step {
     let key = NodeMark::ExcludeFromRemediation.key();
     let is_there = node.labels.get(key).is_some();

@@ -132,6 +132,7 @@ impl Starter<'_, '_> {
             self.picture.asks_checks = true;
             let blocker = plan.checks.blocker(now);
             if blocker.is_some() {
+                self.note_next(gate, reach);
                 return blocker;
             }
         }
@@ -164,6 +165,7 @@ impl Starter<'_, '_> {
                 Verdict::Go => {
                     if let Some(before) = before {
                         self.picture.starts_hook = Some(Hook::Before);
+                        self.note_next(gate, reach);
                         return Some(before.clone());
                     }
                 }
@@ -192,9 +194,7 @@ impl Starter<'_, '_> {
         if free <= 0 && plan.spec().prepulls() && gate.nodes.is_empty() {
             self.picture.prepulls = next::nodes(cluster, plan, self.nodes, queue.turns, now);
         }
-        if gate.nodes.is_empty() {
-            next::add(cluster, plan, self.nodes, reach, now, &mut self.picture);
-        }
+        self.note_next(gate, reach);
         let waits = self.picture.waiting > 0;
         if free <= 0 {
             let limit = plan.limit();
@@ -210,6 +210,13 @@ impl Starter<'_, '_> {
         let mut not_ready = plan.targets.not_ready();
         let waits = not_ready.any(|name| !self.nodes.contains_key(name));
         waits.then_some(Blocker::NodeNotReady)
+    }
+
+    fn note_next(&mut self, gate: &Gate, reach: OpenWaves) {
+        if gate.nodes.is_empty() {
+            let (cluster, plan, now) = (self.cluster, self.plan, self.now);
+            next::add(cluster, plan, self.nodes, reach, now, &mut self.picture);
+        }
     }
 
     /// Notes why nodes with a gate of their own wait, unless that is known.

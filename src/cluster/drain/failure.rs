@@ -15,6 +15,9 @@ pub enum Failure {
     /// Nodes were released as they were, because pods had not ended in time.
     #[error("{0}")]
     Skipped(String),
+    /// Pods had not ended in time, and a drain that is tried again would wait as long again.
+    #[error("{0}")]
+    Overdue(String),
     /// A signal stopped the process.
     #[error("{message}")]
     Stopped {
@@ -27,6 +30,8 @@ pub enum Failure {
 
 /// Exit code of a drain that released its nodes as they were: that of a test that Automake skips.
 const SKIPPED: u8 = 77;
+/// Exit code of a drain that pods kept from its begin (`EX_TEMPFAIL` in `sysexits.h`).
+const OVERDUE: u8 = 75;
 
 impl Failure {
     /// The exit code of a process: 128 plus the signal that stopped it.
@@ -34,6 +39,7 @@ impl Failure {
         match self {
             Self::Failed(_) => 1,
             Self::Skipped(_) => SKIPPED,
+            Self::Overdue(_) => OVERDUE,
             Self::Stopped { signal: "SIGINT", .. } => 128 + 2,
             Self::Stopped { .. } => 128 + 15,
         }
@@ -100,7 +106,7 @@ pub(super) fn all_or(act: &str, failed: &[(String, Failure)]) -> Result<(), Fail
     // A signal decides the exit code of the process, whichever other nodes have failed.
     let signal = failed.iter().find_map(|(_, failure)| match failure {
         Failure::Stopped { signal, .. } => Some(*signal),
-        Failure::Failed(_) | Failure::Skipped(_) => None,
+        Failure::Failed(_) | Failure::Skipped(_) | Failure::Overdue(_) => None,
     });
     let is_skipped = |(_, failure): &(String, Failure)| matches!(failure, Failure::Skipped(_));
     match signal {

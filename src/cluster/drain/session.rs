@@ -379,7 +379,7 @@ impl Session {
                 }
                 Err(Failure::Skipped(pods))
             }
-            wait_for::End::Fail(pods) => Err(Failure::Failed(pods)),
+            wait_for::End::Fail(pods) => Err(Failure::Overdue(pods)),
             wait_for::End::Cancelled => Err(Failure::Failed(Cancelled.to_string())),
             wait_for::End::ListFailed(why) => Err(Failure::Failed(format!(
                 "the pods of the node cannot be listed: {why}"

@@ -182,7 +182,12 @@ impl Turn<'_> {
                 }
                 Ok(Next::After(LOOK))
             }
-            Err(Failure::Failed(why) | Failure::Skipped(why) | Failure::Stopped { message: why, .. }) => {
+            Err(
+                Failure::Failed(why)
+                | Failure::Skipped(why)
+                | Failure::Overdue(why)
+                | Failure::Stopped { message: why, .. },
+            ) => {
                 let pending = self.pending(&name).await;
                 status::fall_short(&mut self.progress.status, &pending, why);
                 self.progress.reported = None;

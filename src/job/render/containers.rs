@@ -26,6 +26,8 @@ pub const PROBE: &str = "probe";
 pub const PREFLIGHT: &str = "preflight";
 /// Exit code of [`PREFLIGHT`] that skips the node, as of a test that Automake skips, and of a [`DRAIN`] that releases it.
 pub const SKIPPED: i32 = 77;
+/// Exit code of a drain before which pods had not ended in time.
+pub const OVERDUE: i32 = 75;
 /// Name of the only container of the Job that verifies a node.
 pub const VERIFY: &str = "verify";
 const PREPARE: &str = "prepare";

@@ -10,8 +10,8 @@ use k8s_openapi::api::core::v1::{PodSpec, PodTemplateSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::{
-    ONE_AT_A_TIME, PlanInput, active_deadline_seconds, check, containers, metadata, of_plan, ttl_seconds,
-    volumes,
+    ONE_AT_A_TIME, PlanInput, check, containers, metadata, of_plan, ttl_seconds, volumes,
+    work_deadline_seconds,
 };
 use crate::name::{hook_controller, plan_label_key};
 use crate::{JobError, JobSettings};
@@ -81,7 +81,7 @@ pub fn hook_job(input: &HookInput<'_>, settings: &JobSettings) -> Result<Option<
             completions: Some(1),
             parallelism: Some(1),
             backoff_limit: Some(settings.backoff_limit),
-            active_deadline_seconds: active_deadline_seconds(&spec, settings),
+            active_deadline_seconds: work_deadline_seconds(&spec, settings),
             pod_replacement_policy: Some(ONE_AT_A_TIME.to_owned()),
             template: PodTemplateSpec {
                 metadata: Some(ObjectMeta {

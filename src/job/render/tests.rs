@@ -322,10 +322,9 @@ fn what_a_drain_waits_for_comes_on_top_of_the_deadline_and_a_drain_that_skips_en
     let (_, rules, last) = job(&evict.replace("90m", "90m, namespace: ci, afterTimeout: Skip"));
     assert_eq!(rules, ["preflight", "drain"]);
     assert_eq!(last, "--wait-for=c=d;timeout=1h30m0s;after=skip;namespace=ci");
-    assert!(is_skipped_by_drain(
-        "Container drain for pod system-upgrade/apply-p-x failed with exit code 77 matching FailJob rule at index 1"
-    ));
-    assert!(!is_skipped_by_drain(
-        "Container preflight for pod x/drain failed with exit code 77"
-    ));
+    let by_drain = "Container drain for pod system-upgrade/apply-p-x failed with exit code 77 matching FailJob rule at index 1";
+    assert!(is_ended_by_drain(by_drain, SKIPPED) && !is_ended_by_drain(by_drain, OVERDUE));
+    let by_preflight =
+        "Container preflight for pod x/drain failed with exit code 77 matching FailJob rule at index 0";
+    assert!(!is_ended_by_drain(by_preflight, SKIPPED));
 }

@@ -5,6 +5,7 @@ use jiff::Timestamp;
 use super::state::{NodeDecision, NodeState, Start};
 use super::{NodeReconciler, delete};
 use crate::blocker::Blocker;
+use crate::hooks;
 use crate::memory::PendingCreate;
 use crate::release;
 use crate::remediation;
@@ -140,6 +141,10 @@ impl NodeReconciler<'_> {
             return NodeDecision::slot(state.with_blocker(&blocker));
         }
         if let Some(blocker) = remediation::blocker(self.cluster, self.plan, node) {
+            // Another program took the Lease meanwhile: others start, and this node has its turn again.
+            if never_started && matches!(blocker, Blocker::NodeLeased { .. }) {
+                return NodeDecision::Cleanup(Vec::new());
+            }
             return NodeDecision::slot(state.with_blocker(&blocker));
         }
         NodeDecision::slot(match self.next_job(node, leaving) {
@@ -233,8 +238,11 @@ impl NodeReconciler<'_> {
                 job: job.name.to_string(),
             }));
         }
-        // A roll-out that is closed for new nodes continues on nodes that had started.
-        let shut = self.gate.filter(|gate| !gate.is_for_new_nodes());
+        // A roll-out that is closed for new nodes continues on nodes that had started, but not before `spec.before` has
+        // succeeded, which such a gate hides.
+        let shut = self
+            .gate
+            .filter(|gate| !gate.is_for_new_nodes() || hooks::is_before_open(self.plan));
         if let Some(blocker) = shut.cloned().or_else(|| self.plan.job_blocker(node.is_windows())) {
             return Err(NoJobReason::Blocked(blocker));
         }

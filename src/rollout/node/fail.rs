@@ -13,7 +13,7 @@ use refit_api::{NodePhase, NodeProgress, Reason, annotation, names};
 use refit_facts::record::{Phase, Record};
 use refit_facts::{JobFacts, JobOutcome, NodeFacts};
 use refit_job::POD_FAILURE_POLICY;
-use refit_job::render::is_skipped_by_drain;
+use refit_job::render::{OVERDUE, SKIPPED, is_ended_by_drain};
 
 impl NodeReconciler<'_> {
     /// Records a Job that failed for good: on the node first, then on the Job. If the Plan no longer concerns the node,
@@ -36,10 +36,14 @@ impl NodeReconciler<'_> {
         }
         // Only refit's own rules about `preflight` and `drain` give this reason.
         let by_policy = *reason == *POD_FAILURE_POLICY;
-        if by_policy && is_skipped_by_drain(message) {
+        if by_policy && is_ended_by_drain(message, SKIPPED) {
             return self.skipped_by_drain(node, job, *at, stored_entry, leaving);
         }
-        if by_policy && let Some(skipped) = self.skipped_by_preflight(node, job, *at, stored_entry, leaving) {
+        // Pods that had not ended before the drain fail the node, as `waitFor` says.
+        if by_policy
+            && !is_ended_by_drain(message, OVERDUE)
+            && let Some(skipped) = self.skipped_by_preflight(node, job, *at, stored_entry, leaving)
+        {
             return skipped;
         }
         let took = at.duration_since(job.created);
@@ -131,7 +135,10 @@ impl NodeReconciler<'_> {
             version: job.version.to_string(),
             phase: Phase::Failed,
             attempt: job.attempt,
-            retries: self.record(node).map_or(0, |known| known.retries_at(&job.hash)),
+            retries: self
+                .record(node)
+                .filter(|known| known.phase != Phase::Skipped)
+                .map_or(0, |known| known.retries_at(&job.hash)),
             job_uid: job.uid.clone(),
             job: job.name.clone(),
             // A Job of system-upgrade-controller has no digest. With that of the present spec, only a later edit is

@@ -64,6 +64,7 @@ impl<'a> Limits<'a> {
         ];
         limits.extend(availability.map(boxed));
         limits.push(boxed(Tolerations::of(plan)));
+        limits.extend(NodeLeases::of(plan).map(boxed));
         Self(limits)
     }
 

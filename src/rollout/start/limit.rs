@@ -80,16 +80,16 @@ impl Turn<'_, '_> {
         }
         // What is asked about other nodes may have changed when those have their turn.
         let most = usize::try_from(self.free).unwrap_or_default().min(MAX_ASKS);
-        let asks = self.picture.asks.len() < most;
+        let failure = self.cluster.memory.failures.get(key);
+        // One that cannot be asked about holds up no others.
+        self.picture.failing_asks += usize::from(failure.is_some());
+        let asks = failure.is_some() || self.picture.asks.len() < most + self.picture.failing_asks;
         if asks {
             self.picture.asks.push(ask);
         }
         match blocked {
             Some(blocked) => blocked,
-            None if asks => {
-                let failure = self.cluster.memory.failures.get(key);
-                Verdict::Skip(pending(failure.map(|failure| failure.message.clone())))
-            }
+            None if asks => Verdict::Skip(pending(failure.map(|failure| failure.message.clone()))),
             // As many nodes are being asked about as slots are free. The next decision continues with them.
             None => Verdict::End(pending(None)),
         }

@@ -41,7 +41,8 @@ pub(super) fn nodes<'a>(
     next.take(most.min(MAX_NEXT)).cloned().collect()
 }
 
-/// Notes the nodes that the next free slots go to. Those with a blocker of their own are not next.
+/// Notes the nodes that the next free slots go to. Those with a blocker of their own are not next, unless they are only being
+/// looked at.
 pub(super) fn add(
     cluster: &ClusterState,
     plan: &DerivedPlan,
@@ -54,7 +55,9 @@ pub(super) fn add(
         return;
     }
     let turns = plan.targets.ready_in(reach);
-    let turns = turns.filter(|name| !picture.nodes.contains_key(*name));
+    let is_looked_at =
+        |why: &Blocker| matches!(why, Blocker::PodsPending { .. } | Blocker::LeasePending { .. });
+    let turns = turns.filter(|name| picture.nodes.get(*name).is_none_or(is_looked_at));
     picture.next = nodes(cluster, plan, slots, turns, now);
 }
 

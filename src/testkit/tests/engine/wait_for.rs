@@ -115,7 +115,7 @@ fn after_the_timeout_the_pods_are_evicted_or_the_node_fails() {
         (AfterWait::Evict, true, ""),
         // It would be evicted, and must not be without `force`.
         (AfterWait::Evict, false, "BackoffLimitExceeded"),
-        (AfterWait::Fail, true, "BackoffLimitExceeded"),
+        (AfterWait::Fail, true, "PodFailurePolicy"),
     ] {
         let mut scenario = Scenario::of_nodes(&["a"]);
         scenario.cluster.put(runner("ci", "a")).unwrap();
