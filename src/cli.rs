@@ -98,8 +98,9 @@ enum Command {
     /// Retries an eviction that a PodDisruptionBudget refuses every 5 seconds until --timeout; standard error names the
     /// pod, the budget and how long the pod has waited.
     ///
-    /// Ends with 0 when all pods are gone, with 1 when one is not or the arguments are wrong, and on SIGTERM with 143; the
-    /// last line says what was evicted and what was not.
+    /// Ends with 0 when all pods are gone, with 1 when one is not or the arguments are wrong, with 77 when a node was
+    /// released as it was (--wait-for with `after=skip`), on SIGTERM with 143, and on SIGINT with 130; the last line says what
+    /// was evicted and what was not.
     #[command(args_override_self = true)]
     Drain(drain::Flags),
     /// Show all roll-outs at a glance: version, progress, what holds each Plan, and what would release it
@@ -179,7 +180,8 @@ enum Command {
     /// Try again on nodes where a Plan failed: those that are named, or all
     ///
     /// Adds the Plan to the annotation `refit.rs/retry` of each Node, with who and when; the controller removes it when the
-    /// next attempt begins. With --wait, waits until these nodes are done.
+    /// next attempt begins. Without nodes, also retries `before` or `after` of the Plan if it has failed: the same annotation of
+    /// the Plan names its Job. With --wait, waits until these nodes are done.
     ///
     /// Ends with 0 when the nodes are to be retried, with 1 when a node has not failed, the cluster refuses, a node
     /// fails again or --timeout passes, and with 2 when the arguments are wrong.

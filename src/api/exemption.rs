@@ -57,10 +57,12 @@ impl FromStr for StartLimit {
         let found = Self::ALL.into_iter().find(|limit| limit.as_str() == text);
         found.ok_or_else(|| {
             let all = Self::ALL.map(Self::as_str).join(", ");
-            format!(
-                "{:?} is none of {all}; nodes never start in spite of quorum, locks, budgets or approvals",
-                shorten(text, MAX_NAME)
-            )
+            let hint = match text {
+                "notBefore" | "windows" => "window includes notBefore and windows",
+                "freeze" => "refit unfreeze ends a freeze",
+                _ => "nodes never start in spite of quorum, locks, budgets or approvals",
+            };
+            format!("{:?} is none of {all}; {hint}", shorten(text, MAX_NAME))
         })
     }
 }

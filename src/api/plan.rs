@@ -356,7 +356,8 @@ pub struct ContainerSpec {
     /// Secrets and `ConfigMaps` that provide environment variables. Defaults to none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub env_from: Option<Vec<EnvFromSource>>,
-    /// Host paths to mount into the container, in addition to the host's `/` at `/host`. Defaults to none.
+    /// Host paths to mount into the container, besides the host's `/` at `/host`, which `hostAccess: None` leaves out.
+    /// Defaults to none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub volumes: Option<Vec<VolumeSpec>>,
     /// Security context. Defaults to none for `prepare`, to one without privileges for `preflight`, `verify`,

@@ -71,8 +71,11 @@ pub struct SettleSpec {
     /// without a `v`. Defaults to false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub os_image: Option<bool>,
-    /// If true, the controllers of the evicted pods must have as many ready pods again as before the drain; the node is
-    /// schedulable, and keeps its slot. Defaults to false.
+    /// If true, the controllers of the evicted pods must have as many ready pods as before the drain, or as many as they
+    /// want if that is less; the node is schedulable, and keeps its slot. Defaults to false.
+    ///
+    /// Without the permissions of the component `deploy/overlays/read-workloads`, only ReplicaSets and StatefulSets count, and
+    /// must have all pods that they want.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workloads: Option<bool>,
     /// Conditions of the Node that must have this status, such as those of the node problem detector.
@@ -84,6 +87,8 @@ pub struct SettleSpec {
     #[schemars(length(max = 16))]
     pub taints_gone: Option<Vec<String>>,
     /// Pods of DaemonSets on the node that must be Ready; `{}` means all. Defaults to none.
+    ///
+    /// The controller must be allowed to list pods, by the component `deploy/overlays/read-workloads`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub daemon_sets: Option<DaemonSetsSpec>,
     /// Time limit for all conditions together, as a Go duration such as `10m`. Defaults to `10m`.

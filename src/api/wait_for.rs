@@ -1,6 +1,7 @@
 //! `drain.waitFor`: pods that end by themselves before a node is drained. The doc comments of the fields are what
 //! `kubectl explain` prints.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
@@ -170,11 +171,20 @@ impl FromStr for WaitFor {
             return Err(format!("has no labels; {FORMAT}"));
         }
         let (mut timeout, mut after_timeout, mut namespace) = (None, AfterWait::default(), None);
+        let mut keys = BTreeSet::new();
         for part in parts {
-            match part.split_once('=') {
+            let key_and_value = part.split_once('=');
+            if let Some((key, _)) = key_and_value.filter(|(key, _)| !keys.insert(*key)) {
+                return Err(format!("has {key:?} twice; {FORMAT}"));
+            }
+            match key_and_value {
                 Some(("timeout", value)) => {
                     let read = value.parse::<GoDuration>();
-                    timeout = Some(read.map_err(|error| format!("has an invalid timeout: {error}"))?);
+                    let read = read.map_err(|error| format!("has an invalid timeout: {error}"))?;
+                    if read <= GoDuration::ZERO {
+                        return Err(format!("has timeout={read}: it must be longer than 0s"));
+                    }
+                    timeout = Some(read);
                 }
                 Some(("after", "evict")) => after_timeout = AfterWait::Evict,
                 Some(("after", "skip")) => after_timeout = AfterWait::Skip,
@@ -183,7 +193,6 @@ impl FromStr for WaitFor {
                 _ => return Err(format!("has {part:?}; {FORMAT}")),
             }
         }
-        let timeout = timeout.filter(|timeout| *timeout > GoDuration::ZERO);
         Ok(Self {
             selector,
             namespace,
@@ -254,7 +263,9 @@ mod tests {
         for (text, says) in [
             ("", "has no labels"),
             ("a=b", "has no timeout"),
-            ("a=b;timeout=0", "has no timeout"),
+            ("a=b;timeout=0", "has timeout=0s: it must be longer than 0s"),
+            ("a=b;timeout=5m;timeout=6m", "has \"timeout\" twice"),
+            ("a=b;timeout=5m;after=skip;after=skip", "has \"after\" twice"),
             ("a=b;timeout=x", "has an invalid timeout"),
             ("a=b;timeout=1m;after=wait", "has \"after=wait\""),
             ("a b;timeout=1m", "must begin with a valid label selector"),

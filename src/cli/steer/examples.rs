@@ -22,7 +22,7 @@ pub(in crate::cli) const RETRY: &str = "Examples:
   refit retry k3s-agent node-7 --wait
       one node, until it is done or fails again
   refit retry k3s-agent
-      all nodes that have failed";
+      all nodes that have failed, and before or after of the Plan";
 
 pub(in crate::cli) const SKIP: &str = "Examples:
   refit skip k3s-agent node-7

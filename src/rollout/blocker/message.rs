@@ -454,7 +454,7 @@ impl fmt::Display for Blocker {
                     Some(due) => write!(f, "; it is tried again at {}", refit_api::text::seconds(*due)),
                     None => write!(
                         f,
-                        "; correct the cause, then annotate the Plan with {}={job}, or edit it",
+                        "; refit retry PLAN once the cause is corrected, or annotate the Plan with {}={job}, or edit it",
                         names::ANNOTATION_RETRY
                     ),
                 }

@@ -186,6 +186,14 @@ fn a_limit_that_never_is_lifted_is_named_with_those_that_may_be() {
             "{error}"
         );
     }
+    for (limit, hint) in [
+        ("notBefore", "window includes notBefore"),
+        ("freeze", "refit unfreeze"),
+    ] {
+        let args = ["refit", "start", "p", "--reason=x", "--despite", limit];
+        let error = crate::cli::parse(args.map(Into::into).to_vec()).unwrap_err();
+        assert!(error.to_string().contains(hint), "{error}");
+    }
     for line in ["start p --reason x", "start p --despite window"] {
         let args = ["refit"].into_iter().chain(line.split(' ')).map(Into::into);
         assert!(crate::cli::parse(args.collect::<Vec<_>>()).is_err(), "{line}");

@@ -133,7 +133,10 @@ fn before_that_fails_holds_the_roll_out_with_its_last_words_until_a_retry() {
     );
     assert!(message.starts_with(&says), "{message}");
     assert!(
-        message.ends_with(&format!("refit.rs/retry={}, or edit it", failed.job)),
+        message.ends_with(&format!(
+            "; refit retry PLAN once the cause is corrected, or annotate the Plan with refit.rs/retry={}, or edit it",
+            failed.job
+        )),
         "{message}"
     );
     assert_eq!(scenario.condition("p", "Degraded")[..2], ["True", "BeforeFailed"]);
