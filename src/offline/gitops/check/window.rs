@@ -118,7 +118,7 @@ mod tests {
         let window = "  window: {days: [sa], startTime: \"22:00\", endTime: \"23:00\"}\n";
         assert_eq!(
             finding(&format!("{window}{WAITS}")),
-            "spec.window is open for 3600 seconds, but a Job may take 900 seconds (the default deadline of a Job), and up to \
+            "spec.window is open for 3601 seconds, but a Job may take 900 seconds (the default deadline of a Job), and up to \
              4h0m0s of spec.drain.waitFor: a Job may run long after the window closes; make the window longer or shorten \
              spec.drain.waitFor[].timeout; a Job that runs when the window closes is not stopped"
         );
