@@ -11,6 +11,7 @@ mod hooks;
 mod names;
 mod reboot;
 mod schedule;
+mod settle;
 mod trigger;
 
 use jiff::SignedDuration;
@@ -93,6 +94,7 @@ impl ParsedSpec {
         names::check_complete_labels(spec, &mut errors);
         reboot::check_reboot(spec, &mut errors);
         reboot::check_settle(spec, &mut errors);
+        settle::check(spec, &mut errors);
         errors.take(trigger::on_drift(spec));
         hooks::check(spec, &mut errors);
 

@@ -278,6 +278,21 @@ fn what_a_node_must_show_has_a_name_and_a_status() {
 }
 
 #[test]
+fn a_node_does_not_wait_for_what_refit_removes_once_it_is_done() {
+    check(
+        r#"settle: {conditions: [{type: Ready, status: "True"}, {type: DiskPressure, status: "False"}]} => valid
+        settle: {conditions: [{type: Ready, status: "False"}]} => spec.settle.conditions[0].status is False, and only a Ready node is ever done: it must be True
+        settle: {conditions: [{type: Drained, status: "False"}]} => spec.settle.conditions[0].type is Drained, a condition of a node in maintenance, which settling is a part of: remove the entry
+        settle: {taintsGone: [a, "refit.rs/new-node:NoSchedule"]} => spec.settle.taintsGone[1] is "refit.rs/new-node:NoSchedule", and refit removes this taint when nodes are done: remove the entry
+        settle: {taintsGone: [pending.refit.rs/p]} => spec.settle.taintsGone[0] is "pending.refit.rs/p", and refit removes this taint when nodes are done: remove the entry
+        settle: {taintsGone: [node.kubernetes.io/unschedulable]} => valid
+        {drain: {}, settle: {taintsGone: ["node.kubernetes.io/unschedulable:NoExecute"]}} => valid
+        {cordon: true, settle: {taintsGone: [node.kubernetes.io/unschedulable]}} => spec.settle.taintsGone[0] is "node.kubernetes.io/unschedulable", and the node is uncordoned once it has settled: remove the entry
+        {drain: {}, settle: {taintsGone: [node.kubernetes.io/unschedulable]}} => spec.settle.taintsGone[0] is "node.kubernetes.io/unschedulable", and the node is uncordoned once it has settled: remove the entry"#,
+    );
+}
+
+#[test]
 fn the_ready_time_is_shorter_than_the_timeout_of_its_wait() {
     check(
         "settle: {minReady: 10m} => spec.settle.minReady is 10m0s, and spec.settle.timeout ends the wait for it after 10m0s: it must be longer

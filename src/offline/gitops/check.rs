@@ -11,6 +11,7 @@ mod dependencies;
 mod disagreement;
 mod existence;
 mod front_ends;
+mod hooks;
 mod identity;
 mod images;
 mod jobs;
@@ -191,6 +192,7 @@ impl Subject<'_> {
         self.check_as_controller(&plan);
         self.check_jobs(&plan);
         self.check_images(&plan.spec);
+        self.check_hooks(&plan.spec);
         self.check_selector(&plan, nodes);
         self.check_window(&plan.spec);
         self.check_suspicious(&plan);

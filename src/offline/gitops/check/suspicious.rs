@@ -1,4 +1,4 @@
-//! Values that are accepted, and with which no node starts or every drain fails.
+//! Values that are accepted, and with which no node starts, every drain fails, or nothing happens.
 
 use super::subject::Subject;
 use crate::gitops::rule::Rule;
@@ -18,6 +18,36 @@ impl Subject<'_> {
         self.check_account(&plan.spec);
         self.check_drain_timeout(&plan.spec);
         self.check_digest(plan);
+        self.check_new_nodes(&plan.spec);
+        self.check_empty_lists();
+    }
+
+    fn check_new_nodes(&mut self, spec: &PlanSpec) {
+        const FIELD: &str = "spec.taintNewNodes";
+        if spec.taint_new_nodes == Some(true) && spec.suspend == Some(true) {
+            let message = format!(
+                "{FIELD} and spec.suspend are true: nodes that join take no pods until the Plan is resumed"
+            );
+            let hint = "set taintNewNodes when you resume the Plan".to_owned();
+            self.report(Rule::TaintWhileSuspended, FIELD, message, Some(hint));
+        }
+    }
+
+    fn check_empty_lists(&mut self) {
+        for field in [
+            "spec.drain.waitFor",
+            "spec.settle.conditions",
+            "spec.settle.taintsGone",
+        ] {
+            if self
+                .node(field)
+                .is_some_and(|node| matches!(&node.kind, Kind::List(items) if items.is_empty()))
+            {
+                let message = format!("{field} is empty, which is the same as leaving it out");
+                let hint = "remove it, or give it an entry".to_owned();
+                self.report(Rule::NullField, field, message, Some(hint));
+            }
+        }
     }
 
     fn check_concurrency(&mut self, spec: &PlanSpec) {

@@ -4,14 +4,15 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::JSONSche
 
 use super::property;
 use crate::gitops::check::definitions::of_field;
-use crate::gitops::check::path::{below, no_indices};
+use crate::gitops::check::path::{below, is_within, no_indices};
 use crate::gitops::check::subject::Subject;
 use crate::gitops::rule::Rule;
 use crate::gitops::yaml::{Entry, Node};
+use refit_api::Hook;
 use refit_base::nearest::nearest;
 
 /// Names in other objects of Kubernetes, and fields of a Plan that mean the same.
-const OTHER_NAMES: [(&str, &str); 27] = [
+const OTHER_NAMES: [(&str, &str); 29] = [
     ("activeDeadlineSeconds", "jobActiveDeadlineSecs"),
     ("entrypoint", "command"),
     ("env", "envs"),
@@ -28,12 +29,14 @@ const OTHER_NAMES: [(&str, &str); 27] = [
     ("pause", "suspend"),
     ("paused", "suspend"),
     ("plan", "name"),
+    ("podSelector", "selector"),
     ("policy", "when"),
     ("retry", "retries"),
     ("runAsRoot", "runAsUser"),
     ("schedule", "cron"),
     ("secret", "name"),
     ("secretName", "name"),
+    ("selector", "podSelector"),
     ("semver", "range"),
     ("startTime", "start"),
     ("to", "end"),
@@ -54,7 +57,7 @@ impl Subject<'_> {
         let field = below(parent, name);
         let other = other_name(name, schema);
         let near = other.or_else(|| near_name(name, schema));
-        let mut places = if self.object.is_plan() {
+        let mut places = if self.object.is_plan() && !is_entry_or_hook(parent) {
             places_of(name)
         } else {
             Vec::new()
@@ -113,6 +116,12 @@ impl Subject<'_> {
             Some(hint),
         );
     }
+}
+
+/// Whether a field there belongs to one of several things, so that the field of that name of the whole Plan is not meant.
+fn is_entry_or_hook(parent: &str) -> bool {
+    let is_hook = |hook: Hook| is_within(parent, &format!("spec.{}", hook.as_str()));
+    parent.contains('[') || Hook::ALL.into_iter().any(is_hook)
 }
 
 fn names(schema: &JSONSchemaProps) -> impl Iterator<Item = &str> {
