@@ -173,3 +173,61 @@ async fn without_place<'l>(
     }
     Ok(left)
 }
+
+#[cfg(test)]
+mod tests {
+    use http::{Request, Response};
+    use kube::client::Body;
+    use serde_json::{Value, json};
+    use tower::BoxError;
+
+    use super::*;
+
+    /// What is found against a drain of `a` with these pods, beside a node `b` of two cores.
+    async fn found(pods: Value) -> Option<DrainFinding> {
+        let transport = tower::service_fn(move |request: Request<Body>| {
+            let items = match (request.uri().path(), request.uri().query()) {
+                ("/api/v1/nodes", _) => {
+                    let size = json!({ "cpu": "2", "pods": "9" });
+                    json!([{ "metadata": { "name": "a" } }, { "metadata": { "name": "b" }, "status": { "allocatable": size } }])
+                }
+                ("/api/v1/pods", Some(query)) if query.contains("nodeName%3Da") => pods.clone(),
+                _ => json!([]),
+            };
+            let body = json!({ "metadata": {}, "items": items }).to_string();
+            async move { Ok::<_, BoxError>(Response::new(Body::from(body.into_bytes()))) }
+        });
+        let client = Client::new(transport, "default");
+        let options = Options::default();
+        forecast(&client, "a", &options, Timestamp::UNIX_EPOCH)
+            .await
+            .unwrap()
+    }
+
+    fn pod(name: &str, cpu: &str) -> Value {
+        let owner = json!({ "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "r", "controller": true });
+        json!({
+            "metadata": { "name": name, "namespace": "shop", "uid": name, "ownerReferences": [owner] },
+            "spec": { "containers": [{ "resources": { "requests": { "cpu": cpu } } }] },
+            "status": { "phase": "Running" },
+        })
+    }
+
+    #[tokio::test]
+    async fn a_pod_that_fits_somewhere_by_itself_is_not_said_to_fit_nowhere() {
+        assert_eq!(found(json!([pod("x", "1500m"), pod("y", "1500m")])).await, None);
+        let finding = found(json!([pod("x", "1"), pod("y", "3")])).await.unwrap();
+        assert_eq!(&*finding.pod, "shop/y");
+        assert_eq!(finding.more, 0);
+        let mut ends = pod("y", "3");
+        ends["metadata"]["deletionTimestamp"] = json!("1970-01-01T00:00:30Z");
+        assert_eq!(found(json!([ends])).await, None);
+    }
+
+    #[tokio::test]
+    async fn pods_beyond_what_is_kept_are_passed_over() {
+        let mut large = pod("x", "1");
+        large["metadata"]["annotations"] = json!({ "a": "a".repeat(MAX_KEPT) });
+        assert_eq!(found(json!([large, pod("y", "3")])).await, None);
+    }
+}
