@@ -146,7 +146,9 @@ mod tests {
 
     fn refusal(pod: &Pod, budgets: &[Budget]) -> Option<String> {
         let mut selecting = Selecting::default();
-        budgets.iter().for_each(|budget| selecting.add(budget, pod));
+        for budget in budgets {
+            selecting.add(budget, pod);
+        }
         selecting.refusal()
     }
 

@@ -166,7 +166,9 @@ async fn without_place<'l>(
             let mut free = place.free();
             let mut pods = pods_on(place.name(), "");
             while let Some(pods) = next::<PlacedPod>(client, &mut pods).await? {
-                pods.iter().for_each(|pod| free.take(pod));
+                for pod in &pods {
+                    free.take(pod);
+                }
             }
             left.retain(|(_, pod)| !(place.suits(pod) && free.has(pod)));
         }
