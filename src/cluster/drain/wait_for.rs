@@ -57,7 +57,7 @@ impl Wait<'_> {
         let mut open: Vec<&WaitFor> = self.entries.iter().collect();
         loop {
             let mut running = Vec::new();
-            match self.list(&open).await {
+            match list(self.lister, self.rules, self.clock.now(), &open).await {
                 Ok(found) => {
                     failing_since = None;
                     running = found;
@@ -119,29 +119,33 @@ impl Wait<'_> {
             }
         }
     }
+}
 
-    /// The running pods of each entry. Not those that the drain would leave.
-    async fn list(&self, open: &[&WaitFor]) -> Result<Vec<Running>, kube::Error> {
-        let now = self.clock.now();
-        let mut all = Vec::new();
-        for wait in open {
-            let of_entry = PodLister {
-                selector: both(&self.lister.selector, &wait.selector.to_string()),
-                ..self.lister.clone()
-            };
-            let pods = of_entry.all().await?;
-            let is_running =
-                |pod: &&Pod| pod.is_awaited(wait) && !is_given_up(pod.deletion_timestamp(), self.rules, now);
-            let mut running: Running = pods
-                .iter()
-                .filter(is_running)
-                .map(|pod| pod.id().path())
-                .collect();
-            running.sort_unstable();
-            all.push(running);
-        }
-        Ok(all)
+/// The running pods of each entry. Not those that the drain would leave.
+async fn list(
+    lister: &PodLister,
+    rules: Rules,
+    now: Timestamp,
+    open: &[&WaitFor],
+) -> Result<Vec<Running>, kube::Error> {
+    let mut all = Vec::new();
+    for wait in open {
+        let of_entry = PodLister {
+            selector: both(&lister.selector, &wait.selector.to_string()),
+            ..lister.clone()
+        };
+        let pods = of_entry.all().await?;
+        let is_running =
+            |pod: &&Pod| pod.is_awaited(wait) && !is_given_up(pod.deletion_timestamp(), rules, now);
+        let mut running: Running = pods
+            .iter()
+            .filter(is_running)
+            .map(|pod| pod.id().path())
+            .collect();
+        running.sort_unstable();
+        all.push(running);
     }
+    Ok(all)
 }
 
 /// The label selector of what both select.
@@ -179,7 +183,6 @@ fn note(open: &[&WaitFor], running: &[Running], since: Timestamp) -> DrainNote {
 mod tests {
     use std::sync::{Arc, Mutex};
 
-    use futures::FutureExt as _;
     use http::{Request, Response};
     use kube::Client;
     use kube::client::Body;
@@ -222,20 +225,13 @@ mod tests {
             last: LastAnswer::default(),
         };
         let entry: WaitFor = "app=runner;timeout=1m".parse().unwrap();
-        let clock = Clock::new(|| "2026-01-01T00:00:30Z".parse().unwrap());
-        let wait = Wait {
-            lister: &lister,
-            entries: &[],
-            rules: Rules {
-                skip_wait_for_delete: 60,
-                ..Rules::default()
-            },
-            clock: &clock,
-            publisher: None,
-            cancelled: futures::future::pending().boxed(),
-            report: &|_| {},
+        let rules = Rules {
+            skip_wait_for_delete: 60,
+            ..Rules::default()
         };
-        assert_eq!(wait.list(&[&entry]).await.unwrap(), [["ci/ends", "ci/runs"]]);
+        let now = "2026-01-01T00:00:30Z".parse().unwrap();
+        let running = list(&lister, rules, now, &[&entry]).await.unwrap();
+        assert_eq!(running, [["ci/ends", "ci/runs"]]);
         assert!(asked.lock().unwrap().contains("tier%3Dci%2Capp%3Drunner"));
     }
 }
