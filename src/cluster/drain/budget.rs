@@ -65,31 +65,52 @@ impl Budget {
     }
 }
 
-/// Why no eviction of a pod can ever succeed, by these budgets; `None` if one may succeed.
-pub(super) fn refusal(pod: &Pod, budgets: &[Budget]) -> Option<String> {
-    // The API server ignores budgets for such pods (`canIgnorePDB`).
-    if !pod.is_guarded() {
-        return None;
-    }
-    let selecting: Vec<_> = budgets.iter().filter(|budget| budget.selects(pod)).collect();
-    match selecting.as_slice() {
-        [] => None,
-        [budget] => budget.never_allows(pod).then(|| {
+/// Budgets that a message names. A tenant may have any number, with names of 253 bytes.
+const NAMED: usize = 3;
+
+/// The budgets that select one pod, of which only what a message says is kept: they may be many and large.
+#[derive(Debug, Default)]
+pub(super) struct Selecting {
+    count: usize,
+    names: Vec<String>,
+    /// Why the last one never allows an eviction.
+    refuses: Option<String>,
+}
+
+impl Selecting {
+    pub(super) fn add(&mut self, budget: &Budget, pod: &Pod) {
+        // The API server ignores budgets for pods that are not guarded (`canIgnorePDB`).
+        if !pod.is_guarded() || !budget.selects(pod) {
+            return;
+        }
+        let name = budget.name();
+        self.count += 1;
+        if self.names.len() < NAMED {
+            self.names.push(name.to_owned());
+        }
+        self.refuses = budget.never_allows(pod).then(|| {
             let Status {
                 expected_pods: all,
                 desired_healthy: least,
                 ..
             } = budget.status;
-            let name = budget.name();
             format!("PodDisruptionBudget {name} requires {least} of its {all} pods, so that it never allows an eviction")
-        }),
-        several => {
-            let names: Vec<_> = several.iter().map(|budget| budget.name()).collect();
-            Some(format!(
-                "more than one PodDisruptionBudget selects it ({}), so that it cannot be evicted",
-                names.join(", ")
-            ))
+        });
+    }
+
+    /// Why no eviction of the pod can ever succeed; `None` if one may succeed.
+    pub(super) fn refusal(self) -> Option<String> {
+        if self.count < 2 {
+            return self.refuses;
         }
+        let more = match self.count - self.names.len() {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let names = self.names.join(", ");
+        Some(format!(
+            "more than one PodDisruptionBudget selects it ({names}{more}), so that it cannot be evicted"
+        ))
     }
 }
 
@@ -123,6 +144,14 @@ mod tests {
         serde_json::from_value(budget).unwrap()
     }
 
+    fn refusal(pod: &Pod, budgets: &[Budget]) -> Option<String> {
+        let mut selecting = Selecting::default();
+        for budget in budgets {
+            selecting.add(budget, pod);
+        }
+        selecting.refusal()
+    }
+
     #[test]
     fn a_budget_refuses_for_good_if_it_requires_all_of_its_pods() {
         let none = json!({});
@@ -138,6 +167,9 @@ mod tests {
         assert_eq!(refusal(&pod(&none), &[budget("db", [2, 3, 3], &other)]), None);
         let all = [budget("a", [2, 3, 1], &none), budget("b", [2, 3, 1], &none)];
         assert!(refusal(&pod(&none), &all).unwrap().contains("(a, b)"));
+        let many = ["a", "b", "c", "d", "e"].map(|name| budget(name, [2, 3, 1], &none));
+        let many = refusal(&pod(&none), &many).unwrap();
+        assert!(many.contains("(a, b, c and 2 more)"), "{many}");
     }
 
     #[test]

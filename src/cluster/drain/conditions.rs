@@ -6,20 +6,21 @@ use std::time::Duration;
 use kube::api::{Api, Patch, PatchParams};
 use kube::{Client, Resource as _};
 use serde_json::{Value, json};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
+use super::cordon::should_reread;
 use crate::clock::Clock;
-use crate::kube::{Answer, brief};
+use crate::kube::brief;
 use refit_api::node_condition::is_of_refit;
 use refit_api::text::seconds;
 use refit_api::{NodeConditionReason, NodeConditionType};
 use refit_facts::objects::{Intern, SlimNode};
 use refit_facts::{NodeCondition, NodeFacts};
 
-/// Attempts to patch a node, which others write often.
-const TRIES: u32 = 5;
-/// Delay between attempts.
-const PAUSE: Duration = Duration::from_millis(100);
+/// How long to try again what a drain need not wait for.
+pub(super) const BRIEF: Duration = Duration::from_secs(2);
+/// First delay between attempts, and the longest: others write a node often, and an API server restarts for seconds.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
 
 /// What the conditions of a node say from now on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,32 +58,42 @@ pub(super) fn are_left(node: &NodeFacts) -> bool {
     all.any(|one| one.lifecycle().is_some() && is_of_refit(&one.reason))
 }
 
-/// Changes the conditions of the node. An error is a sentence.
-pub(super) async fn write(client: &Client, clock: &Clock, node: &str, says: Says) -> Result<(), String> {
-    let api = Api::<SlimNode>::all(client.clone());
-    let mut last = String::new();
-    for _ in 0..TRIES {
-        let object = api.get(node).await.map_err(|error| brief(&error))?;
-        let conditions = changes(&object.facts(&Intern::default()), says, &seconds(clock.now()));
-        if conditions.is_empty() {
-            return Ok(());
-        }
-        let meta = object.meta();
-        let patch = json!({
-            "metadata": { "uid": meta.uid, "resourceVersion": meta.resource_version },
-            "status": { "conditions": conditions },
-        });
-        let params = PatchParams::default();
-        match api.patch_status(node, &params, &Patch::Strategic(patch)).await {
-            Ok(_) => return Ok(()),
-            Err(error) if Answer::of(&error) == Answer::Conflict => {
-                last = brief(&error);
-                sleep(PAUSE).await;
+/// Changes the conditions of the node. Tries again for so long: what a failed drain leaves would block Plans. An error is a
+/// sentence.
+pub(super) async fn write(
+    client: &Client,
+    clock: &Clock,
+    node: &str,
+    says: Says,
+    patience: Duration,
+) -> Result<(), String> {
+    let (began, (mut pause, longest)) = (Instant::now(), PAUSES);
+    loop {
+        match attempt(client, clock, node, says).await {
+            Err(error) if should_reread(&error) && began.elapsed() < patience => {
+                sleep(pause).await;
+                pause = longest.min(pause * 2);
             }
-            Err(error) => return Err(brief(&error)),
+            result => return result.map_err(|error| brief(&error)),
         }
     }
-    Err(last)
+}
+
+async fn attempt(client: &Client, clock: &Clock, node: &str, says: Says) -> Result<(), kube::Error> {
+    let api = Api::<SlimNode>::all(client.clone());
+    let object = api.get(node).await?;
+    let conditions = changes(&object.facts(&Intern::default()), says, &seconds(clock.now()));
+    if conditions.is_empty() {
+        return Ok(());
+    }
+    let meta = object.meta();
+    let patch = json!({
+        "metadata": { "uid": meta.uid, "resourceVersion": meta.resource_version },
+        "status": { "conditions": conditions },
+    });
+    let params = PatchParams::default();
+    api.patch_status(node, &params, &Patch::Strategic(patch)).await?;
+    Ok(())
 }
 
 /// The items of a strategic merge patch.
@@ -106,4 +117,52 @@ fn changes(node: &NodeFacts, says: Says, now: &str) -> Vec<Value> {
         (present.is_some() && may_change).then(|| json!({ "$patch": "delete", "type": type_ }))
     };
     NodeConditionType::ALL.iter().filter_map(change).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use http::{Request, Response};
+    use kube::client::Body;
+    use tower::BoxError;
+
+    use super::*;
+
+    /// Removes a condition of a node while the API server fails so many requests.
+    async fn removed(failures: u32, patience: Duration) -> Result<(), String> {
+        let asked = Arc::new(AtomicU32::new(0));
+        let transport = tower::service_fn(move |_: Request<Body>| {
+            let fails = asked.fetch_add(1, Ordering::Relaxed) < failures;
+            async move {
+                if fails {
+                    return Err(BoxError::from("the connection is reset"));
+                }
+                let condition = json!({
+                    "type": NodeConditionType::DrainInProgress, "status": "True",
+                    "reason": NodeConditionReason::RefitDrainCommand,
+                });
+                let node = json!({
+                    "apiVersion": "v1", "kind": "Node", "metadata": { "name": "a", "uid": "u", "resourceVersion": "7" },
+                    "status": { "conditions": [condition] },
+                });
+                Ok(Response::new(Body::from(node.to_string().into_bytes())))
+            }
+        });
+        let client = Client::new(transport, "default");
+        let clock = Clock::new(|| jiff::Timestamp::UNIX_EPOCH);
+        write(&client, &clock, "a", Says::Nothing, patience).await
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_left_of_a_failed_drain_is_removed_after_an_outage() {
+        let minute = Duration::from_secs(60);
+        assert_eq!(removed(20, minute).await, Ok(()));
+        assert_eq!(
+            removed(u32::MAX, minute).await.unwrap_err(),
+            "the connection is reset"
+        );
+        assert!(removed(20, BRIEF).await.is_err());
+    }
 }

@@ -317,8 +317,87 @@ pub(super) async fn uncordon(
     Ok((Changed::Yes, has_conditions))
 }
 
+/// Uncordons a node that a drain without a Plan has cordoned. If a Plan holds it by now, it stays as it is, and the Plan is
+/// returned.
+pub(super) async fn undo(client: &Client, node: &str) -> Result<Option<String>, CordonError> {
+    let api = Api::<SlimNode>::all(client.clone());
+    for _ in 0..TRIES {
+        let snapshot = read(&api, node, None).await?;
+        let holder = snapshot.facts.ledger.iter().flat_map(|ledger| &ledger.holders);
+        if let Some(holder) = holder.into_iter().next() {
+            return Ok(Some(format!("{}/{}", holder.namespace, holder.plan)));
+        }
+        if !snapshot.facts.unschedulable {
+            return Ok(None);
+        }
+        let patch = json!({
+            "metadata": { "uid": &*snapshot.facts.uid, "resourceVersion": snapshot.version },
+            "spec": { "unschedulable": null },
+        });
+        match api
+            .patch(node, &PatchParams::default(), &Patch::Merge(patch))
+            .await
+        {
+            Ok(_) => return Ok(None),
+            Err(error) if should_reread(&error) => tokio::time::sleep(PAUSE).await,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(CordonError::Busy(node.to_owned()))
+}
+
 /// Whether to read the node again: after a conflict, or if it is unknown whether the patch was applied. Applying the
 /// patch twice does no harm.
-fn should_reread(error: &kube::Error) -> bool {
+pub(super) fn should_reread(error: &kube::Error) -> bool {
     matches!(Answer::of(error), Answer::Conflict | Answer::Overload) || failure(error) != Failure::Refused
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use http::{Method, Request, Response};
+    use kube::client::Body;
+    use tower::BoxError;
+
+    use super::*;
+
+    /// What becomes of a cordoned node with this ledger, and the patch.
+    async fn undone(ledger: &str) -> (Option<String>, Option<Value>) {
+        let patched = Arc::new(Mutex::new(None));
+        let seen = patched.clone();
+        let annotations = json!({ names::ANNOTATION_CORDON: ledger });
+        let transport = tower::service_fn(move |request: Request<Body>| {
+            let node = json!({
+                "apiVersion": "v1", "kind": "Node",
+                "metadata": { "name": "a", "uid": "u", "resourceVersion": "7", "annotations": annotations },
+                "spec": { "unschedulable": true },
+            });
+            let seen = seen.clone();
+            async move {
+                if request.method() == Method::PATCH {
+                    let body = http_body_util::BodyExt::collect(request.into_body())
+                        .await?
+                        .to_bytes();
+                    *seen.lock().unwrap() = Some(serde_json::from_slice(&body)?);
+                }
+                Ok::<_, BoxError>(Response::new(Body::from(node.to_string().into_bytes())))
+            }
+        });
+        let client = Client::new(transport, "default");
+        let holder = undo(&client, "a").await.unwrap();
+        (holder, patched.lock().unwrap().take())
+    }
+
+    #[tokio::test]
+    async fn a_drain_does_not_uncordon_a_node_that_a_plan_holds_by_now() {
+        let (holder, patch) = undone("").await;
+        assert_eq!(holder, None);
+        assert_eq!(patch.unwrap()["metadata"]["resourceVersion"], "7");
+        let plan =
+            json!({ "namespace": "system-upgrade", "controller": "refit", "plan": "p", "planUid": "x" });
+        let ledger = Ledger::with_holder(None, true, serde_json::from_value(plan).unwrap()).unwrap();
+        let held = undone(&ledger.to_text()).await;
+        assert_eq!(held, (Some("system-upgrade/p".to_owned()), None));
+    }
 }

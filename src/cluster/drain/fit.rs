@@ -9,8 +9,11 @@ use serde::Deserialize;
 
 use crate::node_fit::{selects, tolerates};
 
-/// Resources by name, in their base units.
-type Amounts = BTreeMap<String, f64>;
+/// Resources by name, in billionths of their base units. Not floats: what is left of 1 CPU beside 900m would be less than 100m.
+type Amounts = BTreeMap<String, i128>;
+
+/// Of one base unit.
+const NANOS: i128 = 1_000_000_000;
 
 /// The resource that each pod needs one of.
 const PODS: &str = "pods";
@@ -104,7 +107,7 @@ impl PlacedPod {
         }
         raise(&mut most, running);
         add(&mut most, &self.spec.overhead);
-        most.insert(PODS.to_owned(), 1.0);
+        most.insert(PODS.to_owned(), NANOS);
         most
     }
 
@@ -114,9 +117,9 @@ impl PlacedPod {
         for (name, amount) in self.requests() {
             let _ = match name.as_str() {
                 PODS => Ok(()),
-                "cpu" => write!(text, " cpu {}m", (amount * 1000.0).round()),
-                "memory" => write!(text, " memory {}Mi", (amount / f64::from(1 << 20)).round()),
-                name => write!(text, " {name} {amount}"),
+                "cpu" => write!(text, " cpu {}m", amount / (NANOS / 1000)),
+                "memory" => write!(text, " memory {}Mi", amount / (NANOS << 20)),
+                name => write!(text, " {name} {}", amount / NANOS),
             };
         }
         if text.is_empty() {
@@ -148,22 +151,18 @@ impl Place {
         !self.spec.unschedulable
             && selects(node_selector.as_ref(), affinity.as_ref(), name, labels)
             && self.spec.taints.iter().find(keeps_off).is_none()
-            && self.free(&[]).has(&pod.requests())
+            && self.free().has(pod)
     }
 
-    /// What is left beside these pods.
-    pub(super) fn free(&self, pods: &[PlacedPod]) -> Free {
+    /// All that it has for pods.
+    pub(super) fn free(&self) -> Free {
         // A node that says nothing, as in a rehearsal, has enough.
         if self.status.allocatable.is_empty() {
             return Free(None);
         }
         let mut free = Amounts::new();
         add(&mut free, &self.status.allocatable);
-        let mut free = Free(Some(free));
-        for pod in pods.iter().filter(|pod| !pod.has_ended()) {
-            free.take(pod);
-        }
-        free
+        Free(Some(free))
     }
 }
 
@@ -172,66 +171,74 @@ impl Place {
 pub(super) struct Free(Option<Amounts>);
 
 impl Free {
-    fn has(&self, requests: &Amounts) -> bool {
+    /// Whether there is room for the pod.
+    pub(super) fn has(&self, pod: &PlacedPod) -> bool {
         let Some(free) = &self.0 else { return true };
         let left = |name: &str| free.get(name).copied().unwrap_or_default();
-        requests
+        pod.requests()
             .iter()
-            .all(|(name, amount)| *amount <= 0.0 || *amount <= left(name))
+            .all(|(name, amount)| *amount <= 0 || *amount <= left(name))
     }
 
-    fn take(&mut self, pod: &PlacedPod) {
+    /// Takes the room of a pod that is there.
+    pub(super) fn take(&mut self, pod: &PlacedPod) {
+        let Some(free) = self.0.as_mut().filter(|_| !pod.has_ended()) else {
+            return;
+        };
         for (name, amount) in pod.requests() {
-            if let Some(left) = self.0.as_mut().and_then(|free| free.get_mut(&name)) {
-                *left -= amount;
+            if let Some(left) = free.get_mut(&name) {
+                *left = left.saturating_sub(amount);
             }
         }
-    }
-
-    /// Takes the room of a pod, if there is any.
-    pub(super) fn place(&mut self, pod: &PlacedPod) -> bool {
-        let fits = self.has(&pod.requests());
-        if fits {
-            self.take(pod);
-        }
-        fits
     }
 }
 
 fn add(sum: &mut Amounts, texts: &BTreeMap<String, String>) {
     for (name, text) in texts {
-        *sum.entry(name.clone()).or_default() += quantity(text);
+        let known = sum.entry(name.clone()).or_default();
+        *known = known.saturating_add(quantity(text));
     }
 }
 
 fn raise(most: &mut Amounts, amounts: Amounts) {
     for (name, amount) in amounts {
         let known = most.entry(name).or_default();
-        *known = known.max(amount);
+        *known = amount.max(*known);
     }
 }
 
-/// A quantity of Kubernetes such as `250m` or `1Gi`; 0 if it cannot be read.
-fn quantity(text: &str) -> f64 {
-    // `E` is a suffix and an exponent: `1E` and `1E3`.
-    if let Ok(number) = text.parse() {
-        return number;
-    }
+/// A quantity of Kubernetes such as `250m` or `1Gi`, in billionths; 0 if it cannot be read.
+fn quantity(text: &str) -> i128 {
     let (number, suffix) = text.split_at(text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len()));
-    let thousands = |suffix: &str| "kMGTPE".find(suffix).and_then(|at| i32::try_from(at + 1).ok());
-    let factor = match suffix {
-        "" => 1.0,
-        "n" => 1e-9,
-        "u" => 1e-6,
-        "m" => 1e-3,
-        "Ki" => 1024.0,
-        _ => match suffix.strip_suffix('i') {
-            Some(binary) if binary.len() == 1 => thousands(binary).map_or(0.0, |power| 1024_f64.powi(power)),
-            None if suffix.len() == 1 => thousands(suffix).map_or(0.0, |power| 1000_f64.powi(power)),
-            _ => 0.0,
-        },
-    };
-    number.parse().unwrap_or(0.0) * factor
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    let digits: i128 = format!("{whole}{fraction}").parse().unwrap_or_default();
+    let ten = |power: u32| 10_i128.saturating_pow(power);
+    digits.saturating_mul(factor(suffix)) / ten(u32::try_from(fraction.len()).unwrap_or(u32::MAX))
+}
+
+/// What a quantity with this suffix is multiplied by, in billionths; 0 for no suffix of Kubernetes.
+fn factor(suffix: &str) -> i128 {
+    let power = |letter: &str| "kMGTPE".find(letter).and_then(|at| u32::try_from(at + 1).ok());
+    match suffix {
+        "" => return NANOS,
+        "n" => return 1,
+        "u" => return 1_000,
+        "m" => return 1_000_000,
+        "Ki" => return NANOS << 10,
+        _ => {}
+    }
+    // `E` is a suffix and an exponent: `1E` and `1E3`.
+    if let Some(exponent) = suffix.strip_prefix(['e', 'E'])
+        && let Ok(exponent) = exponent.parse::<i32>()
+    {
+        let power = u32::try_from(exponent.saturating_add(9));
+        return power.map_or(0, |power| 10_i128.saturating_pow(power));
+    }
+    match suffix.strip_suffix('i') {
+        Some(binary) if binary.len() == 1 => power(binary).map_or(0, |power| NANOS << (10 * power)),
+        None if suffix.len() == 1 => power(suffix).map_or(0, |power| NANOS * 1000_i128.pow(power)),
+        _ => 0,
+    }
 }
 
 #[cfg(test)]
@@ -259,18 +266,24 @@ mod tests {
     #[test]
     fn quantities_have_the_suffixes_of_kubernetes() {
         for (text, number) in [
-            ("2", 2.0),
-            ("250m", 0.25),
-            ("1k", 1e3),
-            ("1Ki", 1024.0),
-            ("1.5Gi", 1.5 * 1024.0 * 1024.0 * 1024.0),
-            ("2E", 2e18),
-            ("1e3", 1e3),
-            ("x", 0.0),
-            ("1Zi", 0.0),
-            ("", 0.0),
+            ("2", 2 * NANOS),
+            ("250m", NANOS / 4),
+            ("1n", 1),
+            ("1k", 1_000 * NANOS),
+            ("1Ki", 1024 * NANOS),
+            ("1.5Gi", 1536 * (NANOS << 20)),
+            ("2E", 2 * NANOS.pow(3)),
+            ("1e3", 1_000 * NANOS),
+            ("1E-3", NANOS / 1_000),
+            ("-1.5", -3 * NANOS / 2),
+            ("33567891234", 33_567_891_234 * NANOS),
+            ("1e999999999", i128::MAX),
+            ("x", 0),
+            ("1Zi", 0),
+            ("1e-20", 0),
+            ("", 0),
         ] {
-            assert!((quantity(text) - number).abs() < number.max(1.0) * 1e-9, "{text}");
+            assert_eq!(quantity(text), number, "{text}");
         }
     }
 
@@ -278,17 +291,31 @@ mod tests {
     fn a_pod_fits_if_what_is_left_is_enough_for_its_requests() {
         let node = place(&json!({}));
         let half = pod(&json!({ "cpu": "1", "memory": "2Gi" }), &json!({}));
-        let mut free = node.free(std::slice::from_ref(&half));
-        assert!(free.place(&half));
-        assert!(!free.place(&half), "the first two have taken all");
-        assert!(free.place(&pod(&json!({}), &json!({}))));
-        assert!(!free.place(&pod(&json!({}), &json!({}))), "three pods are all");
+        let small = pod(&json!({}), &json!({}));
+        let mut free = node.free();
+        free.take(&half);
+        assert!(free.has(&half));
+        free.take(&half);
+        assert!(!free.has(&half), "the first two have taken all");
+        assert!(free.has(&small));
+        free.take(&small);
+        assert!(!free.has(&small), "three pods are all");
         assert!(!node.suits(&pod(&json!({ "example.com/gpu": "1" }), &json!({}))));
         let init = json!({ "initContainers": [{ "resources": { "requests": { "cpu": "3" } } }] });
         assert!(!node.suits(&pod(&json!({}), &init)));
         assert_eq!(half.describe(), " cpu 1000m memory 2048Mi");
         let silent: Place = serde_json::from_value(json!({ "metadata": { "name": "c" } })).unwrap();
         assert!(silent.suits(&half));
+    }
+
+    #[test]
+    fn a_pod_fits_if_it_takes_exactly_what_is_left() {
+        let of = |cpu: &str| pod(&json!({ "cpu": cpu }), &json!({}));
+        let mut free = place(&json!({})).free();
+        free.take(&of("1"));
+        free.take(&of("900m"));
+        assert!(free.has(&of("100m")));
+        assert!(!free.has(&of("101m")));
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! Would a drain of this node end? Reads pods, budgets and other nodes, and changes nothing. The rules are those of the drain:
-//! [`triage`], [`budget::refusal`].
+//! [`triage`], [`Selecting`].
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
 use super::Options;
-use super::budget::{self, Budget};
+use super::budget::{Budget, Selecting};
 use super::fit::{Place, PlacedPod};
 use super::pods::{DaemonSet, Pod, Verdict, triage};
 use crate::kube::pages::Pages;
@@ -20,8 +20,10 @@ use refit_api::AfterTimeout;
 use refit_facts::DrainFinding;
 use refit_facts::read::read;
 
-/// Objects that are read at a time: a kubelet can create mirror pods of a megabyte each on its node.
-const PAGE: u32 = 16;
+/// Objects that are read at a time: each may have a megabyte and a half, whether a tenant or a kubelet writes it.
+const PAGE: u32 = 8;
+/// Bytes of text of the pods to evict that are kept. Nothing is found against those beyond.
+const MAX_KEPT: usize = 8 << 20;
 /// Nodes whose pods are read to find room. If there are more that could take a pod, one of them is assumed to do.
 const MAX_PLACES: usize = 50;
 
@@ -44,38 +46,42 @@ pub async fn forecast(
 ) -> Result<Option<DrainFinding>, kube::Error> {
     let mut findings: BTreeMap<String, String> = BTreeMap::new();
     let mut leaving = Vec::new();
-    for raw in pods_on(client, node, &options.pod_selector).await? {
-        let Ok(pod) = read::<Pod>(&raw) else { continue };
-        // It is given time to end, and what is left of it the drain decides then.
-        if options.wait_for.iter().any(|wait| pod.is_awaited(wait)) {
-            continue;
-        }
-        // Whether the DaemonSet exists is not asked: if it is gone, the drain says so.
-        match triage(
-            &pod,
-            Some(&DaemonSet::Exists).filter(|_| pod.daemon_set().is_some()),
-            options.rules,
-            now,
-        ) {
-            Verdict::Stays | Verdict::StaysWithWarning(_) => {}
-            Verdict::Refused(why) => {
-                findings.insert(pod.id().path(), format!("cannot delete {why}"));
+    let mut kept = 0;
+    let mut pods = pods_on(node, &options.pod_selector);
+    while let Some(page) = pods.next::<Box<RawValue>>(client).await? {
+        for raw in page {
+            let Ok(pod) = read::<Pod>(&raw) else { continue };
+            // It is given time to end, and what is left of it the drain decides then.
+            if options.wait_for.iter().any(|wait| pod.is_awaited(wait)) {
+                continue;
             }
-            Verdict::Goes | Verdict::GoesWithWarning(_) => {
-                let needs = read::<PlacedPod>(&raw).ok();
-                let needs = needs.filter(|needs| pod.is_replaced() && !needs.has_ended());
-                leaving.push(Leaving { pod, needs });
+            // Whether the DaemonSet exists is not asked: if it is gone, the drain says so.
+            match triage(
+                &pod,
+                Some(&DaemonSet::Exists).filter(|_| pod.daemon_set().is_some()),
+                options.rules,
+                now,
+            ) {
+                Verdict::Stays | Verdict::StaysWithWarning(_) => {}
+                Verdict::Refused(why) => {
+                    findings.insert(pod.id().path(), format!("cannot delete {why}"));
+                }
+                Verdict::Goes | Verdict::GoesWithWarning(_) => {
+                    kept += raw.get().len();
+                    if kept > MAX_KEPT {
+                        continue;
+                    }
+                    let needs = read::<PlacedPod>(&raw).ok();
+                    let is_replaced = pod.is_replaced() && pod.deletion_timestamp().is_none();
+                    let needs = needs.filter(|needs| is_replaced && !needs.has_ended());
+                    leaving.push(Leaving { pod, needs });
+                }
             }
         }
     }
     let heeds_budgets = !options.disable_eviction && options.after_timeout == AfterTimeout::Fail;
     if heeds_budgets && !leaving.is_empty() {
-        let budgets = budgets(client, &leaving).await?;
-        for Leaving { pod, .. } in &leaving {
-            if let Some(why) = budget::refusal(pod, &budgets) {
-                findings.insert(pod.id().path(), why);
-            }
-        }
+        findings.extend(guarded(client, &leaving).await?);
     }
     for (path, needs) in without_place(client, node, &leaving).await? {
         let why = format!(
@@ -92,32 +98,44 @@ pub async fn forecast(
     }))
 }
 
-async fn pods_on(client: &Client, node: &str, selector: &str) -> Result<Vec<Box<RawValue>>, kube::Error> {
+fn pods_on(node: &str, selector: &str) -> Pages {
     let params = ListParams::default()
         .fields(&format!("spec.nodeName={node}"))
         .labels(selector)
         .limit(PAGE);
-    let mut pages = Pages::new(Request::new(CorePod::url_path(&(), None)), params, false);
-    let mut all = Vec::new();
-    while let Some(page) = pages.next::<Box<RawValue>>(client).await? {
-        all.extend(page);
-    }
-    Ok(all)
+    Pages::new(Request::new(CorePod::url_path(&(), None)), params, false)
 }
 
-/// The budgets that select one of the pods.
-async fn budgets(client: &Client, leaving: &[Leaving]) -> Result<Vec<Budget>, kube::Error> {
+/// The next objects. What whoever may write an object has made unreadable is passed over.
+async fn next<T: DeserializeOwned>(
+    client: &Client,
+    pages: &mut Pages,
+) -> Result<Option<Vec<T>>, kube::Error> {
+    let page = pages.next::<Box<RawValue>>(client).await?;
+    Ok(page.map(|page| page.iter().filter_map(|raw| read::<T>(raw).ok()).collect()))
+}
+
+/// The pods that budgets keep for good, and why.
+async fn guarded(client: &Client, leaving: &[Leaving]) -> Result<BTreeMap<String, String>, kube::Error> {
     let request = Request::new(PodDisruptionBudget::url_path(&(), None));
-    let mut pages = Pages::new(request, ListParams::default().limit(100), false);
-    let mut all = Vec::new();
-    while let Some(page) = pages.next::<Box<RawValue>>(client).await? {
-        let budgets = readable::<Budget>(&page);
-        all.extend(budgets.filter(|budget| leaving.iter().any(|one| budget.selects(&one.pod))));
+    let mut pages = Pages::new(request, ListParams::default().limit(PAGE), false);
+    let mut all: Vec<_> = leaving
+        .iter()
+        .map(|one| (&one.pod, Selecting::default()))
+        .collect();
+    while let Some(budgets) = next::<Budget>(client, &mut pages).await? {
+        for budget in budgets {
+            for (pod, selecting) in &mut all {
+                selecting.add(&budget, pod);
+            }
+        }
     }
-    Ok(all)
+    let refused = |(pod, selecting): (&Pod, Selecting)| Some((pod.id().path(), selecting.refusal()?));
+    Ok(all.into_iter().filter_map(refused).collect())
 }
 
-/// The pods for which there is no room on other nodes.
+/// The pods of which each by itself has no room on any other node. Together they may have none although each has: which one the
+/// scheduler places first is not known.
 async fn without_place<'l>(
     client: &Client,
     node: &str,
@@ -134,10 +152,10 @@ async fn without_place<'l>(
     );
     let mut looked = 0;
     while !left.is_empty() {
-        let Some(page) = pages.next::<Box<RawValue>>(client).await? else {
+        let Some(places) = next::<Place>(client, &mut pages).await? else {
             break;
         };
-        for place in readable::<Place>(&page).filter(|place| place.name() != node) {
+        for place in places.iter().filter(|place| place.name() != node) {
             if !left.iter().any(|(_, pod)| place.suits(pod)) {
                 continue;
             }
@@ -145,16 +163,73 @@ async fn without_place<'l>(
             if looked > MAX_PLACES {
                 return Ok(Vec::new());
             }
-            let pods = pods_on(client, place.name(), "").await?;
-            let pods: Vec<PlacedPod> = readable(&pods).collect();
-            let mut free = place.free(&pods);
-            left.retain(|(_, pod)| !(place.suits(pod) && free.place(pod)));
+            let mut free = place.free();
+            let mut pods = pods_on(place.name(), "");
+            while let Some(pods) = next::<PlacedPod>(client, &mut pods).await? {
+                for pod in &pods {
+                    free.take(pod);
+                }
+            }
+            left.retain(|(_, pod)| !(place.suits(pod) && free.has(pod)));
         }
     }
     Ok(left)
 }
 
-/// What whoever may write an object has made unreadable is passed over.
-fn readable<T: DeserializeOwned>(page: &[Box<RawValue>]) -> impl Iterator<Item = T> {
-    page.iter().filter_map(|raw| read::<T>(raw).ok())
+#[cfg(test)]
+mod tests {
+    use http::{Request, Response};
+    use kube::client::Body;
+    use serde_json::{Value, json};
+    use tower::BoxError;
+
+    use super::*;
+
+    /// What is found against a drain of `a` with these pods, beside a node `b` of two cores.
+    async fn found(pods: Value) -> Option<DrainFinding> {
+        let transport = tower::service_fn(move |request: Request<Body>| {
+            let items = match (request.uri().path(), request.uri().query()) {
+                ("/api/v1/nodes", _) => {
+                    let size = json!({ "cpu": "2", "pods": "9" });
+                    json!([{ "metadata": { "name": "a" } }, { "metadata": { "name": "b" }, "status": { "allocatable": size } }])
+                }
+                ("/api/v1/pods", Some(query)) if query.contains("nodeName%3Da") => pods.clone(),
+                _ => json!([]),
+            };
+            let body = json!({ "metadata": {}, "items": items }).to_string();
+            async move { Ok::<_, BoxError>(Response::new(Body::from(body.into_bytes()))) }
+        });
+        let client = Client::new(transport, "default");
+        let options = Options::default();
+        forecast(&client, "a", &options, Timestamp::UNIX_EPOCH)
+            .await
+            .unwrap()
+    }
+
+    fn pod(name: &str, cpu: &str) -> Value {
+        let owner = json!({ "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "r", "controller": true });
+        json!({
+            "metadata": { "name": name, "namespace": "shop", "uid": name, "ownerReferences": [owner] },
+            "spec": { "containers": [{ "resources": { "requests": { "cpu": cpu } } }] },
+            "status": { "phase": "Running" },
+        })
+    }
+
+    #[tokio::test]
+    async fn a_pod_that_fits_somewhere_by_itself_is_not_said_to_fit_nowhere() {
+        assert_eq!(found(json!([pod("x", "1500m"), pod("y", "1500m")])).await, None);
+        let finding = found(json!([pod("x", "1"), pod("y", "3")])).await.unwrap();
+        assert_eq!(&*finding.pod, "shop/y");
+        assert_eq!(finding.more, 0);
+        let mut ends = pod("y", "3");
+        ends["metadata"]["deletionTimestamp"] = json!("1970-01-01T00:00:30Z");
+        assert_eq!(found(json!([ends])).await, None);
+    }
+
+    #[tokio::test]
+    async fn pods_beyond_what_is_kept_are_passed_over() {
+        let mut large = pod("x", "1");
+        large["metadata"]["annotations"] = json!({ "a": "a".repeat(MAX_KEPT) });
+        assert_eq!(found(json!([large, pod("y", "3")])).await, None);
+    }
 }

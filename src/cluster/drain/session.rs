@@ -19,7 +19,7 @@ use super::lister::{self, PodLister};
 use super::pods::{Found, PodId};
 use super::publish::Publisher;
 use super::run::{End, Loop};
-use super::tracker::EvictionTracker;
+use super::tracker::{EvictionTracker, MAX_OUTAGE};
 use super::{NodeSelection, Options, PlanRun, detach, permissions, wait_for};
 use crate::clock::Clock;
 use crate::kube::brief;
@@ -120,9 +120,9 @@ impl Session {
             } else {
                 Says::Nothing
             };
+            let stopped = matches!(drained, Err(Failure::Stopped { .. }));
             self.say(&node.name, options, says).await;
             if let Err(error) = drained {
-                let stopped = matches!(error, Failure::Stopped { .. });
                 failed.push((node.name, error));
                 // A signal concerns the whole process, and the kubelet kills it soon.
                 if stopped {
@@ -144,7 +144,9 @@ impl Session {
         if self.dry_run != DryRun::None {
             return;
         }
-        if let Err(why) = conditions::write(&self.client, &self.clock, node, says).await {
+        let is_hurried = says == Says::Draining || self.stop.borrow().is_some();
+        let patience = if is_hurried { conditions::BRIEF } else { MAX_OUTAGE };
+        if let Err(why) = conditions::write(&self.client, &self.clock, node, says, patience).await {
             let message = format!("the conditions of node {node} cannot be written: {why}");
             (self.report)(Event::Warning { message });
         }
@@ -267,6 +269,18 @@ impl Session {
         Ok(())
     }
 
+    /// Uncordons the node that this drain has cordoned, unless a Plan holds it by now.
+    async fn undo_cordon(&self, node: &str) -> Result<(), Failure> {
+        match cordon::undo(&self.client, node).await? {
+            None => self.report_node(node, "uncordoned"),
+            Some(plan) => {
+                let message = format!("node {node} stays cordoned: Plan {plan} holds it");
+                (self.report)(Event::Warning { message });
+            }
+        }
+        Ok(())
+    }
+
     fn report_node(&self, node: &str, is: &'static str) {
         (self.report)(Event::Node {
             node: node.to_owned(),
@@ -285,7 +299,11 @@ impl Session {
             let twice = options.after_timeout == AfterTimeout::Delete;
             Instant::now() + if twice { limit * 2 } else { limit }
         });
-        let found = self.or_stop(self.find(node, options, &[])).await?;
+        // A dry run does not wait, so that they are still there.
+        let awaited = Some(&*options.wait_for).filter(|_| self.dry_run != DryRun::None);
+        let found = self
+            .or_stop(self.find(node, options, awaited.unwrap_or_default()))
+            .await?;
         let evicted = found.pods.len();
         if let Some(message) = found.warning() {
             (self.report)(Event::Warning { message });
@@ -356,6 +374,7 @@ impl Session {
         let wait = wait_for::Wait {
             lister: &node.lister,
             entries: &options.wait_for,
+            rules: options.rules,
             clock: &self.clock,
             publisher: publisher.as_ref(),
             cancelled: self.cancellation(node),
@@ -375,7 +394,7 @@ impl Session {
             wait_for::End::Skip(pods) => {
                 // The controller releases the nodes of Plans, whose ledger says what they were before.
                 if self.plan.is_none() && node.cordoned == Changed::Yes {
-                    self.uncordon_one(&node.name).await?;
+                    self.undo_cordon(&node.name).await?;
                 }
                 Err(Failure::Skipped(pods))
             }

@@ -8,6 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 use tokio::time::{Instant, sleep};
 
 use super::lister::PodLister;
+use super::pods::{Pod, Rules, is_given_up};
 use super::publish::Publisher;
 use super::tracker::MAX_OUTAGE;
 use crate::clock::Clock;
@@ -37,6 +38,7 @@ pub(super) enum End {
 pub(super) struct Wait<'a> {
     pub(super) lister: &'a PodLister,
     pub(super) entries: &'a [WaitFor],
+    pub(super) rules: Rules,
     pub(super) clock: &'a Clock,
     pub(super) publisher: Option<&'a Publisher>,
     pub(super) cancelled: BoxFuture<'static, ()>,
@@ -55,7 +57,7 @@ impl Wait<'_> {
         let mut open: Vec<&WaitFor> = self.entries.iter().collect();
         loop {
             let mut running = Vec::new();
-            match list(self.lister, &open).await {
+            match list(self.lister, self.rules, self.clock.now(), &open).await {
                 Ok(found) => {
                     failing_since = None;
                     running = found;
@@ -119,21 +121,37 @@ impl Wait<'_> {
     }
 }
 
-/// The running pods of each entry.
-async fn list(lister: &PodLister, open: &[&WaitFor]) -> Result<Vec<Running>, kube::Error> {
+/// The running pods of each entry. Not those that the drain would leave.
+async fn list(
+    lister: &PodLister,
+    rules: Rules,
+    now: Timestamp,
+    open: &[&WaitFor],
+) -> Result<Vec<Running>, kube::Error> {
     let mut all = Vec::new();
     for wait in open {
         let of_entry = PodLister {
-            selector: wait.selector.to_string(),
+            selector: both(&lister.selector, &wait.selector.to_string()),
             ..lister.clone()
         };
         let pods = of_entry.all().await?;
-        let running = pods.iter().filter(|pod| pod.is_awaited(wait));
-        let mut running: Running = running.map(|pod| pod.id().path()).collect();
+        let is_running =
+            |pod: &&Pod| pod.is_awaited(wait) && !is_given_up(pod.deletion_timestamp(), rules, now);
+        let mut running: Running = pods
+            .iter()
+            .filter(is_running)
+            .map(|pod| pod.id().path())
+            .collect();
         running.sort_unstable();
         all.push(running);
     }
     Ok(all)
+}
+
+/// The label selector of what both select.
+fn both(one: &str, other: &str) -> String {
+    let given: Vec<_> = [one, other].into_iter().filter(|one| !one.is_empty()).collect();
+    given.join(",")
 }
 
 fn note(open: &[&WaitFor], running: &[Running], since: Timestamp) -> DrainNote {
@@ -158,5 +176,62 @@ fn note(open: &[&WaitFor], running: &[Running], since: Timestamp) -> DrainNote {
             })
             .collect(),
         ..DrainNote::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use http::{Request, Response};
+    use kube::Client;
+    use kube::client::Body;
+    use serde_json::json;
+    use tower::BoxError;
+
+    use super::*;
+    use crate::drain::changes::LastAnswer;
+
+    #[tokio::test]
+    async fn pods_that_the_drain_leaves_are_not_waited_for() {
+        let asked = Arc::new(Mutex::new(String::new()));
+        let query = asked.clone();
+        let transport = tower::service_fn(move |request: Request<Body>| {
+            *query.lock().unwrap() = request.uri().query().unwrap_or_default().to_owned();
+            let pod = |name: &str, deleted: Option<&str>| {
+                json!({
+                    "metadata": {
+                        "name": name, "namespace": "ci", "uid": name, "labels": { "app": "runner" },
+                        "deletionTimestamp": deleted,
+                    },
+                    "status": { "phase": "Running" },
+                })
+            };
+            let items = [
+                pod("lost", Some("1970-01-01T00:00:00Z")),
+                pod("ends", Some("2026-01-01T00:00:00Z")),
+                pod("runs", None),
+            ];
+            let body = json!({ "metadata": {}, "items": items }).to_string();
+            async move { Ok::<_, BoxError>(Response::new(Body::from(body.into_bytes()))) }
+        });
+        let lister = PodLister {
+            client: Client::new(transport, "default"),
+            node: "a".to_owned(),
+            selector: "tier=ci".to_owned(),
+            chunk: 0,
+            evict_last: Vec::new(),
+            changes: None,
+            last: LastAnswer::default(),
+        };
+        let entry: WaitFor = "app=runner;timeout=1m".parse().unwrap();
+        let rules = Rules {
+            skip_wait_for_delete: 60,
+            ..Rules::default()
+        };
+        let now = "2026-01-01T00:00:30Z".parse().unwrap();
+        let running = list(&lister, rules, now, &[&entry]).await.unwrap();
+        assert_eq!(running, [["ci/ends", "ci/runs"]]);
+        assert!(asked.lock().unwrap().contains("tier%3Dci%2Capp%3Drunner"));
     }
 }
