@@ -87,7 +87,9 @@ async fn a_plan_waits_for_a_foreign_lease_and_takes_back_all_that_pauses_remedia
     let harness = Harness::on(ctx, ["one", "two"], crate::harness::held).await;
     make_machine(&harness, "one").await;
     let controller = harness.ctx.controller().start();
-    harness.plan_with("p", json!({ "pauseRemediation": true })).await;
+    harness
+        .plan_with("p", json!({ "pauseRemediation": true, "concurrency": 2 }))
+        .await;
     let lacks = |plan: &Plan| says(plan, "Complete").starts_with("False/MissingPermission/");
     let lacking = harness
         .ctx

@@ -336,7 +336,7 @@ async fn several_plans_are_suspended_together_and_one_command_freezes_all() {
     admin.refit("unfreeze").await.ends(0).says("no longer frozen");
     assert_eq!(freeze().await, None);
     admin.refit("unfreeze").await.ends(0).says("not frozen");
-    admin.refit("logs p").await.ends(2).says("NODE");
+    admin.refit("logs p").await.ends(1).says("name the node");
     let node = harness.node("one");
     admin
         .refit(&format!("logs p {node}"))

@@ -34,6 +34,7 @@ pub(crate) fn cluster(
         knows_reboots: true,
         knows_workloads: true,
         knows_pods: true,
+        knows_drain_checks: true,
         knows_remediation: true,
         ..Missing::default()
     };

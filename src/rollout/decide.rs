@@ -140,11 +140,7 @@ pub fn decide(cluster: &ClusterState, now: Timestamp) -> Decision {
         decision
             .steps
             .extend(prepulls.filter_map(|node| prepull(cluster, plan, &node)));
-        let asks = waits.asks.drain(..);
-        decision.steps.extend(asks.filter_map(|ask| match ask {
-            Ask::Pods(node) => Some(pod_blockers::query(plan, cluster.world.nodes.get(&node)?)),
-            Ask::Lease(node) => remediation::query(cluster, &node),
-        }));
+        ask(cluster, plan, waits.asks.drain(..), &mut decision);
         if let Some(at) = waits.requeue_at {
             decision.requeue(at);
         }
@@ -397,6 +393,16 @@ fn add_queries(cluster: &ClusterState, now: Timestamp, decision: &mut Decision) 
     }
     if permissions::are_asked(cluster) {
         decision.steps.push(Step::AskPermissions);
+    }
+}
+
+/// Asks what must be known about nodes before they start. Nothing is asked while it is not known whether that is allowed.
+fn ask(cluster: &ClusterState, plan: &DerivedPlan, asks: impl Iterator<Item = Ask>, decision: &mut Decision) {
+    if permissions::are_granted(cluster, plan) {
+        decision.steps.extend(asks.filter_map(|ask| match ask {
+            Ask::Pods(node) => Some(pod_blockers::query(plan, cluster.world.nodes.get(&node)?)),
+            Ask::Lease(node) => remediation::query(cluster, &node),
+        }));
     }
 }
 

@@ -109,6 +109,7 @@ pub(super) fn all_or(act: &str, failed: &[(String, Failure)]) -> Result<(), Fail
         Failure::Failed(_) | Failure::Skipped(_) | Failure::Overdue(_) => None,
     });
     let is_skipped = |(_, failure): &(String, Failure)| matches!(failure, Failure::Skipped(_));
+    let is_overdue = |(_, failure): &(String, Failure)| matches!(failure, Failure::Overdue(_));
     match signal {
         _ if failed.is_empty() => Ok(()),
         Some(signal) => Err(Failure::Stopped {
@@ -116,6 +117,7 @@ pub(super) fn all_or(act: &str, failed: &[(String, Failure)]) -> Result<(), Fail
             message: message(failed),
         }),
         None if failed.iter().all(is_skipped) => Err(Failure::Skipped(message(failed))),
+        None if failed.iter().all(is_overdue) => Err(Failure::Overdue(message(failed))),
         None => Err(Failure::Failed(message(failed))),
     }
 }
