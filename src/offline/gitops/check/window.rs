@@ -76,7 +76,7 @@ impl Subject<'_> {
             (
                 "spec.windows",
                 format!(
-                    "spec.windows are open for at most {length}, but {needs}: no node starts that might not be through in time"
+                    "spec.windows are open for at most {length}, but {needs}: no node starts that may still be in progress at their end"
                 ),
                 format!("make a window longer or {shorter}"),
             )
@@ -129,7 +129,7 @@ mod tests {
         assert_eq!(
             finding(&format!("{windows}  jobActiveDeadlineSecs: 7200\n")),
             "spec.windows are open for at most 3600 seconds, but spec.jobActiveDeadlineSecs is 7200 seconds: no node starts \
-             that might not be through in time; make a window longer or the deadline shorter"
+             that may still be in progress at their end; make a window longer or the deadline shorter"
         );
         let found = finding(&format!("{windows}{WAITS}"));
         assert!(
