@@ -212,7 +212,7 @@ fn quantity(text: &str) -> i128 {
     let (number, suffix) = text.split_at(text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len()));
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     let digits: i128 = format!("{whole}{fraction}").parse().unwrap_or_default();
-    let ten = |power: u32| 10_i128.saturating_pow(power);
+    let ten = |power: u32| 10_i128.checked_pow(power).unwrap_or(i128::MAX);
     digits.saturating_mul(factor(suffix)) / ten(u32::try_from(fraction.len()).unwrap_or(u32::MAX))
 }
 
@@ -232,7 +232,7 @@ fn factor(suffix: &str) -> i128 {
         && let Ok(exponent) = exponent.parse::<i32>()
     {
         let power = u32::try_from(exponent.saturating_add(9));
-        return power.map_or(0, |power| 10_i128.saturating_pow(power));
+        return power.map_or(0, |power| 10_i128.checked_pow(power).unwrap_or(i128::MAX));
     }
     match suffix.strip_suffix('i') {
         Some(binary) if binary.len() == 1 => power(binary).map_or(0, |power| NANOS << (10 * power)),
