@@ -99,8 +99,8 @@ enum Command {
     /// pod, the budget and how long the pod has waited.
     ///
     /// Ends with 0 when all pods are gone, with 1 when one is not or the arguments are wrong, with 77 when a node was
-    /// released as it was (--wait-for with `after=skip`), on SIGTERM with 143, and on SIGINT with 130; the last line says what
-    /// was evicted and what was not.
+    /// released as it was (--wait-for with `after=skip`), with 75 when pods had not ended (`after=fail`), on SIGTERM with
+    /// 143, and on SIGINT with 130; the last line says what was evicted and what was not.
     #[command(args_override_self = true)]
     Drain(drain::Flags),
     /// Show all roll-outs at a glance: version, progress, what holds each Plan, and what would release it

@@ -247,7 +247,7 @@ async fn a_cordoned_node_is_drained_once_pods_have_ended_and_left_as_it_was_if_t
     let out = harness
         .drain("one", &["--wait-for=app=runner;timeout=3s;after=fail"])
         .await;
-    assert_eq!(out.code, Some(1), "{out:?}");
+    assert_eq!(out.code, Some(75), "{out:?}");
     assert!(harness.on_node("one").await.contains_key("web-1"));
 
     // It ends while the drain waits for it.

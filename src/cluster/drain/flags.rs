@@ -116,7 +116,7 @@ pub struct DrainArgs {
 
     /// Once the node is cordoned, wait until such pods have succeeded, failed or are gone, and only then evict pods, in the
     /// form 'app=runner;timeout=30m', where timeout is more than 0s. What happens after that time: ';after=evict' (default)
-    /// evicts them like others, ';after=skip' releases the node as it was and exits with 77, ';after=fail' fails.
+    /// evicts them like others, ';after=skip' releases the node as it was and exits with 77, ';after=fail' fails with 75.
     /// ';namespace=NAME' limits it to a namespace. Repeated: all at the same time, before --timeout begins (kubectl has no
     /// such flag)
     #[arg(long, value_name = "PODS", allow_hyphen_values = true, value_parser = wait_for)]
