@@ -9,7 +9,7 @@ use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams, Preconditions
 use serde_json::{Value, json};
 
 use refit_cluster::clock::Clock;
-use refit_cluster::kube::Answer;
+use refit_cluster::kube::{Answer, read};
 use refit_facts::objects::maintenance::MaintenanceGroup;
 
 /// The holder of node-maintenance-operator, so that each of the two takes over the Leases of the other.
@@ -69,9 +69,13 @@ impl NodeLease {
         Api::namespaced(self.client.clone(), self.group.lease_namespace())
     }
 
+    async fn read(&self) -> Result<Option<Lease>, kube::Error> {
+        read::get(&self.client, Some(self.group.lease_namespace()), &self.name).await
+    }
+
     /// Who else holds it now.
     pub(crate) async fn other_holder(&self, clock: &Clock) -> Result<Option<LeaseHolder>, kube::Error> {
-        let read = self.api().get_opt(&self.name).await?;
+        let read = self.read().await?;
         Ok(read.and_then(|lease| self.other(lease.spec.as_ref()?, clock.now())))
     }
 
@@ -84,7 +88,7 @@ impl NodeLease {
 
     /// Takes or renews the Lease. One that is held by another holder is taken once it has expired.
     pub(crate) async fn hold(&self, node_uid: &str, node: &str, clock: &Clock) -> Result<(), LeaseError> {
-        let read = self.api().get_opt(&self.name).await?;
+        let read = self.read().await?;
         // After the read: a Lease that another takes meanwhile would seem to be renewed in the future, which does not hold.
         let now = clock.now();
         let Some(mut lease) = read else {
@@ -148,7 +152,7 @@ impl NodeLease {
 
     /// Gives the Lease back, if it is ours.
     pub(crate) async fn release(&self) -> Result<(), kube::Error> {
-        let Some(lease) = self.api().get_opt(&self.name).await? else {
+        let Some(lease) = self.read().await? else {
             return Ok(());
         };
         let holder = lease
