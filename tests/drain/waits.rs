@@ -251,9 +251,12 @@ async fn a_cordoned_node_is_drained_once_pods_have_ended_and_left_as_it_was_if_t
     assert!(harness.on_node("one").await.contains_key("web-1"));
 
     // It ends while the drain waits for it.
+    let lists = async || harness.drainer_requests().await.count("list", "pods");
+    let before = lists().await;
     let drain = harness.drain("one", &["--wait-for=app=runner;timeout=10m", "-o", "json"]);
     let ends = async {
-        tokio::time::sleep(Duration::from_secs(2)).await;
+        // One finds the pods of the node, and the wait lists again and again.
+        wait::until("the drain waits", lists, |now| *now >= before + 3).await;
         let now = DeleteParams::default().grace_period(0);
         harness.ctx.pods().delete("runner-1", &now).await.unwrap();
     };
