@@ -322,3 +322,29 @@ fn a_version_that_comes_while_a_node_is_in_progress_has_its_own_before_first() {
     scenario.finish();
     assert_eq!(scenario.done_label("a", "p"), Some(scenario.hash("p")));
 }
+
+#[test]
+fn before_comes_first_on_a_node_that_failed_also_behind_a_gate_that_is_only_for_new_nodes() {
+    let mut scenario = running(|_| {});
+    end(&mut scenario, Hook::Before, None);
+    scenario.comes_to("a", refit_facts::PodStage::Upgrade);
+    scenario.fail("a");
+    scenario.pass_secs(60);
+    assert_eq!(scenario.phase("p", "a")[0], "Failed");
+    for node in ["a", "b"] {
+        scenario.steer(node, "before.run-delay", Some("1h"));
+    }
+    scenario.edit("p", |spec| {
+        (spec.version, spec.suspend) = (Some("v2".to_owned()), Some(true));
+    });
+    scenario.pass_secs(120);
+    let of_v2 = |scenario: &Scenario| {
+        let (jobs, hash) = (scenario.jobs_for("a"), scenario.hash("p"));
+        jobs.iter().filter(|job| *job.hash == *hash).count()
+    };
+    assert_eq!(of_v2(&scenario), 0, "{:?}", scenario.jobs_for("a"));
+    scenario.edit("p", |spec| spec.suspend = None);
+    scenario.pass_secs(60);
+    assert_eq!(hook_status(&scenario, Hook::Before).phase, HookPhase::Running);
+    assert_eq!(of_v2(&scenario), 0, "{:?}", scenario.jobs_for("a"));
+}
