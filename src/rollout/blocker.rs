@@ -340,29 +340,36 @@ pub enum Joining {
     Until(Timestamp),
 }
 
+/// What follows from a blocker, besides that the node waits.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Property {
+    /// Nodes that have started continue, because stopping would leave them half upgraded.
+    KeepsNewNodes,
+    /// Nodes that need no Job are marked as done nevertheless, because that disturbs nothing.
+    PermitsAdoption,
+    /// Nodes may start in spite of it, if a person wants that.
+    MayBeLifted,
+    /// Failed nodes are tried again nevertheless, because that can resolve it.
+    PermitsRetries,
+    /// Only other nodes have to finish. A node that could not start anyway reports its own blocker instead.
+    Capacity,
+}
+
+use Property::{Capacity, KeepsNewNodes, MayBeLifted, PermitsAdoption, PermitsRetries};
+
 impl Blocker {
-    /// Whether the blocker only keeps new nodes from starting. Nodes that have started continue, because stopping would
-    /// leave them half upgraded.
+    /// The reason for conditions, events and metrics.
+    pub fn reason(&self) -> Reason {
+        self.row().0
+    }
+
+    fn is(&self, property: Property) -> bool {
+        self.row().1.contains(&property)
+    }
+
+    /// Whether it only keeps new nodes from starting.
     pub(super) fn is_for_new_nodes(&self) -> bool {
-        matches!(
-            self,
-            Self::Suspended { .. }
-                | Self::WindowClosed { .. }
-                | Self::Blackout { .. }
-                | Self::NotBefore { .. }
-                | Self::WindowTooShort { .. }
-                | Self::ConcurrencyZero
-                | Self::ChannelWithdrawn { .. }
-                | Self::VersionOutOfRange { .. }
-                | Self::DependencyNotComplete { .. }
-                | Self::DependencyUnknown { .. }
-                | Self::DependencySelectsNothing { .. }
-                | Self::DependencyCycle { .. }
-                | Self::FailureBudget { .. }
-                | Self::Frozen { .. }
-                | Self::CheckFailing { .. }
-                | Self::CheckPending { .. }
-        ) || self.is_about_existence()
+        self.is(KeepsNewNodes) || self.is_about_existence()
     }
 
     /// Whether it ends once an image is known to exist, whatever its digest.
@@ -373,20 +380,9 @@ impl Blocker {
         )
     }
 
-    /// Whether nodes that need no Job are marked as done nevertheless, because that disturbs nothing.
+    /// Whether nodes that need no Job are marked as done nevertheless.
     pub(super) fn permits_adoption(&self) -> bool {
-        matches!(
-            self,
-            Self::WindowClosed { .. }
-                | Self::Blackout { .. }
-                | Self::NotBefore { .. }
-                | Self::WindowTooShort { .. }
-                | Self::DependencyNotComplete { .. }
-                | Self::FailureBudget { .. }
-                | Self::ImageMissing { .. }
-                | Self::HookRunning { .. }
-                | Self::HookFailed { .. }
-        )
+        self.is(PermitsAdoption)
     }
 
     /// Whether a hook could run now, and has no Job.
@@ -396,16 +392,7 @@ impl Blocker {
 
     /// Whether nodes may start in spite of it, if a person wants that (`refit_api::exemption::StartLimit`).
     pub(super) fn may_be_lifted(&self) -> bool {
-        matches!(
-            self,
-            Self::WindowClosed { .. }
-                | Self::Blackout { .. }
-                | Self::NotBefore { .. }
-                | Self::WindowTooShort { .. }
-                | Self::WaveSoaking { .. }
-                | Self::CheckFailing { .. }
-                | Self::CheckPending { .. }
-        )
+        self.is(MayBeLifted)
     }
 
     /// When nodes may start again, if a window or a blackout keeps them from it.
@@ -423,98 +410,100 @@ impl Blocker {
         }
     }
 
-    /// Whether failed nodes are tried again nevertheless, because that can resolve it.
+    /// Whether failed nodes are tried again nevertheless.
     pub(super) fn permits_retries(&self) -> bool {
-        matches!(self, Self::FailureBudget { .. })
+        self.is(PermitsRetries)
     }
 
-    /// Whether the node waits only for other nodes to finish. A node that could not start anyway reports its own
-    /// blocker instead.
+    /// Whether the node waits only for other nodes to finish.
     pub(super) fn is_capacity(&self) -> bool {
-        matches!(
-            self,
-            Self::NoSlot { .. }
-                | Self::StatusFull { .. }
-                | Self::MaxUnavailable { .. }
-                | Self::EarlierNodes { .. }
-                | Self::WaveInProgress { .. }
-                | Self::ClusterLimit { .. }
-        )
+        self.is(Capacity)
     }
 
-    /// The reason for conditions, events and metrics.
-    pub fn reason(&self) -> Reason {
+    /// Its reason, and what follows from it: a new blocker must say both.
+    fn row(&self) -> (Reason, &'static [Property]) {
         match self {
-            Self::NoSlot { .. } => Reason::NoSlot,
-            Self::StatusFull { .. } => Reason::StatusFull,
-            Self::MaxUnavailable { .. } => Reason::MaxUnavailable,
-            Self::EarlierNodes { .. } => Reason::EarlierNodes,
-            Self::ControlPlaneQuorum { .. } => Reason::ControlPlaneQuorum,
-            Self::FailureBudget { .. } => Reason::FailureBudget,
-            Self::WaveInProgress { .. } => Reason::WaveInProgress,
-            Self::WaveSoaking { .. } => Reason::WaveSoaking,
-            Self::WaveNotApproved { .. } => Reason::WaveNotApproved,
-            Self::CheckFailing { .. } => Reason::CheckFailing,
-            Self::CheckPending { .. } => Reason::CheckPending,
-            Self::Frozen { .. } => Reason::Frozen,
-            Self::ClusterLimit { .. } => Reason::ClusterLimit,
-            Self::ConcurrencyZero => Reason::ConcurrencyZero,
-            Self::NodeNotReady => Reason::NodeNotReady,
-            Self::NodeJoining(_) => Reason::NodeJoining,
+            Self::NoSlot { .. } => (Reason::NoSlot, &[Capacity]),
+            Self::StatusFull { .. } => (Reason::StatusFull, &[Capacity]),
+            Self::MaxUnavailable { .. } => (Reason::MaxUnavailable, &[Capacity]),
+            Self::EarlierNodes { .. } => (Reason::EarlierNodes, &[Capacity]),
+            Self::ControlPlaneQuorum { .. } => (Reason::ControlPlaneQuorum, &[]),
+            Self::FailureBudget { .. } => (
+                Reason::FailureBudget,
+                &[KeepsNewNodes, PermitsAdoption, PermitsRetries],
+            ),
+            Self::WaveInProgress { .. } => (Reason::WaveInProgress, &[Capacity]),
+            Self::WaveSoaking { .. } => (Reason::WaveSoaking, &[MayBeLifted]),
+            Self::WaveNotApproved { .. } => (Reason::WaveNotApproved, &[]),
+            Self::CheckFailing { .. } => (Reason::CheckFailing, &[KeepsNewNodes, MayBeLifted]),
+            Self::CheckPending { .. } => (Reason::CheckPending, &[KeepsNewNodes, MayBeLifted]),
+            Self::Frozen { .. } => (Reason::Frozen, &[KeepsNewNodes]),
+            Self::ClusterLimit { .. } => (Reason::ClusterLimit, &[Capacity]),
+            Self::ConcurrencyZero => (Reason::ConcurrencyZero, &[KeepsNewNodes]),
+            Self::NodeNotReady => (Reason::NodeNotReady, &[]),
+            Self::NodeJoining(_) => (Reason::NodeJoining, &[]),
             Self::NodeBusy { .. } | Self::NodeInMaintenance { .. } | Self::NodeLeased { .. } => {
-                Reason::NodeBusy
+                (Reason::NodeBusy, &[])
             }
-            Self::WindowClosed { .. } => Reason::WindowClosed,
-            Self::Blackout { .. } => Reason::Blackout,
-            Self::NotBefore { .. } => Reason::NotBefore,
-            Self::WindowTooShort { .. } => Reason::WindowTooShort,
-            Self::Suspended { .. } => Reason::Suspended,
-            Self::Aborted { .. } => Reason::Aborted,
-            Self::Skipped { .. } => Reason::Skipped,
-            Self::NotReady => Reason::NotReady,
-            Self::SchemaOutdated { .. } => Reason::SchemaOutdated,
-            Self::SpecPruned => Reason::SpecPruned,
-            Self::MissingPermission { .. } => Reason::MissingPermission,
-            Self::ImageInvalid { .. } => Reason::ImageInvalid,
-            Self::OwnImageUnknown => Reason::OwnImageUnknown,
-            Self::SettingMissing { .. } => Reason::SettingMissing,
-            Self::NameTaken { .. } => Reason::NameTaken,
-            Self::JobLeaving { .. } => Reason::JobLeaving,
-            Self::PodLeaving { .. } => Reason::PodLeaving,
-            Self::ChannelWithdrawn { .. } => Reason::ChannelWithdrawn,
-            Self::VersionOutOfRange { .. } => Reason::VersionOutOfRange,
-            Self::DependencyNotComplete { .. } => Reason::DependencyNotComplete,
-            Self::DependencyUnknown { .. } => Reason::DependencyUnknown,
-            Self::DependencySelectsNothing { .. } => Reason::DependencySelectsNothing,
-            Self::DependencyCycle { .. } => Reason::DependencyCycle,
-            Self::DigestUnknown { why, .. } if why.is_empty() => Reason::DigestPending,
-            Self::DigestUnknown { .. } => Reason::DigestUnknown,
-            Self::ImageMissing { .. } => Reason::ImageMissing,
-            Self::NodeIsNewer { .. } => Reason::NodeIsNewer,
-            Self::ControlPlaneOlder { .. } => Reason::ControlPlaneOlder,
-            Self::MinorSkip { .. } => Reason::MinorSkip,
-            Self::TaintNotTolerated { .. } => Reason::TaintNotTolerated,
-            Self::AtVersion { .. } => Reason::AtVersion,
-            Self::PodBlocks { .. } => Reason::PodBlocks,
-            Self::DrainWouldBlock(_) => Reason::DrainWouldBlock,
-            Self::DrainSkipped { .. } => Reason::DrainSkipped,
-            Self::PodsPending { .. } => Reason::PodsPending,
-            Self::RebootIneffective { .. } => Reason::RebootIneffective,
-            Self::NodeUnreadable { .. } => Reason::ObjectUnreadable,
-            Self::LeasePending { .. } => Reason::LeasePending,
-            Self::JobRefused { .. } => Reason::JobRefused,
+            Self::WindowClosed { .. } => (
+                Reason::WindowClosed,
+                &[KeepsNewNodes, PermitsAdoption, MayBeLifted],
+            ),
+            Self::Blackout { .. } => (Reason::Blackout, &[KeepsNewNodes, PermitsAdoption, MayBeLifted]),
+            Self::NotBefore { .. } => (Reason::NotBefore, &[KeepsNewNodes, PermitsAdoption, MayBeLifted]),
+            Self::WindowTooShort { .. } => (
+                Reason::WindowTooShort,
+                &[KeepsNewNodes, PermitsAdoption, MayBeLifted],
+            ),
+            Self::Suspended { .. } => (Reason::Suspended, &[KeepsNewNodes]),
+            Self::Aborted { .. } => (Reason::Aborted, &[]),
+            Self::Skipped { .. } => (Reason::Skipped, &[]),
+            Self::NotReady => (Reason::NotReady, &[]),
+            Self::SchemaOutdated { .. } => (Reason::SchemaOutdated, &[]),
+            Self::SpecPruned => (Reason::SpecPruned, &[]),
+            Self::MissingPermission { .. } => (Reason::MissingPermission, &[]),
+            Self::ImageInvalid { .. } => (Reason::ImageInvalid, &[]),
+            Self::OwnImageUnknown => (Reason::OwnImageUnknown, &[]),
+            Self::SettingMissing { .. } => (Reason::SettingMissing, &[]),
+            Self::NameTaken { .. } => (Reason::NameTaken, &[]),
+            Self::JobLeaving { .. } => (Reason::JobLeaving, &[]),
+            Self::PodLeaving { .. } => (Reason::PodLeaving, &[]),
+            Self::ChannelWithdrawn { .. } => (Reason::ChannelWithdrawn, &[KeepsNewNodes]),
+            Self::VersionOutOfRange { .. } => (Reason::VersionOutOfRange, &[KeepsNewNodes]),
+            Self::DependencyNotComplete { .. } => {
+                (Reason::DependencyNotComplete, &[KeepsNewNodes, PermitsAdoption])
+            }
+            Self::DependencyUnknown { .. } => (Reason::DependencyUnknown, &[KeepsNewNodes]),
+            Self::DependencySelectsNothing { .. } => (Reason::DependencySelectsNothing, &[KeepsNewNodes]),
+            Self::DependencyCycle { .. } => (Reason::DependencyCycle, &[KeepsNewNodes]),
+            Self::DigestUnknown { why, .. } if why.is_empty() => (Reason::DigestPending, &[]),
+            Self::DigestUnknown { .. } => (Reason::DigestUnknown, &[]),
+            Self::ImageMissing { .. } => (Reason::ImageMissing, &[PermitsAdoption]),
+            Self::NodeIsNewer { .. } => (Reason::NodeIsNewer, &[]),
+            Self::ControlPlaneOlder { .. } => (Reason::ControlPlaneOlder, &[]),
+            Self::MinorSkip { .. } => (Reason::MinorSkip, &[]),
+            Self::TaintNotTolerated { .. } => (Reason::TaintNotTolerated, &[]),
+            Self::AtVersion { .. } => (Reason::AtVersion, &[]),
+            Self::PodBlocks { .. } => (Reason::PodBlocks, &[]),
+            Self::DrainWouldBlock(_) => (Reason::DrainWouldBlock, &[]),
+            Self::DrainSkipped { .. } => (Reason::DrainSkipped, &[]),
+            Self::PodsPending { .. } => (Reason::PodsPending, &[]),
+            Self::RebootIneffective { .. } => (Reason::RebootIneffective, &[]),
+            Self::NodeUnreadable { .. } => (Reason::ObjectUnreadable, &[]),
+            Self::LeasePending { .. } => (Reason::LeasePending, &[]),
+            Self::JobRefused { .. } => (Reason::JobRefused, &[]),
             Self::HookRunning {
                 hook: Hook::Before, ..
-            } => Reason::BeforeRunning,
+            } => (Reason::BeforeRunning, &[PermitsAdoption]),
             Self::HookFailed {
                 hook: Hook::Before, ..
-            } => Reason::BeforeFailed,
+            } => (Reason::BeforeFailed, &[PermitsAdoption]),
             Self::HookRunning {
                 hook: Hook::After, ..
-            } => Reason::AfterRunning,
+            } => (Reason::AfterRunning, &[PermitsAdoption]),
             Self::HookFailed {
                 hook: Hook::After, ..
-            } => Reason::AfterFailed,
+            } => (Reason::AfterFailed, &[PermitsAdoption]),
         }
     }
 }
