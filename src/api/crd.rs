@@ -24,7 +24,7 @@ use serde_json::json;
 
 use super::plan::Plan;
 
-pub use fields::{DRAIN_FIELDS_NOT_IN_JOB, FIELDS_IN_JOB, OWN_FIELDS, status_patch};
+pub use fields::{DRAIN_FIELDS_NOT_IN_JOB, FIELDS_IN_JOB, OWN_FIELDS};
 
 pub const NAME: &str = "plans.upgrade.cattle.io";
 

@@ -1,15 +1,13 @@
-//! What the derived schema says about the fields of a Plan: which are refit's own, which affect a Job, and which a
-//! patch of the whole status must name. No field of refit is listed here, so a new one is included automatically.
+//! What the derived schema says about the fields of a Plan: which are refit's own, and which affect a Job. No field of
+//! refit is listed here, so a new one is included automatically.
 
 use std::sync::LazyLock;
 
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::JSONSchemaProps;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::Value;
 
-use super::{PLANS, nested, property, served_schema};
+use super::{PLANS, nested, served_schema};
 use crate::plan::{DrainSpec, PlanSpec};
-use crate::status::PlanStatus;
 
 /// Fields of system-upgrade-controller's Plan (S9). All others are refit's own.
 pub(super) const SUC_FIELDS: [(&str, &[&str]); 3] = [
@@ -88,24 +86,4 @@ fn marked<T: JsonSchema>(mark: bool) -> Vec<String> {
         .flatten()
         .filter(|(_, field)| field.get(MARK_IN_JOB) == Some(&Value::Bool(mark)));
     marked.map(|(name, _)| name.clone()).collect()
-}
-
-/// The whole status as a merge patch: absent fields are null, so that fields of other writers are removed.
-pub fn status_patch(status: &PlanStatus) -> Value {
-    let mut patch = serde_json::to_value(status).unwrap_or_default();
-    if let Some(schema) = property(served_schema(&PLANS), "status") {
-        name_absent(schema, &mut patch);
-    }
-    patch
-}
-
-/// A merge patch also keeps fields of nested objects that it does not name; lists are replaced.
-fn name_absent(schema: &JSONSchemaProps, value: &mut Value) {
-    let (Value::Object(fields), Some(properties)) = (value, &schema.properties) else {
-        return;
-    };
-    for (name, schema) in properties {
-        let value = fields.entry(name.as_str()).or_insert(Value::Null);
-        name_absent(schema, value);
-    }
 }

@@ -7,7 +7,7 @@ mod reference;
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::{PlanSpec, PlanStatus};
+use crate::PlanSpec;
 use refit_fixtures::generated::assert_committed;
 use refit_fixtures::sample;
 
@@ -227,36 +227,6 @@ fn every_field_of_the_spec_is_read_and_written_under_the_name_that_the_schema_ha
     assert_eq!(
         serde_json::to_value(read).unwrap(),
         serde_json::Value::Object(sample)
-    );
-}
-
-#[test]
-fn a_patch_of_the_whole_status_clears_what_it_does_not_have() {
-    let empty = status_patch(&PlanStatus::default());
-    for [part, field] in OWN_FIELDS.iter().filter(|[part, _]| *part == "status") {
-        assert_eq!(empty.get(field), Some(&json!(null)), "{part}.{field}");
-    }
-    let status: PlanStatus = serde_json::from_value(json!({
-        "conditions": [{"type": "Complete", "status": "True"}],
-        "applying": ["a"],
-        "channel": {"url": "u"},
-        "active": [{"name": "a", "phase": "Waiting"}],
-    }))
-    .unwrap();
-    let patch = status_patch(&status);
-    assert_eq!(
-        patch["conditions"],
-        json!([{"type": "Complete", "status": "True"}]),
-        "a merge patch replaces lists"
-    );
-    assert_eq!(patch["active"], json!([{"name": "a", "phase": "Waiting"}]));
-    assert_eq!(patch["applying"], json!(["a"]));
-    assert_eq!(patch["latestHash"], json!(null));
-    let mut channel = patch["channel"].as_object().unwrap().clone();
-    assert_eq!(channel.remove("url"), Some(json!("u")));
-    assert!(
-        channel.len() >= 12 && channel.values().all(serde_json::Value::is_null),
-        "{channel:?}"
     );
 }
 

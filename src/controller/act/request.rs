@@ -9,7 +9,7 @@ use super::permissions::OptionalPermissions;
 use super::write::{Target, Verb, Write};
 use crate::story;
 use refit_api::text::seconds;
-use refit_api::{Hook, crd, names};
+use refit_api::{Hook, names};
 use refit_facts::{JobName, NodeFacts, NodeName, NodeUid, PlanName, Text};
 use refit_job::{HookInput, JobInput, NodeInput, PlanInput, RebootInput, RebootPodMode, VerifyInput};
 use refit_rollout::{
@@ -72,12 +72,14 @@ pub fn prepare(cluster: &ClusterState, step: Step) -> Result<Option<Request>, St
             let version = cluster.plan_version(&plan).unwrap_or_default();
             let drains = facts.object.spec.drain.is_some();
             story::tell(&plan, drains, facts.status(), &status);
-            // With a resourceVersion, the API server refuses a merge patch of an object that has changed since (409).
-            // The UID has it refuse another object of the same name.
-            let body = json!({
-                "metadata": { "uid": &*facts.uid, "resourceVersion": version.to_string() },
-                "status": crd::status_patch(&status),
-            });
+            // With a resourceVersion, the API server refuses a patch of an object that has changed since (409). The UID
+            // has it refuse another object of the same name. `add` replaces a member that exists (RFC 6902, section
+            // 4.1), and with it what another writer left.
+            let body = json!([
+                { "op": "add", "path": "/metadata/uid", "value": &*facts.uid },
+                { "op": "add", "path": "/metadata/resourceVersion", "value": version.to_string() },
+                { "op": "add", "path": "/status", "value": status },
+            ]);
             let verb = Verb::PatchStatus(body);
             Request::write(Kind::Plan, plan.text(), &facts.uid, verb, events)
         }),

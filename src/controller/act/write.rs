@@ -11,6 +11,7 @@ use kube::api::{
 };
 use kube::core::{NamespaceResourceScope, Request};
 use kube::{Resource, ResourceExt as _};
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -48,7 +49,7 @@ pub enum Verb {
     Create(Vec<Vec<u8>>),
     /// A merge patch.
     Patch(Value),
-    /// A merge patch of the subresource `status`.
+    /// A JSON patch of the subresource `status`.
     PatchStatus(Value),
     /// A strategic merge patch of the subresource `status` of a Node: of the list of conditions it changes only those that it
     /// has.
@@ -260,7 +261,10 @@ impl Actor {
             }
             Verb::PatchStatus(body) => {
                 let params = patch_params(target);
-                let stored = api.patch_status(name, &params, &Patch::Merge(body)).await?;
+                let operations = Deserialize::deserialize(body).map_err(kube::Error::SerdeError)?;
+                let stored = api
+                    .patch_status(name, &params, &Patch::Json::<()>(operations))
+                    .await?;
                 let mut effects = vec![stored.effect(self)];
                 // The response is what was stored. An API server that does not know the field has dropped it, with or
                 // without strict validation.

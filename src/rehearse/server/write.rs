@@ -131,7 +131,16 @@ fn operate(request: &ApiRequest, target: &mut Value, operations: &Value) -> Resu
                 let cause = (path.to_owned(), "FieldValueInvalid", why);
                 return Err(StatusError::invalid(request.kind, &request.name, &[cause]));
             }
-            Some("add") if path.rfind('/') == Some(0) => target[&path[1..]] = operation["value"].clone(),
+            Some("add") => {
+                let (parents, member) = path.rsplit_once('/').unwrap_or_default();
+                let parent = parents
+                    .split('/')
+                    .skip(1)
+                    .try_fold(&mut *target, |value, name| value.get_mut(name));
+                let parent = parent.and_then(Value::as_object_mut);
+                let parent = parent.ok_or_else(|| StatusError::unsupported(&operation.to_string()))?;
+                parent.insert(member, operation["value"].clone());
+            }
             _ => return Err(StatusError::unsupported(&operation.to_string())),
         }
     }
