@@ -124,6 +124,19 @@ impl Reference {
         }
     }
 
+    /// The first section that has these fields, too, if there are several.
+    fn shared(&self, section: &Section) -> Option<(&Section, Vec<&String>)> {
+        let fields = self.schema(&section.type_)["properties"].as_object()?;
+        let earlier = self.sections.iter().take_while(|other| other.type_ != section.type_);
+        let shared = earlier.map(|other| {
+            let others = &self.schema(&other.type_)["properties"];
+            let names = fields.iter().filter(|(name, field)| others[*name] == **field);
+            (other, names.map(|(name, _)| name).collect::<Vec<_>>())
+        });
+        let mut shared = shared.filter(|(_, names)| names.len() > 2);
+        shared.next()
+    }
+
     /// The fields of a part, with those of its types by name only.
     fn write_in_short(&self, out: &mut String) {
         let section = &self.sections[0];
@@ -142,7 +155,15 @@ impl Reference {
         type_of: impl Fn(&Value) -> String,
         more: impl Fn(&Value) -> String,
     ) {
-        for (name, field) in self.schema(&section.type_)["properties"].as_object().unwrap() {
+        let shared = self.shared(section);
+        if let Some((other, names)) = &shared {
+            let names: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
+            let other = heading(other);
+            let _ = writeln!(out, "- {}: as in [{other}](#{})", names.join(", "), slug(&other));
+        }
+        let is_shared = |name| shared.as_ref().is_some_and(|(_, names)| names.contains(&name));
+        let fields = self.schema(&section.type_)["properties"].as_object().unwrap();
+        for (name, field) in fields.iter().filter(|(name, _)| !is_shared(*name)) {
             let is_own = OWN_FIELDS.contains(&[section.paths[0].as_str(), name]);
             let own = if is_own { " *refit*" } else { "" };
             let (type_, text) = (type_of(field), text(field));
