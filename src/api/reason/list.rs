@@ -18,7 +18,7 @@ reasons! {
             "with `order`: a node of the control plane, or of a zone that comes first, is left"
             => "wait; repair that node; or label it `plan.upgrade.cattle.io/<plan>: disabled`. [More](rollouts.md#order)"
         ControlPlaneQuorum Warning [Node Complete PlanEvent]
-            "without the node, no majority of the control-plane or etcd nodes would be Ready and left alone by Plans"
+            "without the node, no majority of the control-plane or etcd nodes would be available"
             => "wait; repair the nodes that are missing, or delete those that are gone for good; \
                 [more](rollouts.md#the-control-plane-keeps-its-majority)"
         FailureBudget Warning [Node Complete PlanEvent]
@@ -40,20 +40,20 @@ reasons! {
             "a pod of `drain.blockedBy` runs on the node"
             => "wait until it has ended, or delete it; [more](drain.md#pods-that-delay-a-node)"
         DrainWouldBlock Warning [Node Complete PlanEvent]
-            "with `drain.checkFirst`: a drain of the node would not end; the message names a pod and the cause, and the node stays as it is"
+            "with `drain.checkFirst`: a drain of the node would not end; the message names a pod and the cause"
             => "correct the budget, the pod or `drain`, or make room on other nodes; refit looks again every minute. \
                 [More](drain.md#before-the-cordon)"
         PodsPending Normal [Node Complete]
             "with `drain.blockedBy` or `checkFirst`: the pods of the node are being listed, or cannot be"
             => "wait, or repair what the message says"
         DrainSkipped Normal [Node Complete PlanEvent]
-            "with `drain.waitFor` and `afterTimeout: Skip`: pods on the node had not ended in time, and it was released as it was"
+            "with `drain.waitFor` and `afterTimeout: Skip`: pods had not ended in time, and the node was released"
             => "wait until the time that the message names; edit the Plan, or end the pods. [More](drain.md#pods-that-end-by-themselves)"
         CheckPending Normal [Node Complete]
             "one of `checks` is running, or has not passed often enough"
             => "wait"
         BeforeRunning Normal [Node Complete]
-            "the Job of `before` runs, and no node starts before it has succeeded"
+            "the Job of `before` runs"
             => "wait; [more](rollouts.md#once-for-each-roll-out)"
         BeforeFailed Warning [Node Complete Degraded PlanEvent]
             "the Job of `before` failed, so no node starts"
@@ -77,10 +77,10 @@ reasons! {
             "the node is not Ready"
             => "repair the node; if the Plan repairs such nodes, let it tolerate `node.kubernetes.io/not-ready`"
         NodeJoining Normal [Node Complete PlanEvent]
-            "the node registered less than a minute ago (`REFIT_MIN_NODE_AGE`), or has a start-up taint, so its labels may be incomplete"
+            "the node registered less than a minute ago (`REFIT_MIN_NODE_AGE`), or has a start-up taint"
             => "wait; if the taint stays, see what should remove it, or tolerate it by name; [more](rollouts.md#nodes-that-join)"
         NodeBusy Warning [Node Complete PlanEvent]
-            "another Plan that cordons, drains or is exclusive works on the node, a `NodeMaintenance` wants it, another client has set its condition `MaintenanceInProgress` or `DrainInProgress` to True, or with `pauseRemediation` another program holds its Lease"
+            "another Plan that cordons, drains or is exclusive works on the node, a `NodeMaintenance` wants it, another client has set its condition `MaintenanceInProgress` or `DrainInProgress`, or with `pauseRemediation` another program holds its Lease"
             => "wait for that Plan or program, delete the `NodeMaintenance`, or [remove the condition](drain.md#conditions-of-nodes)"
         LeasePending Normal [Node Complete]
             "with `pauseRemediation`: the Lease of the node is being read or taken, or cannot be"
@@ -102,16 +102,16 @@ reasons! {
             "`suspend` is true"
             => "`refit resume`, or set it to false"
         Aborted Warning [Node Complete PlanEvent]
-            "the Plan has the annotation `refit.rs/abort`: no node starts, drains stop, running upgrades finish"
+            "the Plan has the annotation `refit.rs/abort`"
             => "`refit resume`, or remove the annotation"
         Skipped Normal [Node]
-            "the annotation `refit.rs/skip` of the Node excludes it from this Plan, at this version or at every one"
+            "the annotation `refit.rs/skip` of the Node excludes it"
             => "`refit skip --undo`, or remove the Plan from the annotation"
         NotReady Normal [Node Complete]
             "the Plan is invalid, or has no version yet"
             => "see the conditions `Validated` and `LatestResolved`"
         SchemaOutdated Warning [PlanEvent Message]
-            "the served CRD lacks fields of refit, so refit writes no Plan and starts no node, and only an event and the log say so"
+            "the served CRD lacks fields of refit, so refit starts no node and writes no status; an event and the log say so"
             => "find what restored the old CRD (another system-upgrade-controller, GitOps), then restart refit or apply `crds/`"
         SpecPruned Warning [Node Complete PlanEvent]
             "fields of this Plan were lost while an old CRD was served"
@@ -123,16 +123,16 @@ reasons! {
             "an image reference of the Plan is invalid, or cannot have the version as its tag"
             => "correct the image or the version"
         OwnImageUnknown Warning [Node Complete PlanEvent]
-            "the controller does not know its own image, which cordons, drains and reboots; the log says what it tried, every minute"
+            "the controller does not know its own image, which cordons, drains and reboots; the log says what it tried"
             => "set `REFIT_IMAGE` on the controller, or let it read its own Pod (`POD_NAME` from `metadata.name`)"
         SettingMissing Warning [Node Complete PlanEvent]
             "the Plan selects a Windows node, and `SYSTEM_UPGRADE_JOB_KUBECTL_IMAGE_WINDOWS` is empty"
             => "set it, or exclude the node in `nodeSelector`"
         NameTaken Warning [Node]
-            "a pod or Job that is not refit's has the name of the reboot Pod (refit takes another name) or both names of the Job"
+            "a pod or Job that is not refit's has the name of the reboot Pod, or both names of the Job"
             => "delete the Job or pod that the message names; if a kubelet creates it again, look at its node"
         JobLeaving Warning [Node Complete PlanEvent]
-            "a Job of an earlier Plan or Node with the same name is being deleted, or the previous Job's result is being recorded"
+            "a Job of the same name is being deleted, or the previous Job's result is being recorded"
             => "wait; if it persists, look for finalizers on that Job"
         PodLeaving Warning [Node Complete PlanEvent]
             "a pod of a deleted Job still runs on the node, or holds the Plan's last slot"
@@ -150,24 +150,23 @@ reasons! {
             "a Plan in `dependsOn` does not exist in the namespace"
             => "create it, or correct the name"
         DependencySelectsNothing Warning [Node Complete PlanEvent]
-            "a Plan in `dependsOn` selects no node, so nothing shows that its work is done"
+            "a Plan in `dependsOn` selects no node"
             => "correct its `nodeSelector`, or remove the entry"
         DependencyCycle Warning [Node Complete PlanEvent]
             "Plans wait for each other by `dependsOn`"
             => "remove one of the entries"
         NodeIsNewer Warning [Node Complete PlanEvent]
-            "the Plan installs Kubernetes, and the node's kubelet is newer than its version"
+            "the node's kubelet is newer than the Kubernetes that the Plan installs"
             => "set a newer version, or `versionPolicy.allowDowngrade`. [More](versions.md#what-nodes-say)"
         ControlPlaneOlder Warning [Node Complete PlanEvent]
-            "the Plan installs Kubernetes, and the API server or a control-plane node is older than its version"
+            "the API server or a control-plane node is older than the Kubernetes that the Plan installs"
             => "upgrade the control plane first: see the Plan that selects that node, or add one. [More](versions.md#what-nodes-say)"
         VersionDiffers Warning [DoneNode Explain]
-            "the Plan installs Kubernetes, and a done node's kubelet has another version: the upgrade changed nothing, or \
-             something else did since"
+            "a done node's kubelet has another version: the upgrade changed nothing, or something else did since"
             => "see the Job's log and the node; remove its label `plan.upgrade.cattle.io/<plan>` to run the Plan again. \
                 [More](versions.md#what-nodes-say)"
         Drifted Warning [DoneNode Explain PlanEvent]
-            "the Plan installs Kubernetes, and a done node's kubelet went back to an older version: re-imaged, or rolled back"
+            "a done node's kubelet went back to an older version: re-imaged, or rolled back"
             => "set `onDrift: Rerun`, or remove the node's label `plan.upgrade.cattle.io/<plan>`. [More](versions.md#what-nodes-say)"
         MinorSkip Warning [Node Complete UpToDate PlanEvent]
             "the kubelet's version is more than `versionPolicy.maxMinorSkip` from the Plan's, or cannot be compared"
@@ -176,21 +175,21 @@ reasons! {
             "the node has a taint (`NoSchedule`, `NoExecute`) that the Plan does not tolerate"
             => "add the toleration of the message to `spec.tolerations`, or remove the taint; if Kubernetes set it, repair the node"
         RebootIneffective Warning [Node Complete PlanEvent]
-            "with `trigger: RebootNeeded`: the node has rebooted, and needs a reboot for the same reason again"
+            "the node has rebooted, and needs a reboot for the same reason again"
             => "repair what the message names; or remove `refit.rs/reboot-needed` from the node to reboot it once more. \
                 [More](reboot-requests.md#when-a-reboot-does-not-help)"
         DigestPending Normal [Node Complete]
             "the registry is being asked for an image of the Plan"
             => "wait some seconds"
         ImageMissing Warning [Node Complete PlanEvent]
-            "the registry says that an image of the Plan does not exist at its version; refit asks again every minute"
+            "the registry says that an image of the Plan does not exist at its version"
             => "wait for the image, or correct image or version; if nodes have a mirror, set `REFIT_CHECK_IMAGES` to false on \
                 the controller. [More](versions.md#images-that-do-not-exist)"
         DigestUnknown Warning [Node Complete PlanEvent]
             "with `versionPolicy.pinDigest`: the registry returned no digest for an image"
             => "check the registry and `imagePullSecrets`"
         AtVersion Normal [Node Complete PlanEvent]
-            "with `skipWhen`: the node has the Plan's version, and is marked as done without a Job"
+            "with `skipWhen`: the node has the version, and is done without a Job"
             => "nothing"
         JobRefused Warning [Node PlanEvent]
             "the API server refused the Job (quota, admission, Pod Security)"
@@ -205,13 +204,13 @@ reasons! {
             "the pod of the Job, or the reboot Pod, does not start: no image, or no place"
             => "correct the image, or make place for the pod on the node"
         DrainWaiting Warning [Node FailedNode PlanEvent Rehearsal]
-            "evictions on the node are refused; the message names the pod, the budget, and since when"
+            "evictions are refused; the message names the pod, the budget, and since when"
             => "make the budget's pods Ready, or relax the budget; `drain.timeout` ends the wait, `drain.disableEviction` ignores budgets"
         PodsRunning Normal [Node]
-            "with `drain.waitFor`: pods on the cordoned node have not ended; the message names them, and until when the drain waits"
+            "with `drain.waitFor`: pods on the cordoned node have not ended; the message names them and the end of the wait"
             => "wait, or end the pods; [more](drain.md#pods-that-end-by-themselves)"
         Cancelled Normal [Node]
-            "the Plan was edited, or no longer selects the node, during its drain, which refit has cancelled"
+            "the Plan was edited, or no longer selects the node, and refit has cancelled the drain"
             => "wait some seconds; if it persists, check the drain's pod and its node"
         RebootPod Warning [Node]
             "the command of the reboot Pod fails with the message, and is retried until the timeout"
@@ -235,10 +234,10 @@ reasons! {
             "with `settle.taintsGone`: the Node still has such a taint"
             => "wait; if it persists, see what should remove the taint"
         DaemonSetPods Normal [Node]
-            "with `settle.daemonSets`: a pod of a DaemonSet on the node is not Ready, or the pods are not known yet"
+            "with `settle.daemonSets`: a pod on the node is not Ready, or the pods are not known yet"
             => "wait, or repair the pod"
         Workloads Normal [Node]
-            "with `settle.workloads`: the node is uncordoned, and controllers of evicted pods have fewer ready pods than before"
+            "with `settle.workloads`: controllers of evicted pods have fewer ready pods than before"
             => "wait, or repair these workloads"
         PostCompleteDelay Normal [Node]
             "the Job succeeded, and `postCompleteDelay` has not passed"
@@ -249,7 +248,7 @@ reasons! {
             "the Job exceeded its `backoffLimit`: its container failed too often"
             => "read its logs; then edit the Plan, or retry"
         ContainerFailed Warning [FailedNode]
-            "a container failed, and again whenever it was tried until the Job's deadline"
+            "a container failed whenever it was tried until the Job's deadline"
             => "read its logs; then edit the Plan, or retry"
         DeadlineExceeded Warning [FailedNode]
             "the upgrade was still running at the Job's deadline"
@@ -271,13 +270,13 @@ reasons! {
             "the host has no sentinel in the boot of the upgrade: something deleted files in `/run/refit`"
             => "find out what deletes them; then retry"
         EvidenceLost Warning [FailedNode]
-            "Job and pod were deleted before refit read the result, and a reboot erased the node's own record"
+            "Job and pod were deleted before refit read the result, and a reboot erased the sentinel"
             => "check the node; then retry"
         UpgradeInterrupted Warning [FailedNode]
             "the node went down while `upgrade` ran, which may be incomplete"
             => "check the node; then retry"
         RebootLoop Warning [FailedNode]
-            "without `spec.reboot`: a payload rebooted its node twice under one Job, and refit stopped it"
+            "without `spec.reboot`: a payload rebooted its node twice under one Job"
             => "correct the payload: once its work is done it must exit with 0 and without a reboot"
         SettleTimedOut Warning [FailedNode]
             "after `settle.timeout` the node lacked what `settle` demands: the message says what"
@@ -322,7 +321,7 @@ reasons! {
         Latest Normal [UpToDate]
             "the Plan has the newest version that the channel gives"
         FeatureUnavailable Warning [Degraded]
-            "the API server drops a field that refit relies on: it is older than 1.29, or a feature gate is off"
+            "the API server is older than 1.29, or a feature gate that refit relies on is off"
             => "upgrade it, or switch the gate on; [more](reliability.md#old-and-new-kubernetes)"
     }
     Hold {
@@ -368,12 +367,12 @@ reasons! {
         VersionHeld Warning [PlanEvent]
             "`versionPolicy` holds a version back (Normal if only its age does)"
         ValidationFailed Warning [PlanEvent]
-            "no Job can be created for a node, because a setting is missing (`SettingMissing`)"
+            "no Job can be created for a node (`SettingMissing`)"
         StatusRefused Warning [PlanEvent]
-            "the API server refused the Plan's status, for example because it is too large, so no node starts"
+            "the API server refused the Plan's status, so no node starts"
             => "have the API server accept the status; refit retries"
         HolderUnknown Warning [NodeEvent]
-            "`refit.rs/cordon` of the node names a Plan that refit has never seen; refit removes the entry and leaves the node cordoned"
+            "`refit.rs/cordon` of the node named a Plan that refit has never seen; the node stays cordoned"
             => "find out who cordoned the node, and uncordon it with `refit uncordon`"
         JobComplete Normal [PlanEvent]
             "a node is done"

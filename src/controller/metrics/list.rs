@@ -47,13 +47,13 @@ metrics! {
         PLAN_NODES Gauge "refit_plan_nodes" [plan phase]
             "Number of selected nodes in each phase: Done, Disabled, or a phase of status.active"
         PLAN_STALLED_NODES Gauge "refit_plan_stalled_nodes" [plan reason]
-            "Number of nodes that do not progress, by the reason in status: those that wait, hold a slot and are held up, or have failed. The most frequent reasons of a Plan have a series each, and the rest are Other"
+            "Number of nodes that wait, are held up or have failed, by the reason in status. The rarest reasons of a Plan are Other"
         PLAN_DIFFERING_NODES Gauge "refit_plan_differing_nodes" [plan reason]
-            "Number of done nodes whose kubelet has not had the Plan's version for a minute: VersionDiffers, or Drifted if it had it before; absent if the Plan does not install Kubernetes"
+            "Number of done nodes whose kubelet has not had the version for a minute: VersionDiffers, or Drifted; absent if the Plan does not install Kubernetes"
         PLAN_CONDITION Gauge "refit_plan_condition" [plan condition]
-            "Whether a condition of the Plan is True: Validated, LatestResolved, UpToDate or Degraded. refit_plan_rollout_start_timestamp_seconds shows Complete"
+            "Whether a condition of the Plan is True: Validated, LatestResolved, UpToDate or Degraded"
         PLAN_SLOTS Gauge "refit_plan_slots" [plan]
-            "Most nodes in progress at a time; 0 for a Plan that starts none, such as one that is suspended"
+            "Most nodes in progress at a time; 0 if the Plan is suspended, aborted or frozen"
         PLAN_ROLLOUT_START Gauge "refit_plan_rollout_start_timestamp_seconds" [plan]
             "When the Plan last had nodes to upgrade after it had been complete; absent while it is complete"
         PLAN_ROLLOUT_DURATION Gauge "refit_plan_last_rollout_duration_seconds" [plan]
@@ -61,7 +61,7 @@ metrics! {
         PLAN_PROGRESS Gauge "refit_plan_last_progress_timestamp_seconds" [plan]
             "When a node last changed its phase, or when this process began to lead"
         PLAN_EXPECTED_END Gauge "refit_plan_expected_end_timestamp_seconds" [plan]
-            "When the roll-out ends at the latest, as status.expectedEnd has it; absent while something else than slots limits it"
+            "When the roll-out ends at the latest, as in status.expectedEnd; absent while something else than slots limits it"
         PLAN_NODE_DURATION Gauge "refit_plan_node_duration_seconds" [plan]
             "Mean time from the slot of a node until it was done, of the nodes that this process has seen finish"
         PLAN_WINDOW_OPEN Gauge "refit_plan_window_open" [plan]
@@ -79,7 +79,7 @@ metrics! {
         PLAN_DRAINING Counter "refit_plan_draining_seconds_total" [plan]
             "Time that drains took, summed over nodes"
         PLAN_EVICTIONS Counter "refit_plan_evictions_total" [plan]
-            "Number of pods that drains have evicted, at least: a drain reports every four seconds, and what it evicts after its last report is not counted"
+            "Number of pods that drains have evicted, at least: what one evicts after its last report is not counted"
         PLAN_REFUSED_PODS Gauge "refit_plan_pods_refusing_eviction" [plan]
             "Number of pods whose eviction is refused now, as by a PodDisruptionBudget"
     }
@@ -125,7 +125,7 @@ metrics! {
         SILENCE_FAILURES Counter "refit_silence_failures_total" []
             "Number of failed attempts to list, create or end silences in Alertmanager"
         API_REQUESTS Counter "refit_api_requests_total" [verb resource code]
-            "Number of requests to the API server, by verb and resource as in RBAC rules and HTTP status, or timeout, failed or not_leader for those without a response"
+            "Number of requests to the API server, by verb, resource and HTTP status, or timeout, failed or not_leader"
         WATCH_RESTARTS Counter "refit_watch_restarts_total" [resource]
             "Number of lists and watches that failed and were started again"
         UNREADABLE Counter "refit_unreadable_objects_total" [resource]

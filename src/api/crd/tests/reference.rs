@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use regex::Regex;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::Value;
 
@@ -11,7 +12,8 @@ use crate::{PlanSpec, PlanStatus};
 const INTRODUCTION: &str = "# The fields of a Plan
 
 In short; `kubectl explain plan.spec.FIELD` says more. A field of spec is text unless its type follows its name; an absent one is none or false unless its text says otherwise. Times are
-RFC 3339. *refit*: not in system-upgrade-controller's CRD, which drops such fields. Types of Kubernetes' own are in
+RFC 3339, durations Go's, such as `1h30m`, time zones IANA's, such as `Europe/Berlin` (`Local`: the controller's; by default UTC). Shares such as `10%` are of the selected nodes, rounded
+down, at least 1. Secrets are in the Plan's namespace. *refit*: not in system-upgrade-controller's CRD, which drops such fields. Types of Kubernetes' own are in
 [its reference](https://kubernetes.io/docs/reference/kubernetes-api/). Generated from the comments in `src/api` by `just generate`.
 ";
 
@@ -124,6 +126,22 @@ impl Reference {
         }
     }
 
+    /// The first section that has these fields, too, if there are several.
+    fn shared(&self, section: &Section) -> Option<(&Section, Vec<&String>)> {
+        let fields = self.schema(&section.type_)["properties"].as_object()?;
+        let earlier = self
+            .sections
+            .iter()
+            .take_while(|other| other.type_ != section.type_);
+        let shared = earlier.map(|other| {
+            let others = &self.schema(&other.type_)["properties"];
+            let names = fields.iter().filter(|(name, field)| others[*name] == **field);
+            (other, names.map(|(name, _)| name).collect::<Vec<_>>())
+        });
+        let mut shared = shared.filter(|(_, names)| names.len() > 2);
+        shared.next()
+    }
+
     /// The fields of a part, with those of its types by name only.
     fn write_in_short(&self, out: &mut String) {
         let section = &self.sections[0];
@@ -142,10 +160,21 @@ impl Reference {
         type_of: impl Fn(&Value) -> String,
         more: impl Fn(&Value) -> String,
     ) {
-        for (name, field) in self.schema(&section.type_)["properties"].as_object().unwrap() {
+        let shared = self.shared(section);
+        if let Some((other, names)) = &shared {
+            let names: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
+            let other = heading(other);
+            let _ = writeln!(out, "- {}: as in [{other}](#{})", names.join(", "), slug(&other));
+        }
+        let is_shared = |name| shared.as_ref().is_some_and(|(_, names)| names.contains(&name));
+        let fields = self.schema(&section.type_)["properties"].as_object().unwrap();
+        for (name, field) in fields.iter().filter(|(name, _)| !is_shared(*name)) {
             let is_own = OWN_FIELDS.contains(&[section.paths[0].as_str(), name]);
             let own = if is_own { " *refit*" } else { "" };
-            let (type_, text) = (type_of(field), text(field));
+            let (mut type_, mut text) = (type_of(field), text(field));
+            if let Some(rest) = without_duration(&text).filter(|_| type_ == "text") {
+                (type_, text) = ("duration".to_owned(), rest);
+            }
             let is_said = match type_.as_str() {
                 "text" => true,
                 "boolean" => text.starts_with("If true"),
@@ -200,10 +229,26 @@ fn text(schema: &Value) -> String {
     let text = join_lines(schema["description"].as_str().unwrap_or_default());
     let first = text.split("\n\n").next().unwrap_or_default();
     let mut first = first.replace('\n', " ");
-    for said in [" (RFC 3339)", " Defaults to none.", " Defaults to false."] {
+    for said in [
+        " (RFC 3339)",
+        " Defaults to none.",
+        " Defaults to false.",
+        ", in the Plan's namespace",
+        " (rounded down, at least 1)",
+        ", or `Local` for that of the controller. Defaults to UTC",
+        ", such as `Europe/Berlin`",
+        " such as `Europe/Berlin`",
+    ] {
         first = first.replace(said, "");
     }
     first
+}
+
+/// The text of a duration without its type.
+fn without_duration(text: &str) -> Option<String> {
+    let said = Regex::new(r", (?:as )?a Go duration(?: such as `[^`]*`)?").unwrap();
+    said.is_match(text)
+        .then(|| said.replace(text, "").replace(" of at ", ", at "))
 }
 
 pub(super) fn markdown() -> String {
