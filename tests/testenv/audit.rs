@@ -259,7 +259,11 @@ impl Requests {
             .filter(|request| {
                 request.resource == "plans/status" && request.name == plan && request.code < 300
             })
-            .filter_map(|request| request.sent["status"]["applying"].as_array().map(Vec::len))
+            .filter_map(|request| {
+                let mut operations = request.sent.as_array()?.iter();
+                let status = operations.find(|operation| operation["path"] == "/status")?;
+                status["value"]["applying"].as_array().map(Vec::len)
+            })
             .max()
             .unwrap_or(0)
     }

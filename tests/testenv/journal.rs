@@ -309,6 +309,8 @@ fn makes(request: &Request, change: &Change) -> bool {
             match &request.sent {
                 // The audit log has no bodies of the administrator's requests.
                 Value::Null => ["spec", "metadata"].iter().any(|part| old[part] != new[part]),
+                // A JSON patch: what it adds is all that is there.
+                Value::Array(operations) => has_added(&new, operations) && !has_added(&old, operations),
                 sent => contains(&new, sent) && !contains(&old, sent),
             }
         }
@@ -323,6 +325,13 @@ fn plain(object: &Object) -> Value {
         value["metadata"][field] = Value::Null;
     }
     value
+}
+
+fn has_added(value: &Value, operations: &[Value]) -> bool {
+    operations.iter().all(|operation| {
+        let path = operation["path"].as_str().unwrap_or_default();
+        path == "/metadata/resourceVersion" || value.pointer(path) == Some(&operation["value"])
+    })
 }
 
 /// Whether a merge patch would change nothing, apart from its preconditions.
