@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod condition;
+mod condition_change;
 mod drain_finding;
 pub mod labelled_job;
 pub mod objects;
@@ -25,6 +26,7 @@ use refit_base::version::policy::Offered;
 use refit_job::name::RunId;
 
 pub use condition::NodeCondition;
+pub use condition_change::{ConditionChange, ConditionText};
 pub use drain_finding::DrainFinding;
 pub use pod::{PodFacts, PodStage, RebootPod, SentinelResult, Termination};
 pub use record::{Phase, Reboot, Record};

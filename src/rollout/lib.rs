@@ -11,7 +11,6 @@ mod answered;
 mod blocker;
 mod checks;
 mod completion;
-mod condition_change;
 mod conditions;
 mod decide;
 mod decision;
@@ -62,7 +61,6 @@ mod world;
 mod tests;
 
 pub use blocker::{Blocker, Joining};
-pub use condition_change::{ConditionChange, ConditionText};
 pub use decide::{decide, decide_degraded};
 pub use decision::Decision;
 pub use event::{Event, Regarding};

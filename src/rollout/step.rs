@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::condition_change::ConditionChange;
 use super::event::Event;
 use super::memory::turns::{MaintenanceProgress, MaintenanceTask};
 use super::world::maintenances::MaintenanceId;
 use refit_api::{ChannelRef, Check, Hook, PlanStatus, PodBlocker};
 use refit_facts::{
-    BootId, Hash, JobName, JobUid, NodeFacts, NodeName, NodeUid, PlanName, PodUid, Taint, Text,
+    BootId, ConditionChange, Hash, JobName, JobUid, NodeFacts, NodeName, NodeUid, PlanName, PodUid, Taint,
+    Text,
 };
 
 /// The object of a step. At most one step per key is in flight.

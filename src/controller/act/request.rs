@@ -2,19 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::permissions::OptionalPermissions;
 use super::write::{Target, Verb, Write};
 use crate::story;
-use refit_api::text::seconds;
 use refit_api::{Hook, crd, names};
-use refit_facts::{JobName, NodeFacts, NodeName, NodeUid, PlanName, Text};
+use refit_facts::{ConditionChange, JobName, NodeFacts, NodeName, NodeUid, PlanName, Text};
 use refit_job::{HookInput, JobInput, NodeInput, PlanInput, RebootInput, RebootPodMode, VerifyInput};
 use refit_rollout::{
-    ClusterState, ConditionChange, Event, Kind, MaintenanceId, MaintenanceProgress, MaintenanceTask,
-    NodeChange, Query, Step,
+    ClusterState, Event, Kind, MaintenanceId, MaintenanceProgress, MaintenanceTask, NodeChange, Query, Step,
 };
 
 /// A step that is ready to be sent.
@@ -151,7 +148,8 @@ pub fn prepare(cluster: &ClusterState, step: Step) -> Result<Option<Request>, St
             at,
         } => {
             let version = cluster.node_version(&node).unwrap_or_default();
-            let verb = Verb::PatchConditions(conditions_patch(&uid, version, &changes, at));
+            let body = ConditionChange::patch(&uid, &version.to_string(), &changes, at);
+            let verb = Verb::PatchConditions(body);
             Some(Request::write(Kind::Node, node.text(), &uid, verb, Vec::new()))
         }
         Step::Query(query) => Some(Request::Query(query)),
@@ -469,32 +467,6 @@ fn node_input(facts: &NodeFacts) -> NodeInput<'_> {
         shares_hostname: false,
         may_be_new: false,
     }
-}
-
-/// A strategic merge patch, as a kubelet sends it: the API server merges conditions by their type. At any other version of the
-/// Node it fails, so it never changes a condition that another client has just written.
-fn conditions_patch(uid: &str, version: u64, changes: &[ConditionChange], at: Timestamp) -> Value {
-    let at = seconds(at);
-    let conditions = changes.iter().map(|change| {
-        let Some(text) = &change.to else {
-            return json!({ "$patch": "delete", "type": change.type_ });
-        };
-        let mut condition = json!({
-            "type": change.type_,
-            "status": "True",
-            "reason": text.reason,
-            "message": text.message,
-            "lastHeartbeatTime": at,
-        });
-        if change.is_transition {
-            condition["lastTransitionTime"] = at.as_str().into();
-        }
-        condition
-    });
-    json!({
-        "metadata": { "uid": uid, "resourceVersion": version.to_string() },
-        "status": { "conditions": conditions.collect::<Vec<_>>() },
-    })
 }
 
 fn node_patch(uid: &str, version: u64, change: &NodeChange) -> Value {
