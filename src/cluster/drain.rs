@@ -26,6 +26,7 @@ mod session;
 pub mod tracker;
 mod virtual_machine;
 mod wait_for;
+mod waiter;
 
 pub use changes::{Changes, NodeVersions};
 pub use cordon::CordonError;
@@ -67,6 +68,14 @@ pub struct Options {
     pub conditions: bool,
     /// `--chunk-size`; 0 means one page.
     pub chunk_size: u32,
+}
+
+impl Options {
+    /// The time limit, for a message that it is exceeded.
+    fn reached(&self) -> String {
+        self.timeout
+            .map_or_else(String::new, |timeout| timeout.to_string())
+    }
 }
 
 /// Selection of nodes.

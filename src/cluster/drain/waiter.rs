@@ -9,12 +9,10 @@ use super::event::Event;
 use super::failure::Failure;
 use super::lister::PodLister;
 use super::publish::Publisher;
+use super::tracker::MAX_OUTAGE;
 use crate::clock::Clock;
 use crate::kube::{Answer, brief};
 use refit_api::{Cancelled, DrainNote};
-
-/// How long errors of the API server are waited out.
-pub(super) const MAX_OUTAGE: Duration = Duration::from_secs(60);
 
 pub(super) struct Waiter<'a> {
     pub(super) lister: &'a PodLister,
@@ -58,11 +56,11 @@ impl Waiter<'_> {
     }
 
     /// Reports the progress of a drain with so many pods left.
-    pub(super) fn report(&self, pending: usize, note: &DrainNote) {
+    pub(super) fn report(&self, pending: usize, note: DrainNote) {
         (self.report)(Event::Progress {
             node: self.lister.node.clone(),
             pending,
-            note: note.clone(),
+            note,
         });
     }
 
