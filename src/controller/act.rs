@@ -23,7 +23,7 @@ use kube::Client;
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
-use permissions::OptionalPermissions;
+use permissions::Checked;
 pub use request::{Request, prepare};
 use write::Written as _;
 
@@ -160,15 +160,15 @@ impl Actor {
                     self.resume_remediation(node, uid, &holder).await
                 }
             }
-            Request::Permissions(optional) => self.ask_permissions(optional).await,
+            Request::Permissions(checked) => self.ask_permissions(checked).await,
         };
         FinishedStep { key, effects, error }
     }
 
-    async fn ask_permissions(&self, optional: OptionalPermissions) -> Outcome {
+    async fn ask_permissions(&self, checked: Checked) -> Outcome {
         let mut refused = self.degraded.subscribe();
         let degraded = *refused.borrow_and_update();
-        match permissions::ask(&self.unguarded, &self.source.namespace, degraded, optional).await {
+        match permissions::ask(&self.unguarded, &self.source.namespace, degraded, checked).await {
             // A watch was refused meanwhile, and it may not have been asked about: the next decision asks again.
             Ok(missing) if missing.is_empty() && refused.has_changed().unwrap_or_default() => {
                 Outcome::done(Vec::new())

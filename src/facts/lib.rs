@@ -7,6 +7,7 @@ mod condition;
 mod condition_change;
 mod drain_finding;
 pub mod labelled_job;
+mod missing;
 pub mod objects;
 mod pod;
 pub mod read;
@@ -28,6 +29,7 @@ use refit_job::name::RunId;
 pub use condition::NodeCondition;
 pub use condition_change::{ConditionChange, ConditionText};
 pub use drain_finding::DrainFinding;
+pub use missing::{Missing, PlanNeed};
 pub use pod::{PodFacts, PodStage, RebootPod, SentinelResult, Termination};
 pub use record::{Phase, Reboot, Record};
 pub use refit_api::ids::{BootId, Hash, JobName, JobUid, NodeName, NodeUid, PlanName, PlanUid, PodUid, Text};
@@ -386,46 +388,6 @@ pub struct ChannelFacts {
     pub offer: Option<Arc<Offered>>,
     /// Why the last response was not usable.
     pub error: Option<String>,
-}
-
-/// Missing permissions of the controller, each a verb and a resource.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Missing {
-    /// Permissions that every Plan needs.
-    pub for_all: Vec<String>,
-    /// Permissions that Plans with reboots need in addition.
-    pub for_reboots: Vec<String>,
-    /// Whether the permissions for reboots were checked; they are only if such a Plan exists.
-    pub knows_reboots: bool,
-    /// Permissions that Plans with `settle.workloads` need in addition.
-    pub for_workloads: Vec<String>,
-    /// Whether the permissions for workloads were checked.
-    pub knows_workloads: bool,
-    /// Permissions that Plans with `drain.blockedBy` or `settle.daemonSets` need in addition, in all namespaces.
-    pub for_pods: Vec<String>,
-    /// Whether the permissions for pods were checked.
-    pub knows_pods: bool,
-    /// Permissions that Plans with `drain.checkFirst` need in addition.
-    pub for_drain_checks: Vec<String>,
-    /// Whether the permissions for checks of drains were checked.
-    pub knows_drain_checks: bool,
-    /// Permissions that Plans with `pauseRemediation` need in addition.
-    pub for_remediation: Vec<String>,
-    /// Whether the permissions for Leases of nodes were checked.
-    pub knows_remediation: bool,
-}
-
-impl Missing {
-    pub fn is_empty(&self) -> bool {
-        let optional = [
-            &self.for_reboots,
-            &self.for_workloads,
-            &self.for_pods,
-            &self.for_drain_checks,
-            &self.for_remediation,
-        ];
-        self.for_all.is_empty() && optional.into_iter().all(Vec::is_empty)
-    }
 }
 
 /// Whether the served CRD has refit's fields.

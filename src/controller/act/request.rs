@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::permissions::OptionalPermissions;
+use super::permissions::Checked;
 use super::write::{Target, Verb, Write};
 use crate::story;
 use refit_api::{Hook, crd, names};
@@ -38,7 +38,7 @@ pub enum Request {
         holder: Text,
         pause: bool,
     },
-    Permissions(OptionalPermissions),
+    Permissions(Checked),
 }
 
 impl Request {
@@ -165,12 +165,8 @@ pub fn prepare(cluster: &ClusterState, step: Step) -> Result<Option<Request>, St
             holder,
             pause,
         }),
-        Step::AskPermissions => Some(Request::Permissions(OptionalPermissions {
-            reboots: cluster.has_reboots(),
-            workloads: cluster.has_workloads(),
-            pods: cluster.waits_for_pods(),
-            drain_checks: cluster.has_drain_checks(),
-            remediation: cluster.has_remediation_pauses(),
+        Step::AskPermissions => Some(Request::Permissions(Checked {
+            needs: cluster.needs(),
             front_ends: cluster.has_front_ends(),
         })),
         Step::ReadPlans => None, // the watch does
