@@ -272,12 +272,7 @@ mod tests {
                 ..Selection::default()
             },
             permission: Some(Permission {
-                need: Need::new(
-                    "",
-                    "configmaps",
-                    refit_cluster::kube::permissions::Scope::Namespace,
-                    &["list", "watch"],
-                ),
+                need: Need::new("", "configmaps", Scope::Namespace, &["list", "watch"]),
                 namespace: "system-upgrade".to_owned(),
                 name: None,
             }),

@@ -72,7 +72,7 @@ pub use picture::{Differs, PlanPicture, Slot};
 pub use settings::Defaults;
 pub use state::ClusterState;
 pub use state::apply::lists::ListCounts;
-pub use step::{Key, Lane, NodeChange, Query, Step};
+pub use step::{Key, Lane, MaintenanceTurn, NodeChange, Query, RemediationStep, Step};
 pub use summary::{ChannelSummary, PlanSummary, WindowSummary};
 pub use world::limits::GlobalLimits;
 pub use world::maintenances::MaintenanceId;

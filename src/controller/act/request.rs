@@ -8,11 +8,9 @@ use super::permissions::Checked;
 use super::write::{Target, Verb, Write};
 use crate::story;
 use refit_api::{Hook, crd, names};
-use refit_facts::{ConditionChange, JobName, NodeFacts, NodeName, NodeUid, PlanName, Text};
+use refit_facts::{ConditionChange, JobName, NodeFacts, NodeName, PlanName, Text};
 use refit_job::{HookInput, JobInput, NodeInput, PlanInput, RebootInput, RebootPodMode, VerifyInput};
-use refit_rollout::{
-    ClusterState, Event, Kind, MaintenanceId, MaintenanceProgress, MaintenanceTask, NodeChange, Query, Step,
-};
+use refit_rollout::{ClusterState, Event, Kind, MaintenanceTurn, NodeChange, Query, RemediationStep, Step};
 
 /// A step that is ready to be sent.
 #[derive(Debug)]
@@ -25,19 +23,8 @@ pub enum Request {
     },
     /// Read something.
     Query(Query),
-    /// Do for a `NodeMaintenance` what can be done now.
-    Maintain {
-        id: MaintenanceId,
-        task: Box<MaintenanceTask>,
-        progress: Box<MaintenanceProgress>,
-    },
-    /// Take the Lease of a node and annotate its Machine, or take both back.
-    Remediation {
-        node: NodeName,
-        uid: NodeUid,
-        holder: Text,
-        pause: bool,
-    },
+    Maintain(Box<MaintenanceTurn>),
+    Remediation(RemediationStep),
     Permissions(Checked),
 }
 
@@ -60,7 +47,6 @@ impl Request {
 ///
 /// # Errors
 /// Fails if the request cannot be built, for example because the Plan cannot be rendered.
-#[expect(clippy::too_many_lines, reason = "one arm for each step")]
 pub fn prepare(cluster: &ClusterState, step: Step) -> Result<Option<Request>, String> {
     Ok(match step {
         Step::WriteStatus {
@@ -153,18 +139,8 @@ pub fn prepare(cluster: &ClusterState, step: Step) -> Result<Option<Request>, St
             Some(Request::write(Kind::Node, node.text(), &uid, verb, Vec::new()))
         }
         Step::Query(query) => Some(Request::Query(query)),
-        Step::Maintain { id, task, progress } => Some(Request::Maintain { id, task, progress }),
-        Step::Remediation {
-            node,
-            uid,
-            holder,
-            pause,
-        } => Some(Request::Remediation {
-            node,
-            uid,
-            holder,
-            pause,
-        }),
+        Step::Maintain(turn) => Some(Request::Maintain(turn)),
+        Step::Remediation(step) => Some(Request::Remediation(step)),
         Step::AskPermissions => Some(Request::Permissions(Checked {
             needs: cluster.needs(),
             front_ends: cluster.has_front_ends(),
