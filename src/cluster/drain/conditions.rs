@@ -7,9 +7,8 @@ use kube::api::{Api, Patch, PatchParams};
 use kube::{Client, Resource as _};
 use tokio::time::{Instant, sleep};
 
-use super::cordon::should_reread;
 use crate::clock::Clock;
-use crate::kube::brief;
+use crate::kube::{brief, should_reread};
 use refit_api::node_condition::is_of_refit;
 use refit_api::{NodeConditionReason, NodeConditionType};
 use refit_facts::objects::{Intern, SlimNode};

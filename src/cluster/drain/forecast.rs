@@ -11,9 +11,9 @@ use kube::{Client, Resource as _};
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
-use super::Options;
 use super::budget::{Budget, Selecting};
 use super::fit::{Place, PlacedPod};
+use super::options::Options;
 use super::pods::{DaemonSet, Pod, Verdict, triage};
 use crate::kube::pages::{Pages, SMALL};
 use refit_api::AfterTimeout;

@@ -16,12 +16,14 @@ use super::event::{DryRun, Event};
 use super::evict::Evictor;
 use super::failure::{Failure, all_or, last_line};
 use super::lister::{self, PodLister};
+use super::options::{NodeSelection, Options};
+use super::plan_run::PlanRun;
 use super::pods::{Found, PodId};
 use super::publish::Publisher;
 use super::run::{End, Loop};
 use super::tracker::{EvictionTracker, MAX_OUTAGE};
 use super::waiter::Waiter;
-use super::{NodeSelection, Options, PlanRun, detach, permissions, wait_for};
+use super::{detach, permissions, wait_for};
 use crate::clock::Clock;
 use crate::kube::brief;
 use crate::scale::ScaleReader;
@@ -493,13 +495,13 @@ impl Session {
         evicted: usize,
         deadline: Option<Instant>,
     ) -> Result<(), Failure> {
-        let note = DrainNote {
+        let so_far = DrainNote {
             evicted,
             total: evicted,
             ..DrainNote::default()
         };
         let mut waiter = self.waiter(node);
-        let ended = self.or_stop(detach::wait(&mut waiter, deadline, note)).await;
+        let ended = self.or_stop(detach::wait(&mut waiter, deadline, so_far)).await;
         waiter.stop().await;
         let left = ended?.filter(|_| options.after_timeout != AfterTimeout::Continue);
         let Some(left) = left else {
