@@ -87,6 +87,23 @@ impl FieldPath {
         }
     }
 
+    /// The items of a list, each parsed with its path, or all that is invalid of them.
+    pub(super) fn each<S, T, E: Into<ErrorList>>(
+        &self,
+        list: &[S],
+        max: usize,
+        items: &str,
+        parse: impl Fn(&S, &Self) -> Result<T, E>,
+    ) -> Result<Vec<T>, ErrorList> {
+        self.at_most(list, max, items)?;
+        let mut errors = ErrorList::default();
+        let each = list.iter().enumerate();
+        let parsed: Vec<_> = each
+            .filter_map(|(index, item)| errors.take(parse(item, &self.index(index))))
+            .collect();
+        errors.finish(Some(parsed))
+    }
+
     pub(super) fn node_limit(&self, limit: &IntOrString) -> Result<NodeLimit, Invalid> {
         NodeLimit::parse(limit).ok_or_else(|| {
             self.invalid(format_args!(

@@ -35,22 +35,42 @@ pub struct PodBlocker {
 impl PodBlockerSpec {
     fn parse(&self, entry: &FieldPath) -> Result<PodBlocker, ErrorList> {
         let mut errors = ErrorList::default();
-        let namespace = self.namespace.clone().filter(|name| !name.is_empty());
-        if namespace.is_none() && self.selector.as_ref().is_none_or(selects_all) {
+        if self.namespace.as_deref().is_none_or(str::is_empty)
+            && self.selector.as_ref().is_none_or(selects_all)
+        {
             errors.push(entry.invalid(
                 "has neither namespace nor selector, so that every pod would keep its node from being upgraded: write one of them",
             ));
         }
-        if let Some(name) = namespace.as_ref().filter(|name| !is_namespace(name)) {
-            let problem = format!("is {name:?}: it must be the name of a namespace");
-            errors.push(entry.field("namespace").invalid(problem));
-        }
-        let selector = match &self.selector {
-            Some(selector) => errors.take(entry.field("selector").selector(selector)),
+        PodBlocker::parse(self.namespace.as_deref(), self.selector.as_ref(), entry, errors)
+    }
+}
+
+impl PodBlocker {
+    /// The pods of a field with `namespace` and `selector`. `errors` are those of the field so far.
+    pub(super) fn parse(
+        given: Option<&str>,
+        selector: Option<&LabelSelector>,
+        field: &FieldPath,
+        mut errors: ErrorList,
+    ) -> Result<Self, ErrorList> {
+        let namespace = namespace(given, field, &mut errors);
+        let selector = match selector {
+            Some(selector) => errors.take(field.field("selector").selector(selector)),
             None => Some(Selector::everything()),
         };
-        errors.finish(selector.map(|selector| PodBlocker { namespace, selector }))
+        errors.finish(selector.map(|selector| Self { namespace, selector }))
     }
+}
+
+/// The field `namespace` of this field; `None` if it is absent or empty.
+pub(super) fn namespace(given: Option<&str>, field: &FieldPath, errors: &mut ErrorList) -> Option<String> {
+    let name = given.filter(|name| !name.is_empty())?;
+    if !is_namespace(name) {
+        let problem = format!("is {name:?}: it must be the name of a namespace");
+        errors.push(field.field("namespace").invalid(problem));
+    }
+    Some(name.to_owned())
 }
 
 /// The parsed `spec.drain.blockedBy`.
@@ -58,14 +78,7 @@ impl PodBlockerSpec {
 /// # Errors
 /// Fails with all invalid entries; `validate` has reported them.
 pub(super) fn parse(specs: &[PodBlockerSpec]) -> Result<Vec<PodBlocker>, ErrorList> {
-    let list = at("drain.blockedBy");
-    list.at_most(specs, MAX_ENTRIES, "entries")?;
-    let mut errors = ErrorList::default();
-    let each = specs.iter().enumerate();
-    let parsed: Vec<_> = each
-        .filter_map(|(index, spec)| errors.take(spec.parse(&list.index(index))))
-        .collect();
-    errors.finish(Some(parsed))
+    at("drain.blockedBy").each(specs, MAX_ENTRIES, "entries", PodBlockerSpec::parse)
 }
 
 /// Whether a selector has no condition.

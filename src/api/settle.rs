@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 
 use super::field_enum::field_enum;
 use super::invalid::{ErrorList, FieldPath, at};
-use super::pod_blocker::{PodBlocker, is_namespace};
+use super::pod_blocker::PodBlocker;
 use super::reboot::SettleSpec;
-use super::selector::{Selector, label_key_problems};
+use super::selector::label_key_problems;
 use super::text::MAX_NAME;
 
 /// Maximum number of conditions, and of taints.
@@ -148,14 +148,7 @@ impl SettleSpec {
     /// Fails with all invalid entries; `validate` has reported them.
     pub fn taints_gone(&self) -> Result<Vec<TaintName>, ErrorList> {
         let all = self.taints_gone.as_deref().unwrap_or_default();
-        let list = at("settle.taintsGone");
-        list.at_most(all, MAX_ENTRIES, "entries")?;
-        let mut errors = ErrorList::default();
-        let each = all.iter().enumerate();
-        let parsed: Vec<_> = each
-            .filter_map(|(index, text)| errors.take(list.index(index).parse::<TaintName>(text)))
-            .collect();
-        errors.finish(Some(parsed))
+        at("settle.taintsGone").each(all, MAX_ENTRIES, "entries", |text, item| item.parse(text))
     }
 
     /// The pods of DaemonSets that must be Ready; `None` if the Plan waits for none.
@@ -173,17 +166,8 @@ impl SettleSpec {
 
 impl DaemonSetsSpec {
     fn parse(&self, field: &FieldPath) -> Result<PodBlocker, ErrorList> {
-        let mut errors = ErrorList::default();
-        let namespace = self.namespace.clone().filter(|name| !name.is_empty());
-        if let Some(name) = namespace.as_ref().filter(|name| !is_namespace(name)) {
-            let problem = format!("is {name:?}: it must be the name of a namespace");
-            errors.push(field.field("namespace").invalid(problem));
-        }
-        let selector = match &self.selector {
-            Some(selector) => errors.take(field.field("selector").selector(selector)),
-            None => Some(Selector::everything()),
-        };
-        errors.finish(selector.map(|selector| PodBlocker { namespace, selector }))
+        let (namespace, selector) = (self.namespace.as_deref(), self.selector.as_ref());
+        PodBlocker::parse(namespace, selector, field, ErrorList::default())
     }
 }
 

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::field_enum::field_enum;
 use super::invalid::{ErrorList, FieldPath, at};
-use super::pod_blocker::{is_namespace, selects_all};
+use super::pod_blocker::{is_namespace, namespace, selects_all};
 use super::selector::Selector;
 use refit_base::go::GoDuration;
 
@@ -94,11 +94,7 @@ impl WaitForSpec {
             ));
         }
         let selector = given.and_then(|selector| errors.take(field.selector(selector)));
-        let namespace = self.namespace.clone().filter(|name| !name.is_empty());
-        if let Some(name) = namespace.as_ref().filter(|name| !is_namespace(name)) {
-            let problem = format!("is {name:?}: it must be the name of a namespace");
-            errors.push(entry.field("namespace").invalid(problem));
-        }
+        let namespace = namespace(self.namespace.as_deref(), entry, &mut errors);
         let field = entry.field("timeout");
         let timeout = match self.timeout.as_deref() {
             None => {
@@ -126,14 +122,7 @@ impl WaitForSpec {
 /// # Errors
 /// Fails with all invalid entries; `validate` has reported them.
 pub(super) fn parse(specs: &[WaitForSpec]) -> Result<Vec<WaitFor>, ErrorList> {
-    let list = at("drain.waitFor");
-    list.at_most(specs, MAX_ENTRIES, "entries")?;
-    let mut errors = ErrorList::default();
-    let each = specs.iter().enumerate();
-    let parsed: Vec<_> = each
-        .filter_map(|(index, spec)| errors.take(spec.parse(&list.index(index))))
-        .collect();
-    errors.finish(Some(parsed))
+    at("drain.waitFor").each(specs, MAX_ENTRIES, "entries", WaitForSpec::parse)
 }
 
 const FORMAT: &str =

@@ -12,6 +12,7 @@ use kube::{Client, ResourceExt as _};
 use super::output;
 use super::target::{self, ClusterFlags, find, unknown, with_client};
 use refit_api::names::{LABEL_HOOK, LABEL_PLAN};
+use refit_cluster::kube::pages::on_node;
 use refit_cluster::kube::{Answer, brief};
 
 pub(super) const EXAMPLES: &str = "Examples:
@@ -49,9 +50,7 @@ pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
         let pods = Api::<Pod>::namespaced(client, &view.plan.namespace);
         let plan = &view.plan.facts.name;
         let of_plan = match &flags.node {
-            Some(node) => ListParams::default()
-                .labels(&format!("{LABEL_PLAN}={plan},!{LABEL_HOOK}"))
-                .fields(&format!("spec.nodeName={node}")),
+            Some(node) => on_node(node).labels(&format!("{LABEL_PLAN}={plan},!{LABEL_HOOK}")),
             None => ListParams::default().labels(&format!("{LABEL_PLAN}={plan},{LABEL_HOOK}")),
         };
         let found = pods.list(&of_plan).await;

@@ -15,7 +15,8 @@ use super::output_format::{OutputFormat, any_of};
 use super::{USAGE, output};
 use read::{ReadCluster, denied};
 use refit_cluster::kube::brief;
-use refit_offline::migrate::permissions::{Permission, needed};
+use refit_offline::migrate::Permission;
+use refit_offline::migrate::permissions::needed;
 use refit_offline::migrate::{Finding, Reading, Severity, channels, check};
 
 pub(super) const EXAMPLES: &str = "Examples:

@@ -2,6 +2,7 @@
 //! hand, with who and when.
 
 mod change;
+mod edit;
 pub(super) mod examples;
 mod freeze;
 mod start;
@@ -13,9 +14,10 @@ mod write;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
-use change::{Action, Changes, Request, changes};
+use change::changes;
 use clap::Args;
 use clap_complete::engine::ArgValueCandidates;
+use edit::{Action, Changes, Request};
 pub(super) use freeze::{FreezeFlags, Place, freeze, unfreeze};
 use kube::Client;
 use serde_json::json;

@@ -234,8 +234,3 @@ async fn write(client: &Client, node: &str, uid: &str, change: &Change) -> Resul
         .map(drop)
         .map_err(|error| format!("Node {node} cannot be written: {}", brief(&error)))
 }
-
-/// A time of a file, if the clock can name it.
-fn timestamp(seconds: i64) -> Option<Timestamp> {
-    Timestamp::from_second(seconds).ok()
-}

@@ -3,6 +3,7 @@
 //!
 //! `kube::` is the external crate everywhere except in paths that begin with `crate::`.
 
+mod causes;
 pub mod client;
 mod error;
 mod leadership;
@@ -12,5 +13,6 @@ pub mod read;
 pub mod served;
 pub mod watch;
 
+pub(crate) use error::should_reread;
 pub use error::{Answer, Failure, brief, failure};
 pub use leadership::{LeaderState, Leadership, Renewal};

@@ -23,7 +23,7 @@ use kube::Client;
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
-use permissions::OptionalPermissions;
+use permissions::Checked;
 pub use request::{Request, prepare};
 use write::Written as _;
 
@@ -37,7 +37,7 @@ use refit_cluster::scale::ScaleReader;
 use refit_facts::Text;
 use refit_facts::objects::{Intern, SlimJob, version};
 use refit_job::digest;
-use refit_rollout::{Key, Query, StepEffect};
+use refit_rollout::{Key, MaintenanceTurn, Query, StepEffect};
 
 #[derive(Debug)]
 pub struct FinishedStep {
@@ -143,32 +143,25 @@ impl Actor {
                 Outcome::done(effects)
             }
             Request::Query(query) => self.query(query).await,
-            Request::Maintain { id, task, progress } => {
+            Request::Maintain(turn) => {
+                let MaintenanceTurn { id, task, progress } = *turn;
                 let uid = task.object.uid().into();
-                let (progress, again) = Box::pin(self.maintain(*task, *progress, stopped)).await;
+                let (progress, again) = Box::pin(self.maintain(task, *progress, stopped)).await;
                 StepEffect::Maintained(id, uid, Box::new(progress), again).into()
             }
-            Request::Remediation {
-                node,
-                uid,
-                holder,
-                pause,
-            } => {
-                if pause {
-                    self.pause_remediation(node, uid, &holder).await
-                } else {
-                    self.resume_remediation(node, uid, &holder).await
-                }
+            Request::Remediation(step) if step.pause => {
+                self.pause_remediation(step.node, step.uid, &step.holder).await
             }
-            Request::Permissions(optional) => self.ask_permissions(optional).await,
+            Request::Remediation(step) => self.resume_remediation(step.node, step.uid, &step.holder).await,
+            Request::Permissions(checked) => self.ask_permissions(checked).await,
         };
         FinishedStep { key, effects, error }
     }
 
-    async fn ask_permissions(&self, optional: OptionalPermissions) -> Outcome {
+    async fn ask_permissions(&self, checked: Checked) -> Outcome {
         let mut refused = self.degraded.subscribe();
         let degraded = *refused.borrow_and_update();
-        match permissions::ask(&self.unguarded, &self.source.namespace, degraded, optional).await {
+        match permissions::ask(&self.unguarded, &self.source.namespace, degraded, checked).await {
             // A watch was refused meanwhile, and it may not have been asked about: the next decision asks again.
             Ok(missing) if missing.is_empty() && refused.has_changed().unwrap_or_default() => {
                 Outcome::done(Vec::new())

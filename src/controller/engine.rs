@@ -449,7 +449,7 @@ impl Engine {
                 self.lanes.begin(lane, now);
                 let (end, ended) = oneshot::channel();
                 let drain = match &request {
-                    Request::Maintain { task, .. } => Some((task.object.uid().to_owned(), end)),
+                    Request::Maintain(turn) => Some((turn.task.object.uid().to_owned(), end)),
                     _ => None,
                 };
                 let lists = self.cluster.lists();

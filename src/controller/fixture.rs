@@ -30,14 +30,7 @@ pub(crate) fn cluster(
     cluster.apply(Observation::Schema(Schema::Current, "1".into()));
     cluster.apply(Observation::Limits(GlobalLimits::Absent));
     cluster.apply(Observation::EtcdDown(BTreeSet::new()));
-    let permissions = Missing {
-        knows_reboots: true,
-        knows_workloads: true,
-        knows_pods: true,
-        knows_drain_checks: true,
-        knows_remediation: true,
-        ..Missing::default()
-    };
+    let permissions = Missing::nothing();
     cluster.apply_effect(StepEffect::Permissions(permissions), cluster.lists(), morning());
     for node in nodes {
         observe_node(&mut cluster, 1, node);

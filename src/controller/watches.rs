@@ -223,6 +223,7 @@ mod tests {
     use crate::lease::Progress;
     use crate::outbox::outbox;
     use refit_cluster::clock::Clock;
+    use refit_cluster::kube::permissions::Scope;
     use refit_facts::objects::maintenance::{KubevirtMaintenance, Maintenance};
 
     fn watches(client: Client) -> Watches {
@@ -271,13 +272,7 @@ mod tests {
                 ..Selection::default()
             },
             permission: Some(Permission {
-                need: Need {
-                    group: "",
-                    resource: "configmaps",
-                    subresource: "",
-                    namespaced: true,
-                    verbs: &["list", "watch"],
-                },
+                need: Need::new("", "configmaps", Scope::Namespace, &["list", "watch"]),
                 namespace: "system-upgrade".to_owned(),
                 name: None,
             }),

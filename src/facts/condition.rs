@@ -7,8 +7,6 @@ use refit_api::ids::Text;
 use refit_api::node_condition::{is_of_controller, is_of_refit};
 use refit_api::text::{MAX_MESSAGE, shorten};
 
-use crate::NodeFacts;
-
 /// Maximum number of conditions that are kept as facts, besides those of the lifecycle.
 const MAX_CONDITIONS: usize = 64;
 
@@ -62,23 +60,6 @@ pub(crate) fn kept<'a, T: 'a>(
         None => *place < MAX_CONDITIONS,
     };
     conditions.enumerate().filter(keep).map(|(_, one)| one)
-}
-
-impl NodeFacts {
-    /// Whether the controller of this namespace has written a condition of the node.
-    pub fn has_conditions_of(&self, namespace: &str) -> bool {
-        let mut conditions = self.conditions.iter();
-        conditions.any(|one| one.is_of_controller(namespace))
-    }
-
-    /// The condition by which another client says that it works on the node.
-    pub fn maintenance_of_others(&self, namespace: &str) -> Option<(NodeConditionType, &NodeCondition)> {
-        NodeConditionType::BUSY.into_iter().find_map(|type_| {
-            let condition = self.condition(type_.name())?;
-            let counts = condition.is_true() && !condition.is_of_controller(namespace);
-            counts.then_some((type_, condition))
-        })
-    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Why a drain that has not begun would not end.
 
-use crate::Text;
+use refit_api::ids::Text;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DrainFinding {

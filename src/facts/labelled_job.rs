@@ -1,6 +1,7 @@
 //! An entry of the annotation `refit.rs/labelled-jobs` of a Node: a Job for whose success refit labelled the node.
 
-use super::{JobUid, NodeFacts};
+use crate::node::NodeFacts;
+use refit_api::ids::JobUid;
 
 /// Maximum number of entries of a Node, because an annotation has a limited size.
 pub const MAX_LABELLED_JOBS: usize = 16;

@@ -4,8 +4,11 @@
 #![forbid(unsafe_code)]
 
 mod condition;
+mod condition_change;
 mod drain_finding;
 pub mod labelled_job;
+mod missing;
+mod node;
 pub mod objects;
 mod pod;
 pub mod read;
@@ -14,172 +17,25 @@ pub mod store;
 mod taint;
 mod watched;
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
 use jiff::Timestamp;
 
-use refit_api::names::{ANNOTATION_NOTIFIED, ControlPlaneRole};
-use refit_api::{Ledger, NodeDrain, NodeInfo, Notified, Plan, PlanStatus, RebootRequest, RemediationPause};
+use refit_api::names::ANNOTATION_NOTIFIED;
+use refit_api::{Notified, Plan, PlanStatus};
 use refit_base::version::policy::Offered;
 use refit_job::name::RunId;
 
 pub use condition::NodeCondition;
+pub use condition_change::{ConditionChange, ConditionText};
 pub use drain_finding::DrainFinding;
+pub use missing::{Missing, PlanNeed};
+pub use node::{Labels, NodeFacts};
 pub use pod::{PodFacts, PodStage, RebootPod, SentinelResult, Termination};
 pub use record::{Phase, Reboot, Record};
 pub use refit_api::ids::{BootId, Hash, JobName, JobUid, NodeName, NodeUid, PlanName, PlanUid, PodUid, Text};
 pub use taint::Taint;
 pub use watched::Watched;
-
-/// Labels, sorted by key.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Labels(Box<[(Text, Text)]>);
-
-impl Labels {
-    /// Builds labels from pairs in any order; of equal keys the last one wins.
-    pub fn new(pairs: impl IntoIterator<Item = (Text, Text)>) -> Self {
-        Self(
-            pairs
-                .into_iter()
-                .collect::<BTreeMap<_, _>>()
-                .into_iter()
-                .collect(),
-        )
-    }
-
-    pub fn get(&self, key: &str) -> Option<&str> {
-        self.0
-            .binary_search_by(|(k, _)| (**k).cmp(key))
-            .ok()
-            .map(|i| &*self.0[i].1)
-    }
-
-    /// The value of the label whose key is `prefix` followed by `rest`. It allocates no key, because each new version
-    /// of a Plan looks at this label of every node.
-    pub fn get_joined(&self, prefix: &str, rest: &str) -> Option<&str> {
-        let compare = |key: &str| match key.as_bytes().split_at_checked(prefix.len()) {
-            Some((head, tail)) => head
-                .cmp(prefix.as_bytes())
-                .then_with(|| tail.cmp(rest.as_bytes())),
-            None => key.as_bytes().cmp(prefix.as_bytes()),
-        };
-        self.0
-            .binary_search_by(|(k, _)| compare(k))
-            .ok()
-            .map(|i| &*self.0[i].1)
-    }
-
-    /// All labels, by key.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.0.iter().map(|(k, v)| (&**k, &**v))
-    }
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub struct NodeFacts {
-    pub name: NodeName,
-    pub uid: NodeUid,
-    pub labels: Labels,
-    /// Whether the condition Ready is True.
-    pub ready: bool,
-    /// All conditions, also Ready.
-    pub conditions: Box<[NodeCondition]>,
-    pub unschedulable: bool,
-    /// Whether it has the taint of a node that is not ready or unreachable.
-    pub tainted: bool,
-    /// `spec.taints`; `None` if it cannot be read as a whole, and then refit does not change it: a merge patch replaces
-    /// the whole list, and would drop what was not read.
-    pub taints: Option<Vec<Taint>>,
-    /// `metadata.creationTimestamp`: when the node was registered.
-    pub created: Option<Timestamp>,
-    /// Boot ID of the node. The other facts were reported in this boot.
-    pub boot_id: BootId,
-    /// Version of the kubelet.
-    pub kubelet: Text,
-    /// `status.nodeInfo.osImage`.
-    pub os_image: Text,
-    /// `status.nodeInfo.kernelVersion`.
-    pub kernel: Text,
-    /// `status.nodeInfo.architecture`.
-    pub architecture: Text,
-    pub records: BTreeMap<PlanName, Record>,
-    /// Value of the annotation `refit.rs/labelled-jobs`.
-    pub labelled_jobs: Option<Text>,
-    /// The ledger, if refit cordoned the node.
-    pub ledger: Option<Ledger>,
-    /// Whether the node has the annotation `refit.rs/keep-cordoned`.
-    pub keep_cordoned: bool,
-    /// Value of the annotation `refit.rs/retry`: names of Plans, separated by commas, or `*`.
-    pub retry: Option<Text>,
-    /// Value of the annotation `refit.rs/skip`: Plans, separated by commas, each with or without `@<version>`.
-    pub skip: Option<Text>,
-    /// The reboot that the node needs, if it says so.
-    pub reboot_request: Option<Box<RebootRequest>>,
-    /// Progress of the drain that runs on it, or did last.
-    pub drain: Option<Box<NodeDrain>>,
-    /// Who keeps remediation operators off the node.
-    pub remediation: Option<Box<RemediationPause>>,
-}
-
-impl NodeFacts {
-    pub fn condition(&self, type_: &str) -> Option<&NodeCondition> {
-        self.conditions
-            .iter()
-            .find(|condition| &*condition.type_ == type_)
-    }
-
-    /// Whether its member of etcd has a vote, as the condition `EtcdIsVoter` of K3s and RKE2 says.
-    pub fn etcd_voter(&self) -> Option<bool> {
-        self.condition("EtcdIsVoter").map(NodeCondition::is_true)
-    }
-
-    /// The name of the node in `status.applying`: its hostname label, or its name (S50).
-    pub fn hostname(&self) -> &str {
-        self.labels
-            .get(refit_api::names::LABEL_HOSTNAME)
-            .unwrap_or(&self.name)
-    }
-
-    /// What the node says of itself.
-    pub fn info(&self) -> NodeInfo<'_> {
-        NodeInfo {
-            kubelet_version: &self.kubelet,
-            os_image: &self.os_image,
-            kernel_version: &self.kernel,
-            architecture: &self.architecture,
-        }
-    }
-
-    /// The reboot that the node needs in its current boot.
-    pub fn needed_reboot(&self) -> Option<&RebootRequest> {
-        self.reboot_request
-            .as_deref()
-            .filter(|request| request.is_for(&self.boot_id))
-    }
-
-    /// Whether the node is Ready and has no taint left from when it was not. The node lifecycle controller removes
-    /// these taints some time after the kubelet has reported Ready; until then no pod can be scheduled there.
-    pub fn is_ready_and_untainted(&self) -> bool {
-        self.ready && !self.tainted
-    }
-
-    /// Whether the node runs the control plane, or a part of it, by its role labels.
-    pub fn is_control_plane(&self) -> bool {
-        ControlPlaneRole::ALL.into_iter().any(|role| self.has_role(role))
-    }
-
-    /// Whether the node has the role. Distributions give the label an empty value or `true`.
-    pub fn has_role(&self, role: ControlPlaneRole) -> bool {
-        let mut values = role.labels().iter().filter_map(|label| self.labels.get(label));
-        values.any(|value| value != "false")
-    }
-
-    /// Whether the node runs Windows, by its label.
-    pub fn is_windows(&self) -> bool {
-        self.labels.get(refit_api::names::LABEL_OS) == Some("windows")
-    }
-}
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JobOutcome {
@@ -386,46 +242,6 @@ pub struct ChannelFacts {
     pub error: Option<String>,
 }
 
-/// Missing permissions of the controller, each a verb and a resource.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Missing {
-    /// Permissions that every Plan needs.
-    pub for_all: Vec<String>,
-    /// Permissions that Plans with reboots need in addition.
-    pub for_reboots: Vec<String>,
-    /// Whether the permissions for reboots were checked; they are only if such a Plan exists.
-    pub knows_reboots: bool,
-    /// Permissions that Plans with `settle.workloads` need in addition.
-    pub for_workloads: Vec<String>,
-    /// Whether the permissions for workloads were checked.
-    pub knows_workloads: bool,
-    /// Permissions that Plans with `drain.blockedBy` or `settle.daemonSets` need in addition, in all namespaces.
-    pub for_pods: Vec<String>,
-    /// Whether the permissions for pods were checked.
-    pub knows_pods: bool,
-    /// Permissions that Plans with `drain.checkFirst` need in addition.
-    pub for_drain_checks: Vec<String>,
-    /// Whether the permissions for checks of drains were checked.
-    pub knows_drain_checks: bool,
-    /// Permissions that Plans with `pauseRemediation` need in addition.
-    pub for_remediation: Vec<String>,
-    /// Whether the permissions for Leases of nodes were checked.
-    pub knows_remediation: bool,
-}
-
-impl Missing {
-    pub fn is_empty(&self) -> bool {
-        let optional = [
-            &self.for_reboots,
-            &self.for_workloads,
-            &self.for_pods,
-            &self.for_drain_checks,
-            &self.for_remediation,
-        ];
-        self.for_all.is_empty() && optional.into_iter().all(Vec::is_empty)
-    }
-}
-
 /// Whether the served CRD has refit's fields.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Schema {
@@ -436,18 +252,4 @@ pub enum Schema {
     Current,
     /// It lacks these fields: nothing is written and no node starts.
     Outdated(String),
-}
-
-impl NodeFacts {
-    /// Whether it has the taint of a new node for Plans of this namespace.
-    pub fn is_new_for(&self, namespace: &str) -> bool {
-        let mut taints = self.taints.iter().flatten();
-        taints.any(|taint| taint.is_new_for(namespace))
-    }
-
-    /// The Plans of this namespace for which the node is still to be upgraded, by its taints.
-    pub fn pending_for<'a>(&'a self, namespace: &'a str) -> impl Iterator<Item = &'a str> {
-        let taints = self.taints.iter().flatten();
-        taints.filter_map(move |taint| taint.pending_for(namespace))
-    }
 }

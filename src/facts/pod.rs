@@ -4,8 +4,8 @@ use std::fmt;
 
 use jiff::Timestamp;
 
-use super::{BootId, Hash, JobUid, NodeName, NodeUid, PlanName, PlanUid, PodUid, Text};
 use refit_api::NodePhase;
+use refit_api::ids::{BootId, Hash, JobUid, NodeName, NodeUid, PlanName, PlanUid, PodUid, Text};
 
 /// Progress of the pod of a Job. Variants are in the order of progress: of several running pods, the one that has come
 /// furthest represents the Job.

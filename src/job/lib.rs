@@ -7,18 +7,21 @@
 #![forbid(unsafe_code)]
 
 pub mod digest;
+mod error;
 pub mod inputs;
+mod job_input;
 pub mod name;
 pub mod reboot;
 pub mod render;
+pub mod settings;
 
 /// Reason of a Job that its `podFailurePolicy` has ended (`pkg/controller/job`).
 pub const POD_FAILURE_POLICY: &str = "PodFailurePolicy";
-pub mod settings;
 
+pub use error::JobError;
+pub use job_input::{JobInput, NO_DIGESTS, NodeInput, PlanInput};
 pub use reboot::{RebootInput, RebootPodMode, reboot_pod};
 pub use render::{
-    Findings, HookInput, JobError, JobInput, NO_DIGESTS, NodeInput, PlanInput, Remark, VerifyInput, check,
-    hook_job, prepull_job, render, tolerations, verify_job,
+    Findings, HookInput, Remark, VerifyInput, check, hook_job, prepull_job, render, tolerations, verify_job,
 };
 pub use settings::JobSettings;

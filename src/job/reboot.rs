@@ -8,9 +8,11 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, SecurityContext, Toleration};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use super::JobSettings;
-use super::name::{is_label_value, is_plan_label, label_value, plan_label_key};
-use super::render::{self, JobError, NodeInput, PlanInput};
+use crate::error::JobError;
+use crate::job_input::{NodeInput, PlanInput};
+use crate::name::{is_label_value, is_plan_label, label_value, plan_label_key};
+use crate::render;
+use crate::settings::JobSettings;
 use refit_api::names;
 
 /// Name of the only container of these pods.
@@ -153,10 +155,7 @@ fn labels(input: &RebootInput<'_>, settings: &JobSettings) -> BTreeMap<String, S
     };
     let own = [
         (names::LABEL_CONTROLLER, settings.controller_name.clone()),
-        (
-            names::LABEL_EXCLUSIVE,
-            render::is_exclusive(plan.spec).to_string(),
-        ),
+        (names::LABEL_EXCLUSIVE, plan.is_exclusive().to_string()),
         (names::LABEL_NODE, label_value(node.name).into_owned()),
         (names::LABEL_PLAN, plan.name.to_owned()),
         (names::LABEL_ROLE, role.to_owned()),

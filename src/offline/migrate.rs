@@ -4,95 +4,17 @@
 //! a row of the deviations in `docs/compatibility.md`, as far as that can do harm.
 
 mod controller;
+mod finding;
 mod job;
 pub mod permissions;
 mod plan;
+mod reading;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
-
-use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::ConfigMap;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use serde::Serialize;
-
-use permissions::Permission;
+pub use finding::{Finding, Severity};
 pub use plan::channels;
-use refit_facts::{JobFacts, NodeFacts, PlanFacts};
-
-/// What was read of a cluster.
-#[derive(Default)]
-pub struct Reading<'a> {
-    /// Namespace of system-upgrade-controller and of its Plans.
-    pub namespace: &'a str,
-    /// Name of system-upgrade-controller: label of its Jobs, name of its Lease.
-    pub controller: &'a str,
-    pub plans: Vec<&'a PlanFacts>,
-    pub nodes: Vec<&'a NodeFacts>,
-    /// Each with the name of its controller.
-    pub jobs: Vec<(&'a str, &'a JobFacts)>,
-    pub deployments: &'a [Deployment],
-    pub config_maps: &'a [ConfigMap],
-    /// Of the definition of the Plan.
-    pub definition: Option<&'a ObjectMeta>,
-    /// The permissions that an account lacks.
-    pub missing: Vec<Permission>,
-    /// The version or the error of each channel, if they were asked.
-    pub answers: BTreeMap<String, Result<String, String>>,
-}
-
-/// How much a difference matters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Severity {
-    /// Do something before the switch: otherwise nodes wait, or two controllers work at once.
-    Action,
-    /// refit will do something else than system-upgrade-controller: decide whether that is wanted.
-    Change,
-    /// Nothing is to be done.
-    Note,
-}
-
-impl Severity {
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Action => "action",
-            Self::Change => "change",
-            Self::Note => "note",
-        }
-    }
-}
-
-/// A difference, in the three parts of a message: which object, what changes, what to do.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Finding {
-    pub severity: Severity,
-    /// Name of the rule.
-    pub rule: &'static str,
-    /// Kind, namespace and name: `Plan system-upgrade/server`.
-    pub object: String,
-    pub change: String,
-    /// Empty if nothing is to be done.
-    pub remedy: String,
-}
-
-impl Finding {
-    fn new(
-        severity: Severity,
-        object: impl Into<String>,
-        change: impl Into<String>,
-        remedy: impl Into<String>,
-    ) -> Self {
-        Self {
-            severity,
-            rule: "",
-            object: object.into(),
-            change: change.into(),
-            remedy: remedy.into(),
-        }
-    }
-}
+pub use reading::{Permission, Reading};
 
 pub struct Rule {
     /// In kebab case.
@@ -137,15 +59,4 @@ pub fn check(reading: &Reading<'_>) -> Vec<Finding> {
     // By urgency, then by rule and object, so that output is stable.
     found.sort_by(|a, b| (a.severity, a.rule, &a.object).cmp(&(b.severity, b.rule, &b.object)));
     found
-}
-
-/// Some of the names, and how many more there are: a list of 5,000 nodes cannot be read.
-fn names<S: AsRef<str>>(names: &[S]) -> String {
-    const SHOWN: usize = 5;
-    let shown: Vec<&str> = names.iter().take(SHOWN).map(AsRef::as_ref).collect();
-    let more = names.len().saturating_sub(SHOWN);
-    match more {
-        0 => shown.join(", "),
-        more => format!("{} and {more} more", shown.join(", ")),
-    }
 }

@@ -11,6 +11,7 @@ mod repetitions;
 mod rows;
 #[cfg(test)]
 mod tests;
+mod waits;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,13 +24,13 @@ pub use repetitions::Repetitions;
 
 use super::resources::Kind;
 use super::store::{Change, Object};
-use super::upgrade_script::{PrepareWait, dependency};
+use super::upgrade_script::dependency;
 use crate::json::Value;
 use bands::WaveSpan;
 use refit_api::names::{
     ANNOTATION_DRAIN, ANNOTATION_RECORD_PREFIX, ENV_PLAN_LATEST_VERSION, LABEL_CONTROLLER, LABEL_PLAN,
 };
-use refit_api::{DrainNote, NodeDrain, NodePhase, OpenEnum, Reason};
+use refit_api::{NodeDrain, NodePhase, OpenEnum, Reason};
 use refit_facts::{Phase, Record};
 use refit_job::name::plan_label_key;
 
@@ -477,83 +478,6 @@ impl Recorder {
         Some(Effect::Upgraded { plan, node, version })
     }
 
-    /// Records the note of a drain, or its end.
-    fn observe_drain(&mut self, plan: &str, node: &str, drain: Option<&DrainNote>, now: Timestamp) {
-        let mut waited = BTreeSet::new();
-        for wait in drain.into_iter().flat_map(|drain| &drain.waiting) {
-            let namespace = wait.pod.split('/').next().unwrap_or_default();
-            let blocker = match &wait.pdb {
-                Some(pdb) => format!("PodDisruptionBudget {namespace}/{pdb}"),
-                None => format!("Pod {}", wait.pod),
-            };
-            let message = format!("{blocker} holds {} ({})", wait.pod, wait.why);
-            let key = self.record_wait(
-                plan,
-                Some(node),
-                &Reason::DrainWaiting.into(),
-                &blocker,
-                &message,
-                now,
-            );
-            if let Some(open) = self.open.get_mut(&key) {
-                open.since = open.since.min(wait.since);
-            }
-            waited.insert(key);
-        }
-        self.close_waits(now, |key, wait| {
-            key.0 == plan
-                && key.1.as_deref() == Some(node)
-                && wait.reason == Reason::DrainWaiting
-                && !waited.contains(key)
-        });
-    }
-
-    /// Records what `prepare` of a Plan waits for on a node.
-    pub fn see_prepare(&mut self, plan: &str, node: &str, wait: Option<&PrepareWait>, now: Timestamp) {
-        let key = wait.map(|wait| {
-            let message = wait.to_string();
-            let awaited = self.depends(plan).filter(|other| !self.is_complete(other));
-            let blocker = match (wait, awaited) {
-                // Between two of its nodes the awaited Plan applies to none; it is still the same wait.
-                (PrepareWait::VersionDiffers { .. }, Some(other)) => format!("Plan {other}"),
-                _ => wait.blocker(),
-            };
-            let key = self.record_wait(plan, Some(node), &Reason::Prepare.into(), &blocker, &message, now);
-            if let Some(open) = self.open.get_mut(&key) {
-                open.prepare = Some(wait.clone());
-            }
-            key
-        });
-        self.close_waits(now, |open, wait| {
-            let is_of_node = open.0 == plan && open.1.as_deref() == Some(node);
-            is_of_node && wait.reason == Reason::Prepare && Some(open) != key.as_ref()
-        });
-    }
-
-    /// Records that the pod of a Plan's Job does not tolerate these taints of its node.
-    pub fn see_untolerated(&mut self, plan: &str, node: &str, taints: &[String], now: Timestamp) {
-        let all = taints.join(", ");
-        let word = if taints.len() == 1 { "taint" } else { "taints" };
-        let message = format!("the node has the {word} {all}, which the Plan does not tolerate");
-        let key = self.record_wait(
-            plan,
-            Some(node),
-            &Reason::Unschedulable.into(),
-            &format!("{word} {all}"),
-            &message,
-            now,
-        );
-        if let Some(open) = self.open.get_mut(&key) {
-            open.taints = taints.to_vec();
-        }
-    }
-
-    /// Waits for a reason that have not ended.
-    pub fn open_waits(&self, plan: &str, reason: Reason) -> impl Iterator<Item = &Wait> {
-        let is_it = move |wait: &&Wait| wait.plan == plan && wait.reason == reason;
-        self.open.values().filter(is_it)
-    }
-
     /// Records that an upgrade changed a kubelet's version.
     pub fn see_version(&mut self, step: VersionStep) {
         self.steps.push(step);
@@ -562,61 +486,5 @@ impl Recorder {
     /// Changes of kubelet versions, in their order.
     pub fn version_steps(&self) -> &[VersionStep] {
         &self.steps
-    }
-
-    /// Records a wait. Its key is needed to end it.
-    fn record_wait(
-        &mut self,
-        plan: &str,
-        node: Option<&str>,
-        reason: &OpenEnum<Reason>,
-        blocker: &str,
-        message: &str,
-        now: Timestamp,
-    ) -> WaitKey {
-        let key = (plan.to_owned(), node.map(str::to_owned), blocker.to_owned());
-        if let Some(open) = self.open.get_mut(&key) {
-            if open.message != message {
-                message.clone_into(&mut open.message);
-            }
-            return key;
-        }
-        let wait = Wait {
-            plan: plan.to_owned(),
-            node: node.map(str::to_owned),
-            reason: reason.clone(),
-            blocker: blocker.to_owned(),
-            message: message.to_owned(),
-            prepare: None,
-            taints: Vec::new(),
-            since: now,
-            until: None,
-        };
-        self.open.insert(key.clone(), wait);
-        let what = EventKind::Waits {
-            reason: reason.clone(),
-            message: message.to_owned(),
-        };
-        self.emit(now, plan, node, what);
-        key
-    }
-
-    fn close_waits(&mut self, now: Timestamp, which: impl Fn(&WaitKey, &Wait) -> bool) {
-        let over: Vec<WaitKey> = self
-            .open
-            .iter()
-            .filter(|(key, wait)| which(key, wait))
-            .map(|(key, _)| key.clone())
-            .collect();
-        for key in over {
-            if let Some(mut wait) = self.open.remove(&key) {
-                wait.until = Some(now);
-                self.emit(now, &wait.plan, wait.node.as_deref(), EventKind::Resumed);
-                self.closed.push(wait);
-                if self.is_live {
-                    live::make_room(&mut self.closed);
-                }
-            }
-        }
     }
 }

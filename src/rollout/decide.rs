@@ -558,11 +558,6 @@ fn delete_orphaned_jobs(cluster: &ClusterState, decision: &mut Decision) {
 }
 
 fn delete_leftover(job: &JobFacts) -> Step {
-    Step::DeleteJob {
-        job: job.name.clone(),
-        uid: job.uid.clone(),
-        // As under system-upgrade-controller, Jobs are deleted with their Plan, even while their pods run.
-        only_unbound: false,
-        why: "its Plan is gone",
-    }
+    // As under system-upgrade-controller, Jobs are deleted with their Plan, even while their pods run.
+    Step::delete(job, "its Plan is gone")
 }

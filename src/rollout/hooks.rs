@@ -230,9 +230,10 @@ pub(super) fn start(cluster: &ClusterState, plan: &DerivedPlan, hook: Hook, now:
             attempt: number,
         }),
         // Its result was stored, and has been lost since, or is that of an earlier roll-out at the same hash.
-        Some(known) if known.recorded && !known.deleting => {
-            Some(delete(known, "its result is recorded, and its name is needed"))
-        }
+        Some(known) if known.recorded && !known.deleting => Some(Step::delete(
+            known,
+            "its result is recorded, and its name is needed",
+        )),
         Some(_) => None,
     }
 }
@@ -257,17 +258,10 @@ pub(super) fn clean_up(cluster: &ClusterState, plan: &DerivedPlan, now: Timestam
                 decision.steps.push(record(job, now));
             }
         } else if !job.deleting && (plan.is_aborted() || is_void()) {
-            decision.steps.push(delete(job, "the Plan no longer requires it"));
+            decision
+                .steps
+                .push(Step::delete(job, "the Plan no longer requires it"));
         }
-    }
-}
-
-fn delete(job: &JobFacts, why: &'static str) -> Step {
-    Step::DeleteJob {
-        job: job.name.clone(),
-        uid: job.uid.clone(),
-        only_unbound: false,
-        why,
     }
 }
 

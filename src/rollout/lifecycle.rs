@@ -7,7 +7,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
-use super::condition_change::{ConditionChange, ConditionText};
 use super::decision::Decision;
 use super::node::state::NodeState;
 use super::picture::PlanPicture;
@@ -19,7 +18,7 @@ use refit_api::node_condition::message;
 use refit_api::text::{MAX_MESSAGE, seconds, shorten};
 use refit_api::{Holder, NodeConditionReason, NodeConditionType, NodePhase};
 use refit_facts::objects::maintenance::MaintenancePhase;
-use refit_facts::{NodeCondition, NodeFacts, NodeName, Text};
+use refit_facts::{ConditionChange, ConditionText, NodeCondition, NodeFacts, NodeName, Text};
 
 /// Number of nodes whose conditions change per decision: more than can be in flight at once.
 const NODES: usize = 32;

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use super::decision::Decision;
 use super::memory::turns::{Due, MaintenanceTask};
 use super::state::ClusterState;
-use super::step::Step;
+use super::step::{MaintenanceTurn, Step};
 
 /// Requests the turns that are due. [`Decision::grants`] says which nodes may be taken.
 pub(super) fn add_turns(cluster: &ClusterState, now: Timestamp, decision: &mut Decision) {
@@ -25,11 +25,10 @@ pub(super) fn add_turns(cluster: &ClusterState, now: Timestamp, decision: &mut D
                 .map(|grant| grant.answer.clone()),
         };
         match cluster.memory.turns.due(&id, &task, now) {
-            Due::Now(progress) => decision.steps.push(Step::Maintain {
-                id,
-                task: Box::new(task),
-                progress,
-            }),
+            Due::Now(progress) => {
+                let turn = MaintenanceTurn { id, task, progress };
+                decision.steps.push(Step::Maintain(Box::new(turn)));
+            }
             Due::At(at) => decision.requeue(at),
             Due::WhenSomethingChanges => {}
         }

@@ -69,7 +69,7 @@ impl NodeReconciler<'_> {
                 leaving = Some(job);
             } else if !right {
                 leaving = Some(job);
-                cleanup.push(delete(
+                cleanup.push(Step::delete(
                     job,
                     "it is for another Plan or another machine of the same name",
                 ));
@@ -136,7 +136,7 @@ impl NodeReconciler<'_> {
         self.jobs_on(name)
             .filter(|job| !job.deleting)
             // The Job would replace its pod until its deadline, and no node could run the new one.
-            .map(|job| delete(job, "its node is gone"))
+            .map(|job| Step::delete(job, "its node is gone"))
             .chain(self.release_verify_jobs(name, None))
             .collect()
     }
@@ -357,12 +357,3 @@ const UNTOLERATED: &str = "untolerated taint";
 
 /// Why a Job is replaced.
 const NOT_REQUIRED: &str = "the Plan no longer requires it, and none of its pods runs";
-
-fn delete(job: &JobFacts, why: &'static str) -> Step {
-    Step::DeleteJob {
-        job: job.name.clone(),
-        uid: job.uid.clone(),
-        only_unbound: false,
-        why,
-    }
-}

@@ -1,20 +1,41 @@
 //! The permissions of the controller that Plans need.
 
+use std::collections::BTreeSet;
+
 use super::plan::DerivedPlan;
 use super::state::ClusterState;
-use refit_facts::Missing;
+use refit_facts::PlanNeed;
+
+impl DerivedPlan {
+    /// What it needs permissions for.
+    fn needs(&self) -> impl Iterator<Item = PlanNeed> {
+        let all = [
+            (PlanNeed::RollOut, true),
+            (PlanNeed::Reboots, self.spec().has_sentinel()),
+            (PlanNeed::Workloads, self.completion.workloads),
+            (PlanNeed::DrainChecks, self.checks_drains),
+            (PlanNeed::Remediation, self.pauses_remediation()),
+            (PlanNeed::PodBlockers, !self.pod_blockers.is_empty()),
+            (PlanNeed::DaemonSets, self.completion.daemon_sets.is_some()),
+        ];
+        all.into_iter()
+            .filter_map(|(need, applies)| applies.then_some(need))
+    }
+}
+
+impl ClusterState {
+    /// What Plans need permissions for.
+    pub fn needs(&self) -> BTreeSet<PlanNeed> {
+        self.plans.values().flat_map(DerivedPlan::needs).collect()
+    }
+}
 
 /// Whether to check the controller's permissions.
 pub(super) fn are_asked(cluster: &ClusterState) -> bool {
     let known = cluster.world.permissions.as_ref().is_some_and(|missing| {
         // Someone may have granted a missing permission, so it is checked again, with the back-off of a refused
         // step.
-        missing.is_empty()
-            && (missing.knows_reboots || !cluster.has_reboots())
-            && (missing.knows_workloads || !cluster.has_workloads())
-            && (missing.knows_pods || !cluster.waits_for_pods())
-            && (missing.knows_drain_checks || !cluster.has_drain_checks())
-            && (missing.knows_remediation || !cluster.has_remediation_pauses())
+        missing.is_empty() && missing.knows(cluster.needs())
     });
     !known && !cluster.plans.is_empty()
 }
@@ -31,41 +52,12 @@ pub(super) fn missing(cluster: &ClusterState, plan: &DerivedPlan) -> Option<Stri
         .flat_map(|name| {
             ["list", "watch"].map(|verb| format!("{verb} secrets {name:?} in namespace {namespace}"))
         });
-    let for_reboots = missing.for_reboots.iter().filter(|_| plan.spec().has_sentinel());
-    let for_workloads = missing.for_workloads.iter().filter(|_| plan.completion.workloads);
-    let for_remediation = missing
-        .for_remediation
-        .iter()
-        .filter(|_| plan.pauses_remediation());
-    let for_pods = missing.for_pods.iter().filter(|_| plan.waits_for_pods());
-    let field = if plan.pod_blockers.is_empty() {
-        "spec.settle.daemonSets"
-    } else {
-        "spec.drain.blockedBy"
-    };
-    let for_pods = for_pods.map(|what| format!("{what} in all namespaces, which {field} needs"));
-    let what: Vec<_> = missing
-        .for_all
-        .iter()
-        .chain(for_reboots)
-        .chain(for_workloads)
-        .chain(missing.for_drain_checks.iter().filter(|_| plan.checks_drains))
-        .chain(for_remediation)
-        .cloned()
-        .chain(for_pods)
-        .chain(for_secrets)
-        .collect();
+    let what: Vec<_> = missing.phrases(plan.needs()).chain(for_secrets).collect();
     (!what.is_empty()).then(|| what.join(", "))
 }
 
 /// Whether the API server has confirmed all permissions that the Plan needs.
 pub(super) fn are_granted(cluster: &ClusterState, plan: &DerivedPlan) -> bool {
-    let asked = |missing: &Missing| {
-        (missing.knows_reboots || !plan.spec().has_sentinel())
-            && (missing.knows_workloads || !plan.completion.workloads)
-            && (missing.knows_pods || !plan.waits_for_pods())
-            && (missing.knows_drain_checks || !plan.checks_drains)
-            && (missing.knows_remediation || !plan.pauses_remediation())
-    };
-    cluster.world.permissions.as_ref().is_some_and(asked) && missing(cluster, plan).is_none()
+    let permissions = cluster.world.permissions.as_ref();
+    permissions.is_some_and(|missing| missing.knows(plan.needs())) && missing(cluster, plan).is_none()
 }

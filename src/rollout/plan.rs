@@ -132,11 +132,6 @@ pub(super) struct SentStatus {
 }
 
 impl DerivedPlan {
-    /// Whether it lists pods of nodes.
-    pub(super) fn waits_for_pods(&self) -> bool {
-        !self.pod_blockers.is_empty() || self.completion.daemon_sets.is_some()
-    }
-
     pub(super) fn new(version: u64, facts: PlanFacts, defaults: &Defaults) -> Self {
         let mut plan_state = Self {
             version,

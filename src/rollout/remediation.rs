@@ -16,7 +16,7 @@ use super::plan::DerivedPlan;
 use super::start::gate::Gates;
 use super::start::limit::{INTERVAL, Limit, Turn, Verdict};
 use super::state::ClusterState;
-use super::step::{Key, NodeChange, Query, Step, patch};
+use super::step::{Key, NodeChange, Query, RemediationStep, Step, patch};
 use super::{release, reservation};
 use refit_api::remediation::holder;
 use refit_api::{NodeMark, RemediationPause, names};
@@ -237,23 +237,23 @@ fn renew(cluster: &ClusterState, node: &NodeFacts, now: Timestamp, decision: &mu
     });
     match due.filter(|due| *due > now) {
         Some(due) => decision.requeue(due),
-        None => decision.steps.push(Step::Remediation {
+        None => decision.steps.push(Step::Remediation(RemediationStep {
             node: node.name.clone(),
             uid: node.uid.clone(),
             holder: Text::from(own_holder(cluster).as_str()),
             pause: true,
-        }),
+        })),
     }
 }
 
 fn resume(cluster: &ClusterState, node: &NodeFacts, own: &RemediationPause) -> Step {
     if known(cluster, node).is_none_or(|check| check.state != LeaseState::Released) {
-        return Step::Remediation {
+        return Step::Remediation(RemediationStep {
             node: node.name.clone(),
             uid: node.uid.clone(),
             holder: own.holder.as_str().into(),
             pause: false,
-        };
+        });
     }
     let mut change = NodeChange {
         exact: true,

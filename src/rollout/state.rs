@@ -250,35 +250,10 @@ impl ClusterState {
         all.any(|(_, reservation)| *reservation.uid == *uid)
     }
 
-    /// Whether a Plan waits for workloads.
-    pub fn has_workloads(&self) -> bool {
-        self.plans.values().any(|plan| plan.completion.workloads)
-    }
-
-    /// Whether a Plan may reboot nodes.
-    pub fn has_reboots(&self) -> bool {
-        self.plans.values().any(|plan| plan.spec().has_sentinel())
-    }
-
-    /// Whether a Plan waits for pods.
-    pub fn waits_for_pods(&self) -> bool {
-        self.plans.values().any(DerivedPlan::waits_for_pods)
-    }
-
-    /// Whether a Plan asks whether drains would end.
-    pub fn has_drain_checks(&self) -> bool {
-        self.plans.values().any(|plan| plan.checks_drains)
-    }
-
     /// Whether the node has the taint of a new node, or a Plan may give it one at any moment.
     pub fn may_be_new(&self, node: &NodeFacts) -> bool {
         let mut taints = node.taints.iter().flatten();
         taints.any(Taint::is_of_new_node) || self.plans.values().any(DerivedPlan::taints_new_nodes)
-    }
-
-    /// Whether a Plan keeps remediation operators off nodes.
-    pub fn has_remediation_pauses(&self) -> bool {
-        self.plans.values().any(DerivedPlan::pauses_remediation)
     }
 
     /// The names of the Secrets that Plans have in their hash: the same set until one of these Plans changes.

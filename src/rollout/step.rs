@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::condition_change::ConditionChange;
 use super::event::Event;
 use super::memory::turns::{MaintenanceProgress, MaintenanceTask};
 use super::world::maintenances::MaintenanceId;
 use refit_api::{ChannelRef, Check, Hook, PlanStatus, PodBlocker};
 use refit_facts::{
-    BootId, Hash, JobName, JobUid, NodeFacts, NodeName, NodeUid, PlanName, PodUid, Taint, Text,
+    BootId, ConditionChange, Hash, JobFacts, JobName, JobUid, NodeFacts, NodeName, NodeUid, PlanName, PodUid,
+    Taint, Text,
 };
 
 /// The object of a step. At most one step per key is in flight.
@@ -100,9 +100,15 @@ pub enum Step {
         note: Option<String>,
     },
     /// Update the annotation `refit.rs/notified` of a Plan.
-    NoteNotified { plan: PlanName, notified: String },
+    NoteNotified {
+        plan: PlanName,
+        notified: String,
+    },
     /// Write events about a Plan, and nothing else.
-    WriteEvents { plan: PlanName, events: Vec<Event> },
+    WriteEvents {
+        plan: PlanName,
+        events: Vec<Event>,
+    },
     /// Create the Job of a node that is applying in status.
     CreateJob {
         plan: PlanName,
@@ -150,7 +156,10 @@ pub enum Step {
         why: &'static str,
     },
     /// Release a Job that system-upgrade-controller left at parallelism 0.
-    ReleaseJob { job: JobName, uid: JobUid },
+    ReleaseJob {
+        job: JobName,
+        uid: JobUid,
+    },
     /// Prevent further pods of a Job when the running one fails. Patches at the version that the decision saw, because
     /// a limit below the number of failures ends the Job at once.
     EndRetries {
@@ -216,24 +225,30 @@ pub enum Step {
     },
     /// Read something, and change nothing.
     Query(Query),
-    /// Do for a `NodeMaintenance` what can be done now.
-    Maintain {
-        id: MaintenanceId,
-        task: Box<MaintenanceTask>,
-        progress: Box<MaintenanceProgress>,
-    },
-    /// Take or renew the Lease of a node and annotate its Machine, or take both back.
-    Remediation {
-        node: NodeName,
-        uid: NodeUid,
-        /// Who holds the Lease.
-        holder: Text,
-        pause: bool,
-    },
+    Maintain(Box<MaintenanceTurn>),
+    Remediation(RemediationStep),
     /// Check the controller's permissions.
     AskPermissions,
     /// Restart the watch of Plans, so that all of them are read again.
     ReadPlans,
+}
+
+/// Do for a `NodeMaintenance` what can be done now.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MaintenanceTurn {
+    pub id: MaintenanceId,
+    pub task: MaintenanceTask,
+    pub progress: Box<MaintenanceProgress>,
+}
+
+/// Take or renew the Lease of a node and annotate its Machine, or take both back.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RemediationStep {
+    pub node: NodeName,
+    pub uid: NodeUid,
+    /// Who holds the Lease.
+    pub holder: Text,
+    pub pause: bool,
 }
 
 /// A request that changes nothing in the cluster.
@@ -332,6 +347,16 @@ pub enum Lane {
 }
 
 impl Step {
+    /// Deletes a Job, also while its pods run.
+    pub(super) fn delete(job: &JobFacts, why: &'static str) -> Self {
+        Self::DeleteJob {
+            job: job.name.clone(),
+            uid: job.uid.clone(),
+            only_unbound: false,
+            why,
+        }
+    }
+
     pub fn lane(&self) -> Lane {
         match self {
             Self::WriteStatus { background: true, .. } | Self::MarkRecorded { background: true, .. } => {
@@ -342,7 +367,7 @@ impl Step {
             Self::Query(Query::Poll { .. } | Query::ReadDigest { .. }) => Lane::External,
             Self::Query(Query::Check { .. }) => Lane::Check,
             Self::Query(Query::ReadSecret { .. }) => Lane::Secrets,
-            Self::Maintain { .. } => Lane::Drain,
+            Self::Maintain(_) => Lane::Drain,
             _ => Lane::Interactive,
         }
     }
@@ -374,13 +399,13 @@ impl Step {
             Self::Query(Query::ReadRefusal { job, .. }) => Key::Refusal(job.clone()),
             Self::Query(Query::ReadWorkload { workload }) => Key::Workload(workload.clone()),
             Self::Query(Query::ListPods { plan, node, .. }) => Key::Pods(plan.clone(), node.clone()),
-            Self::Remediation { node, .. } | Self::Query(Query::ReadLease { node, .. }) => {
+            Self::Remediation(RemediationStep { node, .. }) | Self::Query(Query::ReadLease { node, .. }) => {
                 Key::Remediation(node.clone())
             }
             Self::Query(Query::ListDaemonPods { plan, node, .. }) => {
                 Key::DaemonPods(plan.clone(), node.clone())
             }
-            Self::Maintain { id, .. } => Key::Maintenance(id.clone()),
+            Self::Maintain(turn) => Key::Maintenance(turn.id.clone()),
             Self::AskPermissions => Key::Permissions,
             Self::ReadPlans => Key::Plans,
         }

@@ -264,14 +264,9 @@ impl PlanSpec {
     pub fn drain_order(&self) -> Result<Vec<Selector>, ErrorList> {
         let groups = self.drain.as_ref().and_then(|drain| drain.order.as_deref());
         let groups = groups.unwrap_or_default();
-        let list = at("drain.order");
-        list.at_most(groups, MAX_DRAIN_GROUPS, "groups")?;
-        let mut errors = ErrorList::default();
-        let each = groups.iter().enumerate();
-        let parsed: Vec<_> = each
-            .filter_map(|(index, group)| errors.take(list.index(index).selector(group)))
-            .collect();
-        errors.finish(Some(parsed))
+        at("drain.order").each(groups, MAX_DRAIN_GROUPS, "groups", |group, item| {
+            item.selector(group)
+        })
     }
 
     /// The parsed `spec.drain.waitFor`.

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use serde_json::json;
 
-use super::change::{PlanChange, Request, Wanted, annotation, has_done_label, place, skip_entry};
+use super::change::{annotation, has_done_label, place, skip_entry};
+use super::edit::{PlanChange, Request, Wanted};
 use refit_api::exemption::{Exemption, MAX_EXEMPT_NODES, MAX_EXEMPTIONS, MAX_WHY, StartLimit, one_entry};
 use refit_api::{DespiteStatus, NodeProgress, Reason, names};
 use refit_view::PlanOverview;

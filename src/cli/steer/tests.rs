@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 
-use super::change::{Action, Changes, Edit, Request, changes};
+use super::change::changes;
+use super::edit::{Action, Changes, Edit, Request};
 use super::wait::Goal;
 use refit_api::{
     ChannelStatus, ConditionType, NodeCounts, NodePhase, NodeProgress, Plan, PlanCondition, PlanStatus,

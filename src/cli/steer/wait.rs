@@ -11,7 +11,7 @@ use kube::{Client, ResourceExt};
 use serde_json::value::to_raw_value;
 use tokio::time::{Instant, sleep};
 
-use super::change::{Action, Changes};
+use super::edit::{Action, Changes};
 use super::write::plans;
 use crate::cli::output;
 use refit_api::{NodeProgress, Reason, WavePhase, WaveStatus, names};

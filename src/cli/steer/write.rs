@@ -7,7 +7,7 @@ use kube::Client;
 use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::Value;
 
-use super::change::{Changes, NodeChange};
+use super::edit::{Changes, NodeChange};
 use refit_api::Plan;
 use refit_cluster::kube::{Answer, brief};
 

@@ -7,12 +7,12 @@ mod update_engine;
 use std::process::Stdio;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use tokio::process::Command;
 use tokio::time::timeout;
 
 use super::command::SentinelCommand;
 use super::request::{Answer, Boot, Finding};
-use super::timestamp;
 use crate::node::{Host, HostError};
 pub use kairos::KairosFiles;
 pub use update_engine::UpdateEngine;
@@ -135,6 +135,11 @@ impl Sources {
         let answer = status.code().and_then(|code| command.answer(code));
         answer.ok_or_else(|| format!("it ended with {status}"))
     }
+}
+
+/// A time of a file, if the clock can name it.
+fn timestamp(seconds: i64) -> Option<Timestamp> {
+    Timestamp::from_second(seconds).ok()
 }
 
 #[cfg(test)]

@@ -5,17 +5,14 @@ use std::time::Duration;
 
 use kube::api::{Api, Patch, PatchParams};
 use kube::{Client, Resource as _};
-use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use super::cordon::should_reread;
 use crate::clock::Clock;
-use crate::kube::brief;
+use crate::kube::{brief, should_reread};
 use refit_api::node_condition::is_of_refit;
-use refit_api::text::seconds;
 use refit_api::{NodeConditionReason, NodeConditionType};
 use refit_facts::objects::{Intern, SlimNode};
-use refit_facts::{NodeCondition, NodeFacts};
+use refit_facts::{ConditionChange, ConditionText, NodeCondition, NodeFacts};
 
 /// How long to try again what a drain need not wait for.
 pub(super) const BRIEF: Duration = Duration::from_secs(2);
@@ -35,15 +32,20 @@ pub(super) enum Says {
 
 impl Says {
     /// The condition that is True.
-    fn condition(self) -> Option<(NodeConditionType, &'static str)> {
-        match self {
-            Self::Draining => Some((
+    fn condition(self) -> Option<(NodeConditionType, ConditionText)> {
+        let (type_, message) = match self {
+            Self::Draining => (
                 NodeConditionType::DrainInProgress,
                 "refit drain: the node is being drained",
-            )),
-            Self::Drained => Some((NodeConditionType::Drained, "refit drain: the node is drained")),
-            Self::Nothing | Self::NothingOfRefit => None,
-        }
+            ),
+            Self::Drained => (NodeConditionType::Drained, "refit drain: the node is drained"),
+            Self::Nothing | Self::NothingOfRefit => return None,
+        };
+        let text = ConditionText {
+            reason: NodeConditionReason::RefitDrainCommand,
+            message: message.to_owned(),
+        };
+        Some((type_, text))
     }
 
     fn replaces(self, condition: &NodeCondition) -> bool {
@@ -82,39 +84,31 @@ pub(super) async fn write(
 async fn attempt(client: &Client, clock: &Clock, node: &str, says: Says) -> Result<(), kube::Error> {
     let api = Api::<SlimNode>::all(client.clone());
     let object = api.get(node).await?;
-    let conditions = changes(&object.facts(&Intern::default()), says, &seconds(clock.now()));
-    if conditions.is_empty() {
+    let changes = changes(&object.facts(&Intern::default()), says);
+    if changes.is_empty() {
         return Ok(());
     }
     let meta = object.meta();
-    let patch = json!({
-        "metadata": { "uid": meta.uid, "resourceVersion": meta.resource_version },
-        "status": { "conditions": conditions },
-    });
+    let [uid, version] = [&meta.uid, &meta.resource_version].map(|text| text.as_deref().unwrap_or_default());
+    let patch = ConditionChange::patch(uid, version, &changes, clock.now());
     let params = PatchParams::default();
     api.patch_status(node, &params, &Patch::Strategic(patch)).await?;
     Ok(())
 }
 
-/// The items of a strategic merge patch.
-fn changes(node: &NodeFacts, says: Says, now: &str) -> Vec<Value> {
-    let wanted = says.condition();
+fn changes(node: &NodeFacts, says: Says) -> Vec<ConditionChange> {
+    let mut wanted = says.condition();
     let change = |type_: &NodeConditionType| {
         let present = node.condition(type_.name());
-        let may_change = present.is_none_or(|it| says.replaces(it));
-        if let Some((_, message)) = wanted.filter(|(wanted, _)| wanted == type_) {
-            return may_change.then(|| {
-                json!({
-                    "type": type_,
-                    "status": "True",
-                    "reason": NodeConditionReason::RefitDrainCommand,
-                    "message": message,
-                    "lastHeartbeatTime": now,
-                    "lastTransitionTime": now,
-                })
-            });
-        }
-        (present.is_some() && may_change).then(|| json!({ "$patch": "delete", "type": type_ }))
+        let to = wanted
+            .take_if(|(wanted, _)| wanted == type_)
+            .map(|(_, text)| text);
+        let changes = present.map_or(to.is_some(), |it| says.replaces(it));
+        changes.then_some(ConditionChange {
+            type_: *type_,
+            to,
+            is_transition: true,
+        })
     };
     NodeConditionType::ALL.iter().filter_map(change).collect()
 }
@@ -126,6 +120,7 @@ mod tests {
 
     use http::{Request, Response};
     use kube::client::Body;
+    use serde_json::json;
     use tower::BoxError;
 
     use super::*;

@@ -8,10 +8,10 @@ use kube::api::{Api, Patch, PatchParams};
 use kube::{Client, Resource as _};
 use serde_json::{Value, json};
 
-use super::PlanRun;
 use super::changes::{Changes, LastAnswer};
 use super::conditions;
-use crate::kube::{Answer, Failure, brief, failure};
+use super::plan_run::PlanRun;
+use crate::kube::{Answer, brief, should_reread};
 use refit_api::{Cancelled, Holder, Ledger, MarkForm, NodeMark, Reason, names};
 use refit_facts::objects::{Intern, SlimNode};
 use refit_facts::{NodeFacts, Taint};
@@ -344,12 +344,6 @@ pub(super) async fn undo(client: &Client, node: &str) -> Result<Option<String>, 
         }
     }
     Err(CordonError::Busy(node.to_owned()))
-}
-
-/// Whether to read the node again: after a conflict, or if it is unknown whether the patch was applied. Applying the
-/// patch twice does no harm.
-pub(super) fn should_reread(error: &kube::Error) -> bool {
-    matches!(Answer::of(error), Answer::Conflict | Answer::Overload) || failure(error) != Failure::Refused
 }
 
 #[cfg(test)]

@@ -8,23 +8,20 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube::Client;
 use serde::Deserialize;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::Instant;
 
+use super::failure::Failure;
 use super::lister::PodLister;
 use super::pods::PodId;
-use super::publish::Publisher;
+use super::waiter::Waiter;
 use crate::kube::read::get;
-use crate::kube::{Answer, brief};
 use refit_api::DrainNote;
 
 /// Interval of reads. The kubelet reports every ten seconds which volumes it no longer uses.
 const INTERVAL: Duration = Duration::from_secs(2);
-/// How long errors of the API server are waited out.
-const MAX_OUTAGE: Duration = super::tracker::MAX_OUTAGE;
 
 /// The attached volumes of a Node.
 #[derive(Deserialize)]
@@ -82,83 +79,45 @@ async fn attached(lister: &PodLister, kept: &BTreeSet<String>) -> Result<BTreeSe
     Ok(names.filter(|name| !kept.contains(name)).collect())
 }
 
-/// How the wait ended.
-pub(super) enum End {
-    Detached,
-    TimeUp(BTreeSet<String>),
-    Cancelled,
-    Failed(String),
-}
-
-/// The inputs of the wait.
-pub(super) struct Wait<'a> {
-    pub(super) lister: &'a PodLister,
-    pub(super) deadline: Option<Instant>,
-    pub(super) publisher: Option<&'a Publisher>,
-    /// Progress so far.
-    pub(super) note: DrainNote,
-    /// Completes when the controller has cancelled the drain.
-    pub(super) cancelled: BoxFuture<'static, ()>,
-    /// Called with what is still attached whenever that changes.
-    pub(super) report: &'a (dyn Fn(&DrainNote) + Send + Sync),
-}
-
-impl Wait<'_> {
-    /// Waits until no volume of an evicted pod is attached.
-    pub(super) async fn run(mut self) -> End {
-        // Read once: the evictions are over, so every pod that is left on the node stays.
-        let mut kept = None;
-        let mut failing_since = None;
-        loop {
-            let look = async {
-                if kept.is_none() {
-                    kept = Some(self::kept(self.lister, &[]).await?);
-                }
-                attached(self.lister, kept.as_ref().unwrap_or(&BTreeSet::new())).await
-            };
-            let left = match look.await {
-                Ok(left) => {
-                    failing_since = None;
-                    left
-                }
-                Err(error) => {
-                    let now = Instant::now();
-                    let since = *failing_since.get_or_insert(now);
-                    // A 403 lasts until someone changes a role, so a retry would only delay the message. Any other
-                    // error may come from a restart of the API server.
-                    let is_final = Answer::of(&error) == Answer::Forbidden;
-                    if is_final || now - since >= MAX_OUTAGE {
-                        return End::Failed(brief(&error));
-                    }
-                    BTreeSet::new()
-                }
-            };
-            if failing_since.is_none() {
-                if left.is_empty() {
-                    return End::Detached;
-                }
-                let before = (self.note.attached, self.note.volume.take());
-                self.note.attached = left.len();
-                self.note.volume = left.first().cloned();
-                if before != (self.note.attached, self.note.volume.clone()) {
-                    (self.report)(&self.note);
-                }
-                if let Some(publisher) = self.publisher {
-                    publisher.show(&self.note);
-                }
+/// Waits until no volume of an evicted pod is attached. At the deadline it returns those that still are. `note` has the progress
+/// so far.
+pub(super) async fn wait(
+    waiter: &mut Waiter<'_>,
+    deadline: Option<Instant>,
+    mut note: DrainNote,
+) -> Result<Option<BTreeSet<String>>, Failure> {
+    // Read once: the evictions are over, so every pod that is left on the node stays.
+    let mut kept = None;
+    loop {
+        let read = async {
+            if kept.is_none() {
+                kept = Some(self::kept(waiter.lister, &[]).await?);
             }
-            let time_up = async {
-                match self.deadline {
-                    Some(deadline) => sleep_until(deadline).await,
-                    None => std::future::pending().await,
-                }
-            };
-            tokio::select! {
-                biased;
-                () = &mut self.cancelled => return End::Cancelled,
-                () = time_up => return End::TimeUp(left),
-                () = sleep(INTERVAL) => {}
+            attached(waiter.lister, kept.as_ref().unwrap_or(&BTreeSet::new())).await
+        };
+        let read = read.await;
+        let left = waiter
+            .admit(read)
+            .map_err(|why| Failure::Failed(format!("the volumes of the node cannot be read: {why}")))?;
+        if let Some(left) = &left {
+            if left.is_empty() {
+                return Ok(None);
             }
+            let before = (note.attached, note.volume.take());
+            note.attached = left.len();
+            note.volume = left.first().cloned();
+            if before != (note.attached, note.volume.clone()) {
+                waiter.report(0, note.clone());
+            }
+            waiter.show(&note);
         }
+        let next = Instant::now() + INTERVAL;
+        if let Some(deadline) = deadline.filter(|deadline| *deadline <= next) {
+            waiter
+                .pause(deadline.saturating_duration_since(Instant::now()))
+                .await?;
+            return Ok(Some(left.unwrap_or_default()));
+        }
+        waiter.pause(INTERVAL).await?;
     }
 }

@@ -5,8 +5,8 @@
 
 use clap::{Args, Parser, ValueEnum};
 
+use super::options::{NodeSelection, Options};
 use super::pods::Rules;
-use super::{NodeSelection, Options};
 use refit_api::selector::Selector;
 use refit_api::{AfterTimeout, WaitFor};
 use refit_base::go::{GoDuration, parse_bool};

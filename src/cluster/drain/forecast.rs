@@ -4,24 +4,22 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Node, Pod as CorePod};
+use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::{ListParams, Request};
 use kube::{Client, Resource as _};
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
-use super::Options;
 use super::budget::{Budget, Selecting};
 use super::fit::{Place, PlacedPod};
+use super::options::Options;
 use super::pods::{DaemonSet, Pod, Verdict, triage};
-use crate::kube::pages::Pages;
+use crate::kube::pages::{Pages, SMALL};
 use refit_api::AfterTimeout;
 use refit_facts::DrainFinding;
 use refit_facts::read::read;
 
-/// Objects that are read at a time: each may have a megabyte and a half, whether a tenant or a kubelet writes it.
-const PAGE: u32 = 8;
 /// Bytes of text of the pods to evict that are kept. Nothing is found against those beyond.
 const MAX_KEPT: usize = 8 << 20;
 /// Nodes whose pods are read to find room. If there are more that could take a pod, one of them is assumed to do.
@@ -47,7 +45,7 @@ pub async fn forecast(
     let mut findings: BTreeMap<String, String> = BTreeMap::new();
     let mut leaving = Vec::new();
     let mut kept = 0;
-    let mut pods = pods_on(node, &options.pod_selector);
+    let mut pods = Pages::of_pods(node, None, &options.pod_selector);
     while let Some(page) = pods.next::<Box<RawValue>>(client).await? {
         for raw in page {
             let Ok(pod) = read::<Pod>(&raw) else { continue };
@@ -98,14 +96,6 @@ pub async fn forecast(
     }))
 }
 
-fn pods_on(node: &str, selector: &str) -> Pages {
-    let params = ListParams::default()
-        .fields(&format!("spec.nodeName={node}"))
-        .labels(selector)
-        .limit(PAGE);
-    Pages::new(Request::new(CorePod::url_path(&(), None)), params, false)
-}
-
 /// The next objects. What whoever may write an object has made unreadable is passed over.
 async fn next<T: DeserializeOwned>(
     client: &Client,
@@ -118,7 +108,7 @@ async fn next<T: DeserializeOwned>(
 /// The pods that budgets keep for good, and why.
 async fn guarded(client: &Client, leaving: &[Leaving]) -> Result<BTreeMap<String, String>, kube::Error> {
     let request = Request::new(PodDisruptionBudget::url_path(&(), None));
-    let mut pages = Pages::new(request, ListParams::default().limit(PAGE), false);
+    let mut pages = Pages::new(request, ListParams::default().limit(SMALL), false);
     let mut all: Vec<_> = leaving
         .iter()
         .map(|one| (&one.pod, Selecting::default()))
@@ -147,7 +137,7 @@ async fn without_place<'l>(
         .collect();
     let mut pages = Pages::new(
         Request::new(Node::url_path(&(), None)),
-        ListParams::default().limit(PAGE),
+        ListParams::default().limit(SMALL),
         false,
     );
     let mut looked = 0;
@@ -164,7 +154,7 @@ async fn without_place<'l>(
                 return Ok(Vec::new());
             }
             let mut free = place.free();
-            let mut pods = pods_on(place.name(), "");
+            let mut pods = Pages::of_pods(place.name(), None, "");
             while let Some(pods) = next::<PlacedPod>(client, &mut pods).await? {
                 for pod in &pods {
                     free.take(pod);

@@ -16,6 +16,7 @@ use serde_json::value::RawValue;
 use super::budget::Budget;
 use super::changes::{Changes, LastAnswer};
 use super::pods::{DaemonSet, Found, Pod, PodId, Rules, Verdict, triage};
+use crate::kube::pages::on_node;
 use crate::kube::read::list;
 use crate::kube::{Answer, brief};
 use refit_api::WaitFor;
@@ -157,8 +158,7 @@ impl PodLister {
 
     async fn pages<T: for<'de> Deserialize<'de>>(&self, metadata_only: bool) -> Result<Vec<T>, kube::Error> {
         let request = Request::new(CorePod::url_path(&(), None));
-        // The API server indexes pods by node, so this costs only the pods of the node.
-        let mut params = ListParams::default().fields(&format!("spec.nodeName={}", self.node));
+        let mut params = on_node(&self.node);
         if !self.selector.is_empty() {
             params = params.labels(&self.selector);
         }

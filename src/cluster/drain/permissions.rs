@@ -9,35 +9,20 @@ use serde_json::json;
 use super::evict::Evictor;
 use super::outcome::EvictionOutcome;
 use super::pods::PodId;
-use crate::kube::permissions::{Need, may, phrase};
+use crate::kube::permissions::{Need, Scope, may, phrase};
 use crate::kube::{Answer, brief};
 use refit_facts::objects::SlimNode;
 
-const PATCH_NODES: Need = Need {
-    group: "",
-    resource: "nodes",
-    subresource: "",
-    namespaced: false,
-    verbs: &["patch"],
-};
+const PATCH_NODES: Need = Need::new("", "nodes", Scope::Cluster, &["patch"]);
 const PATCH_CONDITIONS: Need = Need {
     subresource: "status",
     ..PATCH_NODES
 };
 const EVICT: Need = Need {
-    group: "",
-    resource: "pods",
     subresource: "eviction",
-    namespaced: true,
-    verbs: &["create"],
+    ..Need::new("", "pods", Scope::Namespace, &["create"])
 };
-const DELETE: Need = Need {
-    group: "",
-    resource: "pods",
-    subresource: "",
-    namespaced: true,
-    verbs: &["delete"],
-};
+const DELETE: Need = Need::new("", "pods", Scope::Namespace, &["delete"]);
 
 /// The missing permissions to cordon this node and to evict these pods, as sentences. Uses access reviews, and dry-run
 /// requests if reviews are forbidden.

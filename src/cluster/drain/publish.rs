@@ -11,7 +11,7 @@ use tokio::sync::{Mutex, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use super::PlanRun;
+use super::plan_run::PlanRun;
 use crate::kube::Answer;
 use refit_api::ids::NodeUid;
 use refit_api::{DrainNote, NodeDrain, names};

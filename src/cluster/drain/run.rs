@@ -14,12 +14,9 @@ use super::evict::Evictor;
 use super::lister::{PodLister, Present};
 use super::outcome::EvictionOutcome;
 use super::pods::{PodId, Rules};
-use super::publish::Publisher;
-use super::tracker::{EvictionEvent, EvictionTracker, MAX_OUTAGE};
+use super::tracker::{EvictionEvent, EvictionTracker};
 use super::virtual_machine;
-use crate::clock::Clock;
-use crate::kube::{Answer, brief};
-use refit_api::DrainNote;
+use super::waiter::Waiter;
 
 /// Maximum number of requests in flight. An eviction is mostly two writes to etcd, and an API server handles 200
 /// concurrent writes of all clients (kube-apiserver, default of `--max-mutating-requests-inflight`).
@@ -53,13 +50,10 @@ pub(super) enum End {
 
 /// The inputs of the loop.
 pub(super) struct Loop<'a> {
-    pub(super) lister: &'a PodLister,
+    pub(super) waiter: Waiter<'a>,
     pub(super) evictor: &'a Evictor,
     pub(super) rules: Rules,
     pub(super) timeout: Option<Duration>,
-    pub(super) clock: &'a Clock,
-    pub(super) report: &'a (dyn Fn(Event) + Send + Sync),
-    pub(super) publisher: Option<&'a Publisher>,
     pub(super) stop: watch::Receiver<Option<&'static str>>,
 }
 
@@ -76,24 +70,22 @@ fn pause(few: bool, unchanged: Duration) -> Duration {
 type Look = BoxFuture<'static, Result<Present, kube::Error>>;
 
 impl Loop<'_> {
-    /// Evicts the pods, and returns how it ended and the state of each pod. `cancelled` completes when the controller has
-    /// cancelled the drain.
+    /// Evicts the pods, and returns how it ended and the state of each pod.
     pub(super) async fn run(
         mut self,
         pods: Vec<PodId>,
         later: &BTreeMap<PodId, usize>,
-        mut cancelled: BoxFuture<'static, ()>,
     ) -> (End, EvictionTracker) {
+        let to = (self.waiter.report, self.evictor, self.rules);
         let began = Instant::now();
         let deadline = self.timeout.map(|timeout| began + timeout);
-        let mut tracker = EvictionTracker::new(pods, later, self.rules, self.clock.now());
+        let mut tracker = EvictionTracker::new(pods, later, self.rules, self.waiter.clock.now());
         let mut asked = FuturesUnordered::new();
         let mut look: OptionFuture<Look> = None.into();
         let mut looking = false;
         let mut next_look = began + LIST_INTERVAL;
         let mut last_change = began;
         let mut next_report = began + PROGRESS_INTERVAL;
-        let mut list_failing_since = None;
         let end = loop {
             // The kubelet sends SIGTERM once and kills after the grace period, so the signal comes before everything
             // else.
@@ -109,7 +101,7 @@ impl Loop<'_> {
             {
                 // As kubectl, one line per pod. Retries are reported as refusals, which say why.
                 if first {
-                    (self.report)(Event::Evicting { pod: pod.clone() });
+                    (self.waiter.report)(Event::Evicting { pod: pod.clone() });
                 }
                 asked.push(self.evictor.clone().ask(pod));
             }
@@ -119,17 +111,15 @@ impl Loop<'_> {
             // A pod is gone when it is no longer listed: an accepted eviction only starts its grace period. No list
             // is sent while none could change anything, so a drain that waits for first responses costs no reads.
             if !looking && now >= next_look && tracker.wants_list() {
-                let lister = self.lister.clone();
+                let lister = self.waiter.lister.clone();
                 look = Some(async move { lister.present().await }.boxed()).into();
                 looking = true;
             }
             let note = tracker.note();
-            if let Some(publisher) = self.publisher {
-                publisher.show(&note);
-            }
+            self.waiter.show(&note);
             if now >= next_report {
                 next_report = now + PROGRESS_INTERVAL;
-                self.report_progress(&tracker, note);
+                self.waiter.report(tracker.pending().count(), note);
             }
             // Everything that may become due. Responses and signals wake the loop by themselves.
             let wake = [
@@ -146,40 +136,32 @@ impl Loop<'_> {
             let wake = wake.into_iter().flatten().min().unwrap_or(next_report);
             tokio::select! {
                 biased; // so that a rehearsal is reproducible; ends come first
-                () = &mut cancelled => break End::Cancelled,
+                () = &mut self.waiter.cancelled => break End::Cancelled,
                 Ok(()) = self.stop.changed() => {}
                 Some((pod, answer)) = asked.next(), if !asked.is_empty() => {
                     // This blocks the loop for one list, which is rare and harmless: such a pod makes the drain fail, or
                     // takes minutes.
-                    let answer = with_details(self.lister, &pod, answer).await;
+                    let answer = with_details(self.waiter.lister, &pod, answer).await;
                     // The pod may be gone soon, so the node is listed at the shortest interval again.
                     if answer == EvictionOutcome::Accepted {
                         last_change = Instant::now();
                     }
                     let event = tracker.apply_outcome(&pod, answer, began.elapsed(), self.evictor.dry_run);
-                    self.report_events(event);
+                    report_events(to, event);
                 }
                 Some(seen) = &mut look, if looking => {
                     looking = false;
                     look = None.into();
-                    match seen {
-                        Ok(seen) => {
-                            list_failing_since = None;
+                    match self.waiter.admit(seen) {
+                        Ok(Some(seen)) => {
                             let before = tracker.pending().count();
-                            self.report_events(tracker.apply_list(&seen, self.clock.now()));
+                            report_events(to, tracker.apply_list(&seen, self.waiter.clock.now()));
                             if tracker.pending().count() < before {
                                 last_change = Instant::now();
                             }
                         }
-                        Err(error) => {
-                            let since = *list_failing_since.get_or_insert(now);
-                            // A permission that is taken away does not come back while the Job waits. All else may be
-                            // a restart of the API server.
-                            let for_good = Answer::of(&error) == Answer::Forbidden;
-                            if for_good || since.elapsed() >= MAX_OUTAGE {
-                                break End::ListFailed(brief(&error));
-                            }
-                        }
+                        Ok(None) => {}
+                        Err(why) => break End::ListFailed(why),
                     }
                     let few = tracker.pending().nth(FEW).is_none();
                     next_look = Instant::now() + pause(few, last_change.elapsed());
@@ -191,44 +173,36 @@ impl Loop<'_> {
         let rest = async {
             while let Some((pod, answer)) = asked.next().await {
                 let event = tracker.apply_outcome(&pod, answer, began.elapsed(), self.evictor.dry_run);
-                self.report_events(event);
+                report_events(to, event);
             }
         };
         let _ = tokio::time::timeout(LAST_ANSWERS, rest).await;
+        self.waiter.stop().await;
         (end, tracker)
     }
+}
 
-    fn report_progress(&self, tracker: &EvictionTracker, note: DrainNote) {
-        (self.report)(Event::Progress {
-            node: self.lister.node.clone(),
-            pending: tracker.pending().count(),
-            note,
+fn report_events(
+    (report, evictor, rules): (&(dyn Fn(Event) + Send + Sync), &Evictor, Rules),
+    events: impl IntoIterator<Item = EvictionEvent>,
+) {
+    for event in events {
+        report(match event {
+            EvictionEvent::Refused(pod, refusal) => Event::Refused {
+                pod,
+                pdb: refusal.pdb,
+                message: refusal.why,
+            },
+            EvictionEvent::Gone(pod) => Event::Gone {
+                pod,
+                is: if evictor.by_delete { "deleted" } else { "evicted" },
+            },
+            EvictionEvent::GivenUp(pod) => Event::GivenUp {
+                pod,
+                seconds: rules.skip_wait_for_delete,
+            },
+            EvictionEvent::Failed(pod, message) => Event::Failed { pod, message },
         });
-    }
-
-    fn report_events(&self, events: impl IntoIterator<Item = EvictionEvent>) {
-        for event in events {
-            (self.report)(match event {
-                EvictionEvent::Refused(pod, refusal) => Event::Refused {
-                    pod,
-                    pdb: refusal.pdb,
-                    message: refusal.why,
-                },
-                EvictionEvent::Gone(pod) => Event::Gone {
-                    pod,
-                    is: if self.evictor.by_delete {
-                        "deleted"
-                    } else {
-                        "evicted"
-                    },
-                },
-                EvictionEvent::GivenUp(pod) => Event::GivenUp {
-                    pod,
-                    seconds: self.rules.skip_wait_for_delete,
-                },
-                EvictionEvent::Failed(pod, message) => Event::Failed { pod, message },
-            });
-        }
     }
 }
 

@@ -16,11 +16,14 @@ use super::event::{DryRun, Event};
 use super::evict::Evictor;
 use super::failure::{Failure, all_or, last_line};
 use super::lister::{self, PodLister};
+use super::options::{NodeSelection, Options};
+use super::plan_run::PlanRun;
 use super::pods::{Found, PodId};
 use super::publish::Publisher;
 use super::run::{End, Loop};
 use super::tracker::{EvictionTracker, MAX_OUTAGE};
-use super::{NodeSelection, Options, PlanRun, detach, permissions, wait_for};
+use super::waiter::Waiter;
+use super::{detach, permissions, wait_for};
 use crate::clock::Clock;
 use crate::kube::brief;
 use crate::scale::ScaleReader;
@@ -317,8 +320,7 @@ impl Session {
             self.evict(node, options, evictor, found).await?;
         }
         if self.dry_run == DryRun::None && options.wait_for_detach {
-            let waits = self.await_detached(node, options, evicted, deadline);
-            self.or_stop(waits).await?;
+            self.await_detached(node, options, evicted, deadline).await?;
         }
         self.delay(node, options.settle_delay, "before the upgrade")
             .await?;
@@ -362,47 +364,25 @@ impl Session {
         if options.wait_for.is_empty() || self.dry_run != DryRun::None {
             return Ok(());
         }
-        let plan = self.plan.as_ref();
-        let publisher = plan.and_then(|plan| Publisher::start(self.client.clone(), &node.name, plan));
-        let report = |note: &DrainNote| {
-            (self.report)(Event::Progress {
-                node: node.name.clone(),
-                pending: 0,
-                note: note.clone(),
-            });
-        };
-        let wait = wait_for::Wait {
-            lister: &node.lister,
-            entries: &options.wait_for,
-            rules: options.rules,
-            clock: &self.clock,
-            publisher: publisher.as_ref(),
-            cancelled: self.cancellation(node),
-            report: &report,
-        };
-        let end = self.or_stop(async { Ok(wait.run().await) }).await;
-        if let Some(publisher) = publisher {
-            publisher.stop().await;
-        }
-        match end? {
-            wait_for::End::Over => Ok(()),
-            wait_for::End::Evict(pods) => {
+        let mut waiter = self.waiter(node);
+        let wait = wait_for::wait(&mut waiter, &options.wait_for, options.rules);
+        let ended = self.or_stop(wait).await;
+        waiter.stop().await;
+        match ended {
+            Ok(None) => Ok(()),
+            Ok(Some(pods)) => {
                 let message = format!("the drain begins: {pods}");
                 (self.report)(Event::Warning { message });
                 Ok(())
             }
-            wait_for::End::Skip(pods) => {
+            Err(failure) => {
                 // The controller releases the nodes of Plans, whose ledger says what they were before.
-                if self.plan.is_none() && node.cordoned == Changed::Yes {
+                let releases = matches!(failure, Failure::Skipped(_)) && self.plan.is_none();
+                if releases && node.cordoned == Changed::Yes {
                     self.undo_cordon(&node.name).await?;
                 }
-                Err(Failure::Skipped(pods))
+                Err(failure)
             }
-            wait_for::End::Fail(pods) => Err(Failure::Overdue(pods)),
-            wait_for::End::Cancelled => Err(Failure::Failed(Cancelled.to_string())),
-            wait_for::End::ListFailed(why) => Err(Failure::Failed(format!(
-                "the pods of the node cannot be listed: {why}"
-            ))),
         }
     }
 
@@ -434,9 +414,7 @@ impl Session {
         evictor: &Evictor,
         found: Found,
     ) -> Result<(), Failure> {
-        let reached = options
-            .timeout
-            .map_or_else(String::new, |timeout| timeout.to_string());
+        let reached = options.reached();
         let (mut end, mut tracker) = self.run(node, options, evictor, found.pods, &found.later).await;
         if end == End::TimeUp && self.dry_run == DryRun::None && options.after_timeout != AfterTimeout::Fail {
             let left: Vec<_> = tracker
@@ -497,25 +475,16 @@ impl Session {
         pods: Vec<PodId>,
         later: &BTreeMap<PodId, usize>,
     ) -> (End, EvictionTracker) {
-        let plan = self.plan.as_ref();
-        let publisher = plan.and_then(|plan| Publisher::start(self.client.clone(), &node.name, plan));
         let work = Loop {
-            lister: &node.lister,
+            waiter: self.waiter(node),
             evictor,
             rules: options.rules,
             timeout: options
                 .timeout
                 .map(|timeout| timeout.to_std().unwrap_or(Duration::ZERO)),
-            clock: &self.clock,
-            report: &*self.report,
-            publisher: publisher.as_ref(),
             stop: self.stop.clone(),
         };
-        let ended = work.run(pods, later, self.cancellation(node)).await;
-        if let Some(publisher) = publisher {
-            publisher.stop().await;
-        }
-        ended
+        work.run(pods, later).await
     }
 
     /// Waits until the volumes of the evicted pods are detached.
@@ -526,50 +495,42 @@ impl Session {
         evicted: usize,
         deadline: Option<Instant>,
     ) -> Result<(), Failure> {
-        let plan = self.plan.as_ref();
-        let publisher = plan.and_then(|plan| Publisher::start(self.client.clone(), &node.name, plan));
-        let report = |note: &DrainNote| {
-            (self.report)(Event::Progress {
-                node: node.name.clone(),
-                pending: 0,
-                note: note.clone(),
-            });
+        let so_far = DrainNote {
+            evicted,
+            total: evicted,
+            ..DrainNote::default()
         };
-        let wait = detach::Wait {
-            lister: &node.lister,
-            deadline,
-            publisher: publisher.as_ref(),
-            note: DrainNote {
-                evicted,
-                total: evicted,
-                ..DrainNote::default()
-            },
-            cancelled: self.cancellation(node),
-            report: &report,
+        let mut waiter = self.waiter(node);
+        let ended = self.or_stop(detach::wait(&mut waiter, deadline, so_far)).await;
+        waiter.stop().await;
+        let left = ended?.filter(|_| options.after_timeout != AfterTimeout::Continue);
+        let Some(left) = left else {
+            return Ok(());
         };
-        let end = wait.run().await;
-        if let Some(publisher) = publisher {
-            publisher.stop().await;
-        }
-        Err(Failure::Failed(match end {
-            detach::End::Detached => return Ok(()),
-            detach::End::TimeUp(_) if options.after_timeout == AfterTimeout::Continue => return Ok(()),
-            detach::End::TimeUp(left) => {
-                let reached = options
-                    .timeout
-                    .map_or_else(String::new, |timeout| timeout.to_string());
-                let left: Vec<_> = left.into_iter().collect();
-                format!(
-                    "global timeout reached: {reached}; still attached: {}",
-                    left.join(", ")
-                )
-            }
-            detach::End::Cancelled => Cancelled.to_string(),
-            detach::End::Failed(why) => format!("the volumes of the node cannot be read: {why}"),
-        }))
+        let left: Vec<_> = left.into_iter().collect();
+        Err(Failure::Failed(format!(
+            "global timeout reached: {}; still attached: {}",
+            options.reached(),
+            left.join(", ")
+        )))
     }
 
-    /// Completes when the controller has cancelled the drain of the node.
+    /// For a wait that ends when the controller has cancelled the drain of the node.
+    fn waiter<'a>(&'a self, node: &'a Node) -> Waiter<'a> {
+        let publisher = self
+            .plan
+            .as_ref()
+            .and_then(|plan| Publisher::start(self.client.clone(), &node.name, plan));
+        Waiter {
+            lister: &node.lister,
+            clock: &self.clock,
+            report: &*self.report,
+            publisher,
+            cancelled: self.cancellation(node),
+            failing_since: None,
+        }
+    }
+
     fn cancellation(&self, node: &Node) -> BoxFuture<'static, ()> {
         cordon::cancelled(
             self.client.clone(),

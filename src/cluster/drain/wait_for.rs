@@ -3,16 +3,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use futures::future::BoxFuture;
 use jiff::{SignedDuration, Timestamp};
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
+use super::failure::Failure;
 use super::lister::PodLister;
 use super::pods::{Pod, Rules, is_given_up};
-use super::publish::Publisher;
-use super::tracker::MAX_OUTAGE;
-use crate::clock::Clock;
-use crate::kube::{Answer, brief};
+use super::waiter::Waiter;
 use refit_api::drain::WAITS_NAMED;
 use refit_api::{AfterWait, DrainNote, RunningPod, WaitFor};
 
@@ -22,55 +19,27 @@ const SHORTEST: Duration = Duration::from_millis(200);
 /// Interval of progress messages.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(60);
 
-/// How the wait ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum End {
-    /// No such pod runs any more.
-    Over,
-    /// The drain begins although these pods run.
-    Evict(String),
-    Skip(String),
-    Fail(String),
-    Cancelled,
-    ListFailed(String),
-}
-
-pub(super) struct Wait<'a> {
-    pub(super) lister: &'a PodLister,
-    pub(super) entries: &'a [WaitFor],
-    pub(super) rules: Rules,
-    pub(super) clock: &'a Clock,
-    pub(super) publisher: Option<&'a Publisher>,
-    pub(super) cancelled: BoxFuture<'static, ()>,
-    pub(super) report: &'a (dyn Fn(&DrainNote) + Send + Sync),
-}
-
 /// The pods of an entry that run, by namespace and name.
 type Running = Vec<String>;
 
-impl Wait<'_> {
-    pub(super) async fn run(mut self) -> End {
-        let (began, since) = (Instant::now(), self.clock.now());
-        let mut failing_since = None;
-        let mut next_report = began;
-        let mut late = Vec::new();
-        let mut open: Vec<&WaitFor> = self.entries.iter().collect();
-        loop {
-            let mut running = Vec::new();
-            match list(self.lister, self.rules, self.clock.now(), &open).await {
-                Ok(found) => {
-                    failing_since = None;
-                    running = found;
-                }
-                Err(error) => {
-                    let failing: Instant = *failing_since.get_or_insert_with(Instant::now);
-                    let for_good = Answer::of(&error) == Answer::Forbidden;
-                    if for_good || failing.elapsed() >= MAX_OUTAGE {
-                        return End::ListFailed(brief(&error));
-                    }
-                }
-            }
-            // After a list that failed nothing is known, so no time is up.
+/// Waits until no such pod runs any more. Returns the pods that still run although their time is up, and that the drain evicts.
+pub(super) async fn wait(
+    waiter: &mut Waiter<'_>,
+    entries: &[WaitFor],
+    rules: Rules,
+) -> Result<Option<String>, Failure> {
+    let (began, since) = (Instant::now(), waiter.clock.now());
+    let mut next_report = began;
+    let mut late = Vec::new();
+    let mut open: Vec<&WaitFor> = entries.iter().collect();
+    loop {
+        let listed = list(waiter.lister, rules, waiter.clock.now(), &open).await;
+        let running = waiter
+            .admit(listed)
+            .map_err(|why| Failure::Failed(format!("the pods of the node cannot be listed: {why}")))?;
+        // After a list that failed nothing is known, so no time is up.
+        if let Some(running) = running {
+            let note = note(&open, &running, since);
             let mut next = Vec::new();
             for (wait, pods) in open.iter().zip(&running) {
                 let limit = wait.timeout.to_std().unwrap_or(Duration::ZERO);
@@ -85,39 +54,26 @@ impl Wait<'_> {
                         let says = format!("{pod}{others} had not ended within {}", wait.timeout);
                         match wait.after_timeout {
                             AfterWait::Evict => late.push(says),
-                            AfterWait::Skip => return End::Skip(says),
-                            AfterWait::Fail => return End::Fail(says),
+                            AfterWait::Skip => return Err(Failure::Skipped(says)),
+                            AfterWait::Fail => return Err(Failure::Overdue(says)),
                         }
                     }
                 }
             }
-            if failing_since.is_none() {
-                let note = note(&open, &running, since);
-                open = next;
-                if open.is_empty() {
-                    return if late.is_empty() {
-                        End::Over
-                    } else {
-                        End::Evict(late.join("; "))
-                    };
-                }
-                if let Some(publisher) = self.publisher {
-                    publisher.show(&note);
-                }
-                if Instant::now() >= next_report {
-                    next_report = Instant::now() + PROGRESS_INTERVAL;
-                    (self.report)(&note);
-                }
+            open = next;
+            if open.is_empty() {
+                return Ok((!late.is_empty()).then(|| late.join("; ")));
             }
-            let limits = open.iter().filter_map(|wait| wait.timeout.to_std());
-            let left = limits.map(|limit| limit.saturating_sub(began.elapsed()));
-            let left = left.min().unwrap_or(INTERVAL).max(SHORTEST);
-            tokio::select! {
-                biased; // so that a rehearsal is reproducible
-                () = &mut self.cancelled => return End::Cancelled,
-                () = sleep(INTERVAL.min(left)) => {}
+            waiter.show(&note);
+            if Instant::now() >= next_report {
+                next_report = Instant::now() + PROGRESS_INTERVAL;
+                waiter.report(0, note);
             }
         }
+        let limits = open.iter().filter_map(|wait| wait.timeout.to_std());
+        let left = limits.map(|limit| limit.saturating_sub(began.elapsed()));
+        let left = left.min().unwrap_or(INTERVAL).max(SHORTEST);
+        waiter.pause(INTERVAL.min(left)).await?;
     }
 }
 

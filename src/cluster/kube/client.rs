@@ -36,7 +36,7 @@ use url::Url;
 pub use guard::{GuardedBody, NoAnswer, NotLeader};
 pub use requests::{Call, Outcome, RequestCounts};
 
-use super::error::innermost;
+use super::causes::innermost;
 use super::leadership::Leadership;
 use guard::{Guard, Rules};
 use refit_base::proxy::ProxyEnv;

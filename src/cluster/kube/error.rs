@@ -2,6 +2,7 @@
 
 use kube::core::Status;
 
+use super::causes::{find, innermost};
 use super::client::{NotLeader, Unreachable};
 use refit_api::text::{MAX_MESSAGE, shorten};
 
@@ -110,22 +111,8 @@ pub fn brief(error: &kube::Error) -> String {
     shorten(&text, MAX_MESSAGE).into_owned()
 }
 
-/// The cause of all causes.
-pub(super) fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
-    let causes = std::iter::successors(Some(error), |error| error.source());
-    causes.last().unwrap_or(error).to_string()
-}
-
-/// Finds an error of type `E` in a chain of causes.
-pub(super) fn find<'a, E: std::error::Error + 'static>(
-    error: &'a (dyn std::error::Error + 'static),
-) -> Option<&'a E> {
-    let mut error = Some(error);
-    while let Some(this) = error {
-        if let Some(found) = this.downcast_ref() {
-            return Some(found);
-        }
-        error = this.source();
-    }
-    None
+/// Whether to read the object again before the next attempt to patch it: after a conflict, or if it is unknown whether the patch
+/// was applied, and applying it twice does no harm.
+pub(crate) fn should_reread(error: &kube::Error) -> bool {
+    matches!(Answer::of(error), Answer::Conflict | Answer::Overload) || failure(error) != Failure::Refused
 }

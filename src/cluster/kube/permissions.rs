@@ -12,8 +12,34 @@ pub struct Need {
     pub group: &'static str,
     pub resource: &'static str,
     pub subresource: &'static str,
-    pub namespaced: bool,
+    pub scope: Scope,
     pub verbs: &'static [&'static str],
+}
+
+/// Where a permission holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// For objects that are in no namespace.
+    Cluster,
+    Namespace,
+    AllNamespaces,
+}
+
+impl Need {
+    pub const fn new(
+        group: &'static str,
+        resource: &'static str,
+        scope: Scope,
+        verbs: &'static [&'static str],
+    ) -> Self {
+        Self {
+            group,
+            resource,
+            subresource: "",
+            scope,
+            verbs,
+        }
+    }
 }
 
 /// Whether this process has a permission, in a namespace or in all.
@@ -138,10 +164,10 @@ pub fn phrase(need: &Need, verb: &str, namespace: &str) -> String {
     if !need.subresource.is_empty() {
         resource = format!("{resource}/{}", need.subresource);
     }
-    let place = if need.namespaced {
-        format!(" in namespace {namespace}")
-    } else {
-        String::new()
+    let place = match need.scope {
+        Scope::Cluster => String::new(),
+        Scope::Namespace => format!(" in namespace {namespace}"),
+        Scope::AllNamespaces => " in all namespaces".to_owned(),
     };
     format!("{verb} {resource}{place}")
 }

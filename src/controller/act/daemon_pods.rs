@@ -1,10 +1,8 @@
 //! Lists the pods of DaemonSets on an upgraded node.
 
-use kube::api::ListParams;
-use kube::core::Request;
-use kube::{Resource as _, ResourceExt as _};
+use kube::Resource as _;
 
-use super::pod_blockers::PAGE;
+use super::pod_blockers::path;
 use super::{Actor, Outcome, step_error};
 use refit_api::PodBlocker;
 use refit_cluster::kube::pages::Pages;
@@ -20,12 +18,7 @@ impl Actor {
         generation: i64,
         which: &PodBlocker,
     ) -> Outcome {
-        let path = SlimPod::url_path(&(), which.namespace.as_deref());
-        let params = ListParams::default()
-            .fields(&format!("spec.nodeName={node}"))
-            .labels(&which.selector.to_string())
-            .limit(PAGE);
-        let mut pages = Pages::new(Request::new(path), params, false);
+        let mut pages = Pages::of_pods(&node, which.namespace.as_deref(), &which.selector.to_string());
         let mut unready: Option<UnreadyPod> = None;
         loop {
             let page = match pages.next::<SlimPod>(&self.client).await {
@@ -43,9 +36,8 @@ impl Actor {
                     unready.more += 1;
                     continue;
                 }
-                let name = format!("{}/{}", pod.namespace().unwrap_or_default(), pod.name_any());
                 unready = Some(UnreadyPod {
-                    pod: name.as_str().into(),
+                    pod: path(&pod),
                     daemon_set: daemon_set.into(),
                     leaves,
                     more: 0,

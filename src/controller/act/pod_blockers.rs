@@ -1,8 +1,6 @@
 //! Lists the pods of a node for which it waits its turn, and finds out whether a drain of it would end.
 
-use kube::api::ListParams;
-use kube::core::Request;
-use kube::{Client, Resource as _, ResourceExt as _};
+use kube::{Client, ResourceExt as _};
 
 use super::{Actor, Outcome, StepError, StepErrorKind, step_error};
 use refit_api::{PodBlocker, names};
@@ -10,11 +8,8 @@ use refit_cluster::drain::flags::{OnNode, on_node};
 use refit_cluster::drain::{Options, forecast};
 use refit_cluster::kube::pages::Pages;
 use refit_facts::objects::SlimPod;
-use refit_facts::{NodeName, PlanName};
+use refit_facts::{NodeName, PlanName, Text};
 use refit_rollout::{PodCheck, StepEffect};
-
-/// Pods that are read at a time: a kubelet can create mirror pods of a megabyte each on its node, with any labels.
-pub(super) const PAGE: u32 = 8;
 
 impl Actor {
     pub(super) async fn list_pod_blockers(
@@ -26,12 +21,9 @@ impl Actor {
     ) -> Outcome {
         let mut found = None;
         for blocker in blockers {
-            let path = SlimPod::url_path(&(), blocker.namespace.as_deref());
-            let params = ListParams::default()
-                .fields(&format!("spec.nodeName={node}"))
-                .labels(&blocker.selector.to_string())
-                .limit(PAGE);
-            found = match first_pod(&self.client, Pages::new(Request::new(path), params, false)).await {
+            let selector = blocker.selector.to_string();
+            let pods = Pages::of_pods(&node, blocker.namespace.as_deref(), &selector);
+            found = match first_pod(&self.client, pods).await {
                 Ok(pod) => pod,
                 Err(error) => return step_error(&error).into(),
             };
@@ -57,7 +49,7 @@ impl Actor {
         let check = PodCheck {
             seen: self.clock.now(),
             generation,
-            pod: found.map(|pod| pod.as_str().into()),
+            pod: found,
             drain: finding,
         };
         StepEffect::PodCheck(plan, node, check).into()
@@ -65,14 +57,19 @@ impl Actor {
 }
 
 /// The first of the pods that keeps its node from being started.
-async fn first_pod(client: &Client, mut pods: Pages) -> Result<Option<String>, kube::Error> {
+async fn first_pod(client: &Client, mut pods: Pages) -> Result<Option<Text>, kube::Error> {
     // The pods of upgrades come and go with the Plans, and none of them waits for another one like this.
     let counts = |pod: &&SlimPod| !pod.has_ended() && !pod.labels().contains_key(names::LABEL_PLAN);
     while let Some(page) = pods.next::<SlimPod>(client).await? {
         if let Some(pod) = page.iter().find(counts) {
-            let name = format!("{}/{}", pod.namespace().unwrap_or_default(), pod.name_any());
-            return Ok(Some(name));
+            return Ok(Some(path(pod)));
         }
     }
     Ok(None)
+}
+
+/// A pod, as `namespace/name`.
+pub(super) fn path(pod: &SlimPod) -> Text {
+    let (namespace, name) = (pod.namespace().unwrap_or_default(), pod.name_any());
+    format!("{namespace}/{name}").as_str().into()
 }

@@ -1,21 +1,17 @@
 //! Steps as bodies of requests. Prepared while the facts are at hand, sent later.
 
+mod create;
+
 use std::collections::BTreeMap;
 
-use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::permissions::OptionalPermissions;
+use super::permissions::Checked;
 use super::write::{Target, Verb, Write};
 use crate::story;
-use refit_api::text::seconds;
-use refit_api::{Hook, names};
-use refit_facts::{JobName, NodeFacts, NodeName, NodeUid, PlanName, Text};
-use refit_job::{HookInput, JobInput, NodeInput, PlanInput, RebootInput, RebootPodMode, VerifyInput};
-use refit_rollout::{
-    ClusterState, ConditionChange, Event, Kind, MaintenanceId, MaintenanceProgress, MaintenanceTask,
-    NodeChange, Query, Step,
-};
+use refit_api::names;
+use refit_facts::{ConditionChange, JobName, PlanName, Text};
+use refit_rollout::{ClusterState, Event, Kind, MaintenanceTurn, NodeChange, Query, RemediationStep, Step};
 
 /// A step that is ready to be sent.
 #[derive(Debug)]
@@ -28,20 +24,9 @@ pub enum Request {
     },
     /// Read something.
     Query(Query),
-    /// Do for a `NodeMaintenance` what can be done now.
-    Maintain {
-        id: MaintenanceId,
-        task: Box<MaintenanceTask>,
-        progress: Box<MaintenanceProgress>,
-    },
-    /// Take the Lease of a node and annotate its Machine, or take both back.
-    Remediation {
-        node: NodeName,
-        uid: NodeUid,
-        holder: Text,
-        pause: bool,
-    },
-    Permissions(OptionalPermissions),
+    Maintain(Box<MaintenanceTurn>),
+    Remediation(RemediationStep),
+    Permissions(Checked),
 }
 
 impl Request {
@@ -63,7 +48,6 @@ impl Request {
 ///
 /// # Errors
 /// Fails if the request cannot be built, for example because the Plan cannot be rendered.
-#[expect(clippy::too_many_lines, reason = "one arm for each step")]
 pub fn prepare(cluster: &ClusterState, step: Step) -> Result<Option<Request>, String> {
     Ok(match step {
         Step::WriteStatus {
@@ -90,20 +74,10 @@ pub fn prepare(cluster: &ClusterState, step: Step) -> Result<Option<Request>, St
             annotate_plan(cluster, &plan, names::ANNOTATION_NOTIFIED, Some(&notified))
         }
         Step::WriteEvents { plan, events } => Some(Request::Events { plan, events }),
-        Step::CreateJob {
-            plan,
-            node,
-            job,
-            attempt,
-        } => create_job(cluster, &plan, &node, &job, attempt)?,
-        step @ Step::CreateVerifyJob { .. } => verify_job(cluster, step)?,
-        Step::CreateHookJob {
-            plan,
-            hook,
-            job,
-            attempt,
-        } => create_hook_job(cluster, &plan, hook, &job, attempt)?,
-        Step::CreatePrepullJob { plan, node, job } => create_prepull_job(cluster, &plan, &node, &job)?,
+        step @ (Step::CreateJob { .. }
+        | Step::CreateVerifyJob { .. }
+        | Step::CreateHookJob { .. }
+        | Step::CreatePrepullJob { .. }) => create::job(cluster, step)?,
         Step::DeleteJob {
             job,
             uid,
@@ -118,19 +92,7 @@ pub fn prepare(cluster: &ClusterState, step: Step) -> Result<Option<Request>, St
         | Step::EndRetries { .. }
         | Step::NoteBoots { .. }
         | Step::MarkRecorded { .. }) => job_patch(cluster, step),
-        Step::CreatePod {
-            plan,
-            node,
-            pod,
-            hash,
-            boot_id,
-            seconds,
-            name_is_taken,
-        } => {
-            let (boot_id, hash) = (boot_id.as_deref(), &hash);
-            let time = (seconds, name_is_taken);
-            create_pod(cluster, [&*plan, &*node], &pod, hash, boot_id, time)?
-        }
+        step @ Step::CreatePod { .. } => create::pod(cluster, step)?,
         Step::DeletePod { pod, uid, why } => {
             tracing::info!(pod = &*pod, why, "deleting a pod");
             let verb = Verb::Delete { only_unbound: false };
@@ -153,65 +115,19 @@ pub fn prepare(cluster: &ClusterState, step: Step) -> Result<Option<Request>, St
             at,
         } => {
             let version = cluster.node_version(&node).unwrap_or_default();
-            let verb = Verb::PatchConditions(conditions_patch(&uid, version, &changes, at));
+            let body = ConditionChange::patch(&uid, &version.to_string(), &changes, at);
+            let verb = Verb::PatchConditions(body);
             Some(Request::write(Kind::Node, node.text(), &uid, verb, Vec::new()))
         }
         Step::Query(query) => Some(Request::Query(query)),
-        Step::Maintain { id, task, progress } => Some(Request::Maintain { id, task, progress }),
-        Step::Remediation {
-            node,
-            uid,
-            holder,
-            pause,
-        } => Some(Request::Remediation {
-            node,
-            uid,
-            holder,
-            pause,
-        }),
-        Step::AskPermissions => Some(Request::Permissions(OptionalPermissions {
-            reboots: cluster.has_reboots(),
-            workloads: cluster.has_workloads(),
-            pods: cluster.waits_for_pods(),
-            drain_checks: cluster.has_drain_checks(),
-            remediation: cluster.has_remediation_pauses(),
+        Step::Maintain(turn) => Some(Request::Maintain(turn)),
+        Step::Remediation(step) => Some(Request::Remediation(step)),
+        Step::AskPermissions => Some(Request::Permissions(Checked {
+            needs: cluster.needs(),
             front_ends: cluster.has_front_ends(),
         })),
         Step::ReadPlans => None, // the watch does
     })
-}
-
-fn verify_job(cluster: &ClusterState, step: Step) -> Result<Option<Request>, String> {
-    let Step::CreateVerifyJob {
-        plan,
-        node,
-        job,
-        hash,
-        version,
-        attempt,
-        upgrade_job,
-    } = step
-    else {
-        return Ok(None);
-    };
-    let (Some(plan), Some(facts)) = (cluster.job_input(&plan), cluster.node(&node)) else {
-        return Ok(None);
-    };
-    let input = VerifyInput {
-        plan: PlanInput {
-            latest_version: &version,
-            latest_hash: &hash,
-            ..plan
-        },
-        node: NodeInput {
-            shares_hostname: cluster.shares_hostname(facts),
-            may_be_new: cluster.may_be_new(facts),
-            ..node_input(facts)
-        },
-        attempt: u32::try_from(attempt).unwrap_or(1),
-        upgrade_job: &upgrade_job,
-    };
-    create_verify_job(cluster, &job, &input)
 }
 
 fn job_patch(cluster: &ClusterState, step: Step) -> Option<Request> {
@@ -300,203 +216,6 @@ fn annotate_plan(
         Verb::Patch(body),
         Vec::new(),
     ))
-}
-
-/// What a Job of a Plan on a node is made of; `None` if either is gone.
-fn job_input<'c>(
-    cluster: &'c ClusterState,
-    plan: &PlanName,
-    node: &NodeName,
-    job: &'c str,
-    attempt: i64,
-) -> Option<(JobInput<'c>, &'c NodeFacts)> {
-    let (plan, facts) = (cluster.job_input(plan)?, cluster.node(node)?);
-    let input = JobInput {
-        plan,
-        node: NodeInput {
-            shares_hostname: cluster.shares_hostname(facts),
-            may_be_new: cluster.may_be_new(facts),
-            ..node_input(facts)
-        },
-        name: job,
-        attempt: u32::try_from(attempt).unwrap_or(1),
-        // A drain of ours keeps a ledger on the node; kubectl, on Windows, does not.
-        unschedulable_before: facts.is_windows().then_some(facts.unschedulable),
-    };
-    Some((input, facts))
-}
-
-fn create_job(
-    cluster: &ClusterState,
-    plan: &PlanName,
-    node: &NodeName,
-    job: &JobName,
-    attempt: i64,
-) -> Result<Option<Request>, String> {
-    let Some((input, facts)) = job_input(cluster, plan, node, job, attempt) else {
-        return Ok(None);
-    };
-    let mut manifest =
-        refit_job::render(&input, cluster.job_settings()).map_err(|error| error.to_string())?;
-    if !facts.boot_id.is_empty() {
-        // The first boot of the node under this Job; `note_boot` adds later ones.
-        let annotations = manifest.metadata.annotations.get_or_insert_default();
-        annotations.insert(names::ANNOTATION_BOOT_IDS.to_owned(), facts.boot_id.to_string());
-    }
-    let body = serde_json::to_vec(&manifest).map_err(|error| error.to_string())?;
-    tracing::debug!(
-        plan = input.plan.name,
-        node = &*facts.name,
-        job = &**job,
-        attempt,
-        "creating a Job"
-    );
-    Ok(Some(Request::create(Kind::Job, job.text(), vec![body])))
-}
-
-fn create_prepull_job(
-    cluster: &ClusterState,
-    plan: &PlanName,
-    node: &NodeName,
-    job: &JobName,
-) -> Result<Option<Request>, String> {
-    let Some((input, facts)) = job_input(cluster, plan, node, job, 1) else {
-        return Ok(None);
-    };
-    let Some(manifest) = refit_job::prepull_job(&input, cluster.job_settings()) else {
-        return Ok(None);
-    };
-    let body = serde_json::to_vec(&manifest).map_err(|error| error.to_string())?;
-    tracing::info!(
-        plan = input.plan.name,
-        node = &*facts.name,
-        job = &**job,
-        "creating a Job that pulls an image"
-    );
-    Ok(Some(Request::create(Kind::Job, job.text(), vec![body])))
-}
-
-fn create_hook_job(
-    cluster: &ClusterState,
-    plan: &PlanName,
-    hook: Hook,
-    job: &JobName,
-    attempt: i64,
-) -> Result<Option<Request>, String> {
-    let Some(plan) = cluster.job_input(plan) else {
-        return Ok(None);
-    };
-    let input = HookInput {
-        plan,
-        hook,
-        name: job,
-        attempt,
-    };
-    let manifest = refit_job::hook_job(&input, cluster.job_settings()).map_err(|error| error.to_string())?;
-    let Some(manifest) = manifest else {
-        return Ok(None);
-    };
-    let body = serde_json::to_vec(&manifest).map_err(|error| error.to_string())?;
-    tracing::info!(
-        plan = plan.name,
-        job = &**job,
-        hook = hook.as_str(),
-        attempt,
-        "creating a Job that runs once for the roll-out"
-    );
-    Ok(Some(Request::create(Kind::Job, job.text(), vec![body])))
-}
-
-fn create_verify_job(
-    cluster: &ClusterState,
-    job: &JobName,
-    input: &VerifyInput<'_>,
-) -> Result<Option<Request>, String> {
-    let manifest = refit_job::verify_job(input, cluster.job_settings()).map_err(|error| error.to_string())?;
-    let Some(manifest) = manifest else {
-        return Ok(None);
-    };
-    let body = serde_json::to_vec(&manifest).map_err(|error| error.to_string())?;
-    tracing::info!(
-        plan = input.plan.name,
-        node = input.node.name,
-        job = &**job,
-        "creating a Job that verifies its node"
-    );
-    Ok(Some(Request::create(Kind::Job, job.text(), vec![body])))
-}
-
-fn create_pod(
-    cluster: &ClusterState,
-    [plan, node]: [&str; 2],
-    pod: &Text,
-    hash: &str,
-    boot_id: Option<&str>,
-    (seconds, name_is_taken): (i64, bool),
-) -> Result<Option<Request>, String> {
-    let (Some(plan), Some(facts)) = (cluster.job_input(plan), cluster.node(node)) else {
-        return Ok(None);
-    };
-    let body = |critical| {
-        let input = RebootInput {
-            plan,
-            node: node_input(facts),
-            hash,
-            mode: boot_id.map_or(RebootPodMode::Ask, |boot_id| RebootPodMode::Reboot { boot_id }),
-            seconds,
-            name_is_taken,
-            critical,
-        };
-        let manifest =
-            refit_job::reboot_pod(&input, cluster.job_settings()).map_err(|error| error.to_string())?;
-        serde_json::to_vec(&manifest).map_err(|error| error.to_string())
-    };
-    // A quota may reserve the priority class for other namespaces.
-    let bodies = vec![body(true)?, body(false)?];
-    tracing::info!(
-        plan = plan.name,
-        node = &*facts.name,
-        pod = &**pod,
-        boot_id,
-        "creating a pod that reboots its node, or reads its boot ID"
-    );
-    Ok(Some(Request::create(Kind::Pod, pod, bodies)))
-}
-
-fn node_input(facts: &NodeFacts) -> NodeInput<'_> {
-    NodeInput {
-        name: &facts.name,
-        uid: &facts.uid,
-        os: facts.labels.get(names::LABEL_OS),
-        shares_hostname: false,
-        may_be_new: false,
-    }
-}
-
-/// A strategic merge patch, as a kubelet sends it: the API server merges conditions by their type. At any other version of the
-/// Node it fails, so it never changes a condition that another client has just written.
-fn conditions_patch(uid: &str, version: u64, changes: &[ConditionChange], at: Timestamp) -> Value {
-    let at = seconds(at);
-    let conditions = changes.iter().map(|change| {
-        let Some(text) = &change.to else {
-            return json!({ "$patch": "delete", "type": change.type_ });
-        };
-        let mut condition = json!({
-            "type": change.type_,
-            "status": "True",
-            "reason": text.reason,
-            "message": text.message,
-            "lastHeartbeatTime": at,
-        });
-        if change.is_transition {
-            condition["lastTransitionTime"] = at.as_str().into();
-        }
-        condition
-    });
-    json!({
-        "metadata": { "uid": uid, "resourceVersion": version.to_string() },
-        "status": { "conditions": conditions.collect::<Vec<_>>() },
-    })
 }
 
 fn node_patch(uid: &str, version: u64, change: &NodeChange) -> Value {

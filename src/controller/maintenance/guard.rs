@@ -7,6 +7,7 @@ use kube::Client;
 use kube::api::{Api, ListParams};
 
 use refit_api::selector::Selector;
+use refit_cluster::kube::pages::on_node;
 
 const NAMESPACE: &str = "openshift-etcd";
 
@@ -33,9 +34,7 @@ pub(super) async fn blocker(client: &Client, node: &str) -> Result<Option<String
     let Some(selector) = Selector::new(selector).ok() else {
         return Ok(None);
     };
-    let on_node = ListParams::default()
-        .fields(&format!("spec.nodeName={node}"))
-        .labels(&selector.to_string());
+    let on_node = on_node(node).labels(&selector.to_string());
     let pods = Api::<Pod>::namespaced(client.clone(), NAMESPACE)
         .list(&on_node)
         .await?;

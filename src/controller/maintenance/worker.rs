@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
-use kube::api::{Api, ApiResource, DynamicObject, ListParams, Patch, PatchParams};
+use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
 use serde_json::json;
 use tokio::sync::{oneshot, watch};
 
@@ -20,6 +20,7 @@ use refit_api::{Holder, NodeMark};
 use refit_base::go::GoDuration;
 use refit_cluster::drain::pods::{PodId, Rules};
 use refit_cluster::drain::{DryRun, Event, Failure, NodeSelection, Options, PlanRun, Session};
+use refit_cluster::kube::pages::on_node;
 use refit_cluster::kube::read::list_metadata;
 use refit_cluster::kube::{Answer, brief};
 use refit_facts::NodeFacts;
@@ -409,8 +410,7 @@ impl Turn<'_> {
 
     /// Number of pods that are bound to the node.
     async fn total(&self, node: &str) -> Result<usize, kube::Error> {
-        let on_node = ListParams::default().fields(&format!("spec.nodeName={node}"));
-        let pods = list_metadata::<Pod>(&self.client(), None, on_node).await?;
+        let pods = list_metadata::<Pod>(&self.client(), None, on_node(node)).await?;
         Ok(pods.len())
     }
 }

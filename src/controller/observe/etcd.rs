@@ -6,7 +6,7 @@ use kube::{Resource as _, ResourceExt as _};
 
 use super::{Observer, PAGE};
 use crate::watches::{News, Permission, Subject};
-use refit_cluster::kube::permissions::Need;
+use refit_cluster::kube::permissions::{Need, Scope};
 use refit_cluster::kube::watch::Selection;
 use refit_facts::objects::{SlimPod, version};
 use refit_facts::store::{Change, Entry, Store};
@@ -17,13 +17,7 @@ const NAMESPACE: &str = "kube-system";
 /// The label that kubeadm gives the static pod.
 const LABEL: &str = "component=etcd";
 
-const NEED: Need = Need {
-    group: "",
-    resource: "pods",
-    subresource: "",
-    namespaced: true,
-    verbs: &["list", "watch"],
-};
+const NEED: Need = Need::new("", "pods", Scope::Namespace, &["list", "watch"]);
 
 /// The members, by the name of their pod: the node, if the member is not Ready.
 type Members = Store<String, String, Option<NodeName>>;

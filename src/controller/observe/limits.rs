@@ -7,17 +7,11 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use super::{NotifyConfig, Observer};
 use crate::watches::{Named, News, Permission, Subject, named};
 use refit_api::limits::NAME;
-use refit_cluster::kube::permissions::Need;
+use refit_cluster::kube::permissions::{Need, Scope};
 use refit_cluster::kube::watch::Selection;
 use refit_rollout::{GlobalLimits, Observation};
 
-const NEED: Need = Need {
-    group: "",
-    resource: "configmaps",
-    subresource: "",
-    namespaced: true,
-    verbs: &["list", "watch"],
-};
+const NEED: Need = Need::new("", "configmaps", Scope::Namespace, &["list", "watch"]);
 
 impl Observer {
     pub(crate) async fn limits(self) {

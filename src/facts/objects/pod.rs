@@ -6,7 +6,7 @@ use kube::Resource;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use super::{Intern, SlimCondition, SlimPodSpec, ignored_time, owner, slim_meta};
+use super::parts::{Intern, SlimCondition, SlimPodSpec, ignored_time, owner, slim_meta};
 use crate::read::lenient_time;
 use crate::watched::Watched;
 use crate::{BootId, PodFacts, PodStage, RebootPod, SentinelResult, Termination};

@@ -3,6 +3,7 @@ mod recordings;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::JobFacts;
 
 fn job(more: &Value) -> JobFacts {
     let mut job = json!({ "metadata": { "name": "j", "uid": "u" }, "spec": {}, "status": {} });

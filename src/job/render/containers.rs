@@ -13,29 +13,23 @@ use k8s_openapi::api::core::v1::{
     SecurityContext, WindowsSecurityContextOptions,
 };
 
-use super::{JobError, NodeInput, PlanInput, drain, prepull, volumes};
-use crate::JobSettings;
+use super::plan_containers::{PREPARE, UPGRADE};
+use super::volumes;
+use crate::error::JobError;
+use crate::job_input::{NodeInput, PlanInput};
+use crate::settings::JobSettings;
 use refit_api::{
-    ApiAccess, ContainerSpec, Hook, HookSpec, HostAccess, NodeMark, PlanSpec, RebootSpec, RebootWhen,
-    SentinelName, image, names,
+    ApiAccess, ContainerSpec, HostAccess, NodeMark, RebootSpec, RebootWhen, SentinelName, image, names,
 };
 
 /// Name of the init container that checks whether the node can be rebooted.
 pub const PROBE: &str = "probe";
-/// Name of the init container that looks at the node first.
-pub const PREFLIGHT: &str = "preflight";
-/// Exit code of [`PREFLIGHT`] that skips the node, as of a test that Automake skips, and of a [`DRAIN`] that releases it.
+/// Exit code of `preflight` that skips the node, as of a test that Automake skips, and of a [`DRAIN`] that releases it.
 pub const SKIPPED: i32 = 77;
 /// Exit code of a drain before which pods had not ended in time.
 pub const OVERDUE: i32 = 75;
-/// Name of the only container of the Job that verifies a node.
-pub const VERIFY: &str = "verify";
-const PREPARE: &str = "prepare";
-const CORDON: &str = "cordon";
 /// Name of the init container that drains.
 pub const DRAIN: &str = "drain";
-/// Name of the container that upgrades: the last init container if there is a [`SENTINEL`], else the main container.
-pub const UPGRADE: &str = "upgrade";
 /// Name of the main container of a Job with `reboot`. Its termination message is a
 /// [`SentinelReport`](refit_api::SentinelReport).
 pub const SENTINEL: &str = "sentinel";
@@ -44,74 +38,56 @@ pub const SENTINEL: &str = "sentinel";
 const NOBODY: i64 = 65534;
 const ROOT: i64 = 0;
 
-/// The containers that the Plan defines, and their names.
-pub(super) fn of_plan(spec: &PlanSpec) -> impl Iterator<Item = (&'static str, &ContainerSpec)> {
-    let preflight = spec.preflight.as_deref().map(|preflight| (PREFLIGHT, preflight));
-    let prepare = spec.prepare.as_deref().map(|prepare| (PREPARE, prepare));
-    let upgrade = spec.upgrade_container().map(|upgrade| (UPGRADE, upgrade));
-    let verify = spec.verify.as_deref().map(|verify| (VERIFY, verify));
-    preflight.into_iter().chain(prepare).chain(upgrade).chain(verify)
-}
-
-/// The containers that run once for each roll-out, and their names.
-pub(super) fn of_hooks(spec: &PlanSpec) -> impl Iterator<Item = (&'static str, &HookSpec)> {
-    let hooks = Hook::ALL.into_iter();
-    hooks.filter_map(|hook| Some((hook.as_str(), hook.spec(spec)?)))
-}
-
-/// The containers before the upgrade, in their order.
-pub(super) fn init(
+/// The container that checks whether the node can be rebooted, and removes the sentinel of an earlier attempt.
+pub(super) fn probe(
     plan: &PlanInput<'_>,
     node: &NodeInput<'_>,
     settings: &JobSettings,
-) -> Result<Vec<Container>, JobError> {
-    let spec = plan.spec;
-    let mut containers = Vec::new();
-    if spec.has_sentinel() {
-        // `probe` comes first: it must fail before the node is touched, and removes the sentinel of an earlier attempt.
-        let name = sentinel_name(plan.uid, node.uid, plan.latest_hash)?;
-        let args = probe_args(&name, spec);
-        containers.push(on_host(PROBE, args, settings));
+) -> Result<Container, JobError> {
+    let (spec, reboot) = (plan.spec, plan.spec.reboot_or_default());
+    let sentinel = sentinel_name(plan.uid, node.uid, plan.latest_hash)?;
+    let mut args = vec!["probe".to_owned(), format!("--sentinel={sentinel}")];
+    if spec.reboot_when() == RebootWhen::IfRequired {
+        args.extend(required_file_args(reboot));
     }
-    if let Some(preflight) = &spec.preflight {
-        containers.push(look(PREFLIGHT, preflight, plan, node, settings));
-    }
-    if let Some(prepare) = &spec.prepare {
-        let context = if node.is_windows() {
-            Some(windows_host_process())
-        } else {
-            allowed_context(prepare, settings).cloned()
-        };
-        let mut container = of_user(PREPARE, prepare, plan, settings, context);
-        // The images of K3s and RKE2 ask the API server in `prepare` for the progress of other Plans (S68).
-        if settings.api_access(spec) != ApiAccess::None {
-            volumes::mount_token(&mut container);
-        }
-        containers.push(container);
-    }
-    // A drain cordons the node itself, so `cordon` has no effect with it (S24).
-    let disruption = match &spec.drain {
-        Some(drain) => {
-            let args = drain::drain_command(spec, drain, node.name, node.is_windows())?;
-            Some((DRAIN, args))
-        }
-        None if spec.cordon.unwrap_or_default() => Some((CORDON, drain::cordon_args(node.name))),
-        None => None,
+    args.extend(command_args(reboot));
+    Ok(on_host(PROBE, args, settings))
+}
+
+pub(super) fn prepare(
+    prepare: &ContainerSpec,
+    plan: &PlanInput<'_>,
+    node: &NodeInput<'_>,
+    settings: &JobSettings,
+) -> Container {
+    let context = if node.is_windows() {
+        Some(windows_host_process())
+    } else {
+        allowed_context(prepare, settings).cloned()
     };
-    if let Some((name, args)) = disruption {
-        // Before the cordon: if the image cannot be pulled, the node stays as it was.
-        if prepull::applies(spec, node) {
-            containers.extend(prepull::containers(plan, settings).into_iter().flatten());
-        }
-        let mut container = if node.is_windows() {
-            kubectl(name, args, plan, settings)
-        } else {
-            own(name, args, plan, node, settings)
-        };
+    let mut container = of_user(PREPARE, prepare, plan, settings, context);
+    // The images of K3s and RKE2 ask the API server in `prepare` for the progress of other Plans (S68).
+    if settings.api_access(plan.spec) != ApiAccess::None {
         volumes::mount_token(&mut container);
-        containers.push(container);
     }
-    Ok(containers)
+    container
+}
+
+/// The container that cordons or drains.
+pub(super) fn disruption(
+    name: &str,
+    args: Vec<String>,
+    plan: &PlanInput<'_>,
+    node: &NodeInput<'_>,
+    settings: &JobSettings,
+) -> Container {
+    let mut container = if node.is_windows() {
+        kubectl(name, args, plan, settings)
+    } else {
+        own(name, args, plan, node, settings)
+    };
+    volumes::mount_token(&mut container);
+    container
 }
 
 pub(super) fn upgrade(
@@ -220,16 +196,6 @@ pub(crate) fn sentinel_name(plan_uid: &str, node_uid: &str, hash: &str) -> Resul
         hash: hash.to_owned(),
         error,
     })
-}
-
-fn probe_args(sentinel: &SentinelName, spec: &PlanSpec) -> Vec<String> {
-    let reboot = spec.reboot_or_default();
-    let mut args = vec!["probe".to_owned(), format!("--sentinel={sentinel}")];
-    if spec.reboot_when() == RebootWhen::IfRequired {
-        args.extend(required_file_args(reboot));
-    }
-    args.extend(command_args(reboot));
-    args
 }
 
 fn required_file_args(reboot: &RebootSpec) -> impl Iterator<Item = String> {

@@ -1,7 +1,7 @@
 //! Arguments of the cordon and drain containers (S23, S37): kubectl's, in system-upgrade-controller's order, because on
 //! Windows nodes they are passed to kubectl.
 
-use super::JobError;
+use crate::error::JobError;
 use refit_api::selector::Selector;
 use refit_api::{DrainSpec, DrainTimeout, PlanSpec, names};
 use refit_base::go::GoDuration;

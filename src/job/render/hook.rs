@@ -5,17 +5,18 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::batch::v1::{Job, JobSpec};
-use k8s_openapi::api::core::v1::{PodSpec, PodTemplateSpec};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::PodSpec;
 
-use super::{
-    ONE_AT_A_TIME, PlanInput, check, containers, metadata, of_plan, ttl_seconds, volumes,
-    work_deadline_seconds,
-};
+use super::limits::{ttl_seconds, work_deadline_seconds};
+use super::plan_containers::with_access;
+use super::template::{ONE_AT_A_TIME, Template};
+use super::{check, containers, metadata, pod, volumes};
+use crate::error::JobError;
+use crate::job_input::PlanInput;
 use crate::name::{hook_controller, plan_label_key};
-use crate::{JobError, JobSettings};
-use refit_api::{Hook, HookSpec, PlanSpec, names};
+use crate::settings::JobSettings;
+use refit_api::{Hook, names};
 
 /// The inputs of the Job.
 #[derive(Clone, Copy, Debug)]
@@ -26,14 +27,6 @@ pub struct HookInput<'a> {
     pub name: &'a str,
     /// Number of the attempt, from 1.
     pub attempt: i64,
-}
-
-/// The Plan with the access to the host that a hook has, by which the functions for Jobs of nodes go.
-pub(super) fn with_access(spec: &PlanSpec, hook: &HookSpec) -> PlanSpec {
-    PlanSpec {
-        host_access: Some(hook.host_access()),
-        ..spec.clone()
-    }
 }
 
 /// The Job; `None` if the Plan has no such hook.
@@ -59,7 +52,7 @@ pub fn hook_job(input: &HookInput<'_>, settings: &JobSettings) -> Result<Option<
         node_selector: of.node_selector.clone(),
         // Without the toleration of cordoned nodes that Jobs of nodes have.
         tolerations: spec.tolerations.clone().filter(|all| !all.is_empty()),
-        ..of_plan(plan, container, pod_volumes)
+        ..pod::of_plan(plan, container, pod_volumes)
     };
     let pod_annotations = annotations(plan);
     let mut annotations = pod_annotations.clone();
@@ -68,34 +61,21 @@ pub fn hook_job(input: &HookInput<'_>, settings: &JobSettings) -> Result<Option<
         ttl_seconds(&spec, settings)?.to_string(),
     );
     annotations.insert(names::ANNOTATION_ATTEMPT.to_owned(), input.attempt.to_string());
-    Ok(Some(Job {
-        metadata: ObjectMeta {
-            name: Some((*name).to_owned()),
-            namespace: Some(plan.namespace.to_owned()),
-            labels: Some(labels(plan, *hook, hook_controller(&settings.controller_name))),
-            annotations: Some(annotations),
-            owner_references: Some(vec![metadata::owner(plan)]),
-            ..ObjectMeta::default()
-        },
-        spec: Some(JobSpec {
-            completions: Some(1),
-            parallelism: Some(1),
-            backoff_limit: Some(settings.backoff_limit),
-            active_deadline_seconds: work_deadline_seconds(&spec, settings),
-            pod_replacement_policy: Some(ONE_AT_A_TIME.to_owned()),
-            template: PodTemplateSpec {
-                metadata: Some(ObjectMeta {
-                    // That of the watch of pods.
-                    labels: Some(labels(plan, *hook, settings.controller_name.clone())),
-                    annotations: Some(pod_annotations),
-                    ..ObjectMeta::default()
-                }),
-                spec: Some(pod),
-            },
-            ..JobSpec::default()
-        }),
-        status: None,
-    }))
+    let template = Template {
+        name,
+        labels: labels(plan, *hook, hook_controller(&settings.controller_name)),
+        // That of the watch of pods.
+        pod_labels: labels(plan, *hook, settings.controller_name.clone()),
+        annotations,
+        pod_annotations,
+        deadline: work_deadline_seconds(&spec, settings),
+        pod,
+    };
+    let mut job = template.job(plan, settings);
+    if let Some(spec) = &mut job.spec {
+        spec.pod_replacement_policy = Some(ONE_AT_A_TIME.to_owned());
+    }
+    Ok(Some(job))
 }
 
 fn labels(plan: &PlanInput<'_>, hook: Hook, controller: String) -> BTreeMap<String, String> {

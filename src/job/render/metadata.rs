@@ -6,9 +6,11 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
-use super::{JobInput, NodeInput, PlanInput, is_exclusive, ttl_seconds};
+use super::limits::ttl_seconds;
+use crate::error::JobError;
+use crate::job_input::{JobInput, NodeInput, PlanInput};
 use crate::name::{label_value, plan_label_key};
-use crate::{JobError, JobSettings};
+use crate::settings::JobSettings;
 use refit_api::names;
 
 pub(super) fn labels(
@@ -18,7 +20,7 @@ pub(super) fn labels(
 ) -> BTreeMap<String, String> {
     let own = [
         (names::LABEL_CONTROLLER, settings.controller_name.clone()),
-        (names::LABEL_EXCLUSIVE, is_exclusive(plan.spec).to_string()),
+        (names::LABEL_EXCLUSIVE, plan.is_exclusive().to_string()),
         (names::LABEL_NODE, label_value(node.name).into_owned()),
         (names::LABEL_PLAN, plan.name.to_owned()),
         (names::LABEL_VERSION, plan.latest_version.to_owned()),

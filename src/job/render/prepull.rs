@@ -10,8 +10,10 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use super::{JobInput, NodeInput, PlanInput, containers, metadata, on_node, pull_secrets};
-use crate::JobSettings;
+use super::pod::{on_node, pull_secrets};
+use super::{containers, metadata};
+use crate::job_input::{JobInput, NodeInput, PlanInput};
+use crate::settings::JobSettings;
 use refit_api::{PlanSpec, names};
 
 const PREPULL: &str = "prepull";

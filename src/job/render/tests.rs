@@ -1,11 +1,15 @@
 mod reboot;
 mod suc;
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::api::core::v1::{Container, EnvVar};
 use proptest::prelude::*;
 
 use super::*;
+use crate::NO_DIGESTS;
 use crate::name::{is_label_value, label_value};
+use refit_api::HostAccess;
 
 pub(crate) fn settings() -> JobSettings {
     JobSettings {

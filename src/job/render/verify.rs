@@ -5,8 +5,12 @@
 
 use k8s_openapi::api::batch::v1::Job;
 
-use super::{JobInput, NodeInput, PlanInput, check, containers, job, metadata, on_node, volumes};
-use crate::{JobError, JobSettings};
+use super::plan_containers::VERIFY;
+use super::pod::on_node;
+use super::{check, containers, metadata, template, volumes};
+use crate::error::JobError;
+use crate::job_input::{JobInput, NodeInput, PlanInput};
+use crate::settings::JobSettings;
 use refit_api::names;
 
 /// The inputs of the Job.
@@ -40,7 +44,7 @@ pub fn verify_job(input: &VerifyInput<'_>, settings: &JobSettings) -> Result<Opt
     if let Some(error) = check::name_errors(plan, settings).into_iter().next() {
         return Err(error);
     }
-    let container = containers::look(containers::VERIFY, verify, plan, node, settings);
+    let container = containers::look(VERIFY, verify, plan, node, settings);
     let pod = on_node(plan, node, container, volumes::of_verify(plan.spec)?);
     // Not those of a pod that reboots: this one leaves no sentinel.
     let mut pod_annotations = metadata::pod_annotations(plan, node);
@@ -58,5 +62,11 @@ pub fn verify_job(input: &VerifyInput<'_>, settings: &JobSettings) -> Result<Opt
         names::ANNOTATION_VERIFIES.to_owned(),
         input.upgrade_job.to_owned(),
     );
-    Ok(Some(job(&of_job, settings, annotations, pod_annotations, pod)))
+    Ok(Some(template::on_node(
+        &of_job,
+        settings,
+        annotations,
+        pod_annotations,
+        pod,
+    )))
 }

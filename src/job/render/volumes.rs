@@ -9,7 +9,8 @@ use k8s_openapi::api::core::v1::{
     ServiceAccountTokenProjection, Volume, VolumeMount, VolumeProjection,
 };
 
-use super::{JobError, containers, hook};
+use super::plan_containers::{of_hooks, of_plan, with_access};
+use crate::error::JobError;
 use crate::name::{is_dns_label, secret_volume_name};
 use refit_api::{ContainerSpec, HostAccess, PlanSpec, SecretSpec, VolumeSpec};
 
@@ -58,11 +59,11 @@ fn upgrading(spec: &PlanSpec) -> [Option<&ContainerSpec>; 3] {
 pub(super) fn errors(spec: &PlanSpec) -> Vec<JobError> {
     let mut errors = collect(spec, &upgrading(spec)).1;
     errors.extend(collect(spec, &[spec.verify.as_deref()]).1);
-    for (container, of) in containers::of_plan(spec) {
+    for (container, of) in of_plan(spec) {
         errors.extend(mount_conflicts(spec, container, of));
     }
-    for (container, hook) in containers::of_hooks(spec) {
-        let spec = hook::with_access(spec, hook);
+    for (container, hook) in of_hooks(spec) {
+        let spec = with_access(spec, hook);
         errors.extend(collect(&spec, &[Some(&hook.container)]).1);
         errors.extend(mount_conflicts(&spec, container, &hook.container));
     }

@@ -18,6 +18,7 @@ mod jobs;
 mod label_values;
 mod limits;
 mod metadata;
+mod options;
 mod overlay;
 mod path;
 mod prepare;
@@ -40,25 +41,18 @@ use std::collections::{BTreeMap, BTreeSet};
 pub use channel::Channel;
 pub use existence::{ImageAtVersion, VersionedImages};
 pub use front_ends::refused;
-pub(in crate::gitops) use images::Reference;
 pub use metadata::SERVER_FIELDS;
+pub use options::Options;
 use prepare::Known;
 pub use read::{ReadPlan, name_for, read_plan};
 use running::Running;
 use subject::Subject;
 
+use super::finding::Finding;
 use super::objects::{FrontEnd, Object, objects};
-use super::{Finding, Levels, Rule, Source};
+use super::rule::Rule;
+use super::source::Source;
 use refit_api::Plan;
-
-/// What `refit validate` checks beyond the files themselves.
-#[derive(Clone, Debug, Default)]
-pub struct Options {
-    /// Severity of each rule.
-    pub levels: Levels,
-    /// The namespace whose Plans the controller runs, if known.
-    pub namespace: Option<String>,
-}
 
 #[derive(Clone, Debug, Default)]
 pub struct Report {

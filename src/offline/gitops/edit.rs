@@ -10,7 +10,7 @@
 
 use std::ops::Range;
 
-use super::Source;
+use super::source::Source;
 use super::yaml::{Entry, Node, Object, Style, is_text_to_all};
 
 #[derive(Clone, Debug, PartialEq, Eq)]

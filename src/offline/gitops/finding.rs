@@ -1,32 +1,9 @@
-//! Findings in files, and their severity.
+//! Findings in files.
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
-
-use super::Rule;
 use super::position::Position;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Severity {
-    /// Worth knowing; the Plan is not wrong.
-    Note,
-    /// Suspicious: accepted, but probably not intended.
-    Warning,
-    /// Refused by the API server or the controller, or certain to fail.
-    Error,
-}
-
-impl Severity {
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Note => "note",
-            Self::Warning => "warning",
-            Self::Error => "error",
-        }
-    }
-}
+use super::rule::{Rule, Severity};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {

@@ -3,17 +3,17 @@
 
 mod overlay;
 mod patch;
+mod paths;
 
 use std::collections::BTreeSet;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
-pub use overlay::{Overlay, SetVersion, attach};
+pub use overlay::attach;
+use paths::{NAMES, is_kustomization, plain};
 
-use super::Source;
 use super::input::{self, Input};
+use super::source::Source;
 use super::yaml::Node;
-
-const NAMES: [&str; 3] = ["kustomization.yaml", "kustomization.yml", "Kustomization"];
 
 /// The patch files that the kustomizations among the sources name.
 pub fn patches(sources: &[Source]) -> BTreeSet<PathBuf> {
@@ -53,11 +53,6 @@ pub fn attach_with_neighbours(sources: &mut Vec<Source>) {
     sources.truncate(named);
 }
 
-fn is_kustomization(path: &Path) -> bool {
-    path.file_name()
-        .is_some_and(|name| NAMES.iter().any(|known| name == *known))
-}
-
 pub fn is_patch(patches: &BTreeSet<PathBuf>, source: &Source) -> bool {
     source
         .path
@@ -73,21 +68,6 @@ fn files(document: &Node) -> impl Iterator<Item = &str> {
         // An entry is either a file name or the patch itself, which has several lines or a key.
         .chain(items("patchesStrategicMerge").filter_map(Node::text))
         .filter(|file| !file.contains(['\n', ':']))
-}
-
-/// A path without `.` and, as far as possible without reading the file system, `..`.
-fn plain(path: &Path) -> PathBuf {
-    let mut plain = PathBuf::new();
-    for part in path.components() {
-        match part {
-            Component::CurDir => {}
-            Component::ParentDir if plain.file_name().is_some() => {
-                plain.pop();
-            }
-            part => plain.push(part),
-        }
-    }
-    plain
 }
 
 #[cfg(test)]

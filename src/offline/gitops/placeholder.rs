@@ -1,6 +1,6 @@
 //! Placeholders: values that another program replaces before a file reaches a cluster.
 
-use super::Source;
+use super::source::Source;
 use super::yaml::Entry;
 use refit_base::version::quoted;
 

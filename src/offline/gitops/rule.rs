@@ -3,7 +3,30 @@
 
 use std::fmt;
 
-use super::finding::Severity::{self, Error, Note, Warning};
+use serde::Serialize;
+
+use Severity::{Error, Note, Warning};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// Worth knowing; the Plan is not wrong.
+    Note,
+    /// Suspicious: accepted, but probably not intended.
+    Warning,
+    /// Refused by the API server or the controller, or certain to fail.
+    Error,
+}
+
+impl Severity {
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Note => "note",
+            Self::Warning => "warning",
+            Self::Error => "error",
+        }
+    }
+}
 
 macro_rules! rules {
     ($($variant:ident $name:literal $severity:ident $about:literal)*) => {

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use super::kustomize::Overlay;
 use super::objects::{FrontEnd, Object};
+use super::overlay::Overlay;
 use super::position::{Lines, Position};
 use super::yaml::{self, Stream};
 use refit_api::names::GROUP;

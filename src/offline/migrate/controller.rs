@@ -6,7 +6,8 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Container, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use super::{Finding, Reading, Severity, names};
+use super::finding::{Finding, Severity, names};
+use super::reading::Reading;
 use refit_base::go::parse_bool;
 
 /// The variable that each of the two controllers requires.

@@ -1,6 +1,7 @@
 //! Jobs of system-upgrade-controller that exist at the switch.
 
-use super::{Finding, Reading, Severity};
+use super::finding::{Finding, Severity};
+use super::reading::Reading;
 use refit_api::names::ANNOTATION_RETRY;
 use refit_facts::{JobFacts, JobOutcome};
 

@@ -9,7 +9,9 @@ use k8s_openapi::api::rbac::v1::PolicyRule;
 use serde::Deserialize as _;
 use serde_json::Value;
 
-use super::{Finding, Reading, Severity, controller};
+use super::controller;
+use super::finding::{Finding, Severity};
+use super::reading::{Permission, Reading};
 use refit_api::PlanSpec;
 use refit_api::names::JOB_SERVICE_ACCOUNT;
 
@@ -17,30 +19,6 @@ const SHIPPED: &str = include_str!("../../../deploy/rbac.yaml");
 /// The account of the controller in the shipped roles, and their namespace.
 const CONTROLLER: &str = "system-upgrade-controller";
 const NAMESPACE: &str = "system-upgrade";
-
-/// A permission that an account needs.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Permission {
-    pub account: String,
-    pub attributes: ResourceAttributes,
-}
-
-impl Permission {
-    /// In RBAC's terms: `create jobs.batch in namespace system-upgrade`.
-    fn phrase(&self) -> String {
-        let of = &self.attributes;
-        let part = |sign: &str, text: &Option<String>| text.as_ref().map(|text| format!("{sign}{text}"));
-        let parts = [
-            part("", &of.verb),
-            part(" ", &of.resource),
-            part(".", &of.group),
-            part("/", &of.subresource),
-            part(" ", &of.name),
-            part(" in namespace ", &of.namespace),
-        ];
-        parts.into_iter().flatten().collect()
-    }
-}
 
 pub(super) fn missing(reading: &Reading<'_>) -> Vec<Finding> {
     let finding = |missing: &Permission| {

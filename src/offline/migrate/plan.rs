@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use jiff::tz::TimeZone;
 
-use super::{Finding, Reading, Severity, names};
+use super::finding::{Finding, Severity, names};
+use super::reading::Reading;
 use refit_api::invalid::{ErrorList, at};
 use refit_api::names::{JOB_SERVICE_ACCOUNT, LABEL_HOSTNAME, LABEL_PLAN_PREFIX, LABEL_VALUE_DISABLED};
 use refit_api::validate::validate;

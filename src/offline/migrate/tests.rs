@@ -1,4 +1,10 @@
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use refit_facts::objects::{Intern, RawPlan, SlimJob, SlimNode};
+use refit_facts::{JobFacts, NodeFacts, PlanFacts};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 

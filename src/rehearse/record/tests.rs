@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::json::json;
+use crate::upgrade_script::PrepareWait;
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(1_767_603_600 + second).unwrap()

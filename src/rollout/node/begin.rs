@@ -2,8 +2,8 @@
 
 use jiff::Timestamp;
 
+use super::NodeReconciler;
 use super::state::{NodeDecision, NodeState, Start};
-use super::{NodeReconciler, delete};
 use crate::blocker::Blocker;
 use crate::hooks;
 use crate::memory::PendingCreate;
@@ -149,9 +149,10 @@ impl NodeReconciler<'_> {
         }
         NodeDecision::slot(match self.next_job(node, leaving) {
             Err(NoJobReason::NotYet) => state,
-            Err(NoJobReason::Recorded(job)) => {
-                state.with_step(delete(job, "its result is recorded, and its name is needed"))
-            }
+            Err(NoJobReason::Recorded(job)) => state.with_step(Step::delete(
+                job,
+                "its result is recorded, and its name is needed",
+            )),
             Err(NoJobReason::Blocked(blocker)) => state.with_blocker(&blocker),
             Err(NoJobReason::NameConflict { job, until }) => {
                 state.requeue_at = Some(until);

@@ -4,9 +4,9 @@
 //! The order of writes is: the record; the Job; at the end one patch with label and cordon, which also removes the record.
 //! The Job has one name for each Job that upgrades, so it is safe to create it again after a lost response.
 
+use super::NodeReconciler;
 use super::state::{NodeDecision, NodeState};
 use super::success::Success;
-use super::{NodeReconciler, delete};
 use crate::blocker::Blocker;
 use crate::step::{Key, Step};
 use refit_api::{NodePhase, Reason};
@@ -58,7 +58,8 @@ impl NodeReconciler<'_> {
                 name: name.to_string(),
             }),
             Some(job) if job.deleting || job.recorded => {
-                let remove = (!job.deleting).then(|| delete(job, "its result belongs to an earlier upgrade"));
+                let remove =
+                    (!job.deleting).then(|| Step::delete(job, "its result belongs to an earlier upgrade"));
                 state.steps.extend(remove);
                 state.with_blocker(&Blocker::JobLeaving {
                     job: name.to_string(),
@@ -137,7 +138,7 @@ impl NodeReconciler<'_> {
         let is_current = self.hash().is_some_and(|hash| *hash == success.hash);
         let inputs = job.inputs.as_ref();
         if is_current && !self.is_spec_unknown() && inputs.is_some_and(|inputs| *inputs != self.plan.inputs) {
-            return state.with_step(delete(job, "the Plan has been edited"));
+            return state.with_step(Step::delete(job, "the Plan has been edited"));
         }
         if let Some(why) = self.pod(job).and_then(|pod| pod.waiting.clone()) {
             state.set_reason(Reason::PodWaiting, why);
@@ -173,7 +174,7 @@ impl NodeReconciler<'_> {
         let released = jobs.filter(|job| !is_needed(job)).map(|job| {
             // A Job that has ended stays for its TTL, so that users can read its log.
             if job.is_live() || node.is_none() {
-                return delete(job, "its node need not be verified any more");
+                return Step::delete(job, "its node need not be verified any more");
             }
             let mut step = self.mark_recorded(job, Vec::new());
             if let Step::MarkRecorded { background, .. } = &mut step {

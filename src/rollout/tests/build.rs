@@ -36,14 +36,7 @@ pub(crate) fn cluster(
     cluster.apply(Observation::Schema(Schema::Current, "1".into()));
     cluster.apply(Observation::Limits(crate::GlobalLimits::Absent));
     cluster.apply(Observation::EtcdDown(BTreeSet::new()));
-    let permissions = Missing {
-        knows_reboots: true,
-        knows_workloads: true,
-        knows_pods: true,
-        knows_remediation: true,
-        ..Missing::default()
-    };
-    apply_effect(&mut cluster, StepEffect::Permissions(permissions));
+    apply_effect(&mut cluster, StepEffect::Permissions(Missing::nothing()));
     for node in nodes {
         observe_node(&mut cluster, 1, node);
     }

@@ -10,6 +10,7 @@ mod front_ends;
 mod hostile;
 mod lifecycle;
 mod one_answer;
+mod totals;
 mod users;
 
 use std::collections::BTreeMap;
@@ -37,6 +38,7 @@ use refit_rehearse::json::Value;
 use refit_rehearse::pod_lifecycle::{Boot, Defaults, Delay};
 use refit_rehearse::server::Transport;
 use refit_rehearse::{Cluster, DefaultBehaviour, Kind, Options, State, in_virtual_time};
+use totals::Totals;
 use users::{NAMESPACE, Users};
 
 /// Default number of runs, about a minute with or without optimization.
@@ -465,65 +467,6 @@ fn is_over(plan: &Value) -> bool {
     let mut conditions = conditions.into_iter().flatten();
     conditions.any(|one| one["type"] == "Complete" && one["status"] == "True")
         && plan["status"]["observedGeneration"] == plan["metadata"]["generation"]
-}
-
-/// The results of many runs.
-#[derive(Default)]
-struct Totals {
-    tally: Tally,
-    played: u64,
-    /// Broken invariants by seed.
-    broken: BTreeMap<u64, String>,
-    /// Digests by seed.
-    digests: BTreeMap<u64, u64>,
-}
-
-impl Totals {
-    fn add(&mut self, seed: u64, played: Result<SimulationResult, String>) {
-        self.played += 1;
-        match played {
-            Ok(SimulationResult {
-                tally,
-                upgrades,
-                reboots,
-                requests,
-                digest,
-            }) => {
-                self.digests.insert(seed, digest);
-                let requests = u64::try_from(requests).unwrap();
-                let more = [
-                    ("(upgrades)", upgrades),
-                    ("(reboots)", reboots),
-                    ("(requests)", requests),
-                ];
-                for (kind, count) in tally.into_iter().chain(more) {
-                    *self.tally.entry(kind).or_default() += count;
-                }
-            }
-            Err(why) => {
-                println!(
-                    "broken: {}",
-                    why[why.rfind("\nREFIT_SEED").unwrap_or_default()..].trim()
-                );
-                self.broken.insert(seed, why);
-            }
-        }
-    }
-
-    fn print(&self, began: std::time::Instant) {
-        let faults: u64 = self
-            .tally
-            .iter()
-            .filter(|(kind, _)| !kind.starts_with('('))
-            .map(|(_, count)| count)
-            .sum();
-        println!(
-            "{} simulations with {faults} faults in {:.1?}, broken: {:?}",
-            self.played,
-            began.elapsed(),
-            self.broken.keys()
-        );
-    }
 }
 
 #[test]

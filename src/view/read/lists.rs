@@ -15,6 +15,7 @@ use super::{
 };
 use refit_api::selector::Selector;
 use refit_api::text::{MAX_MESSAGE, shorten};
+use refit_cluster::kube::pages::on_node;
 use refit_cluster::kube::read::list_pages;
 use refit_cluster::kube::served::is_unknown;
 use refit_cluster::kube::{Answer, brief};
@@ -165,8 +166,9 @@ impl Reader<'_> {
     /// The pods of a node that should have ended.
     pub(super) async fn terminating(&mut self, node: &str, now: Timestamp) -> Vec<Terminating> {
         let what = format!("pods on Node {node}");
-        let on_node = ListParams::default().fields(&format!("spec.nodeName={node}"));
-        let items = self.list_or_gap(&what, "/api/v1/pods", on_node, usize::MAX).await;
+        let items = self
+            .list_or_gap(&what, "/api/v1/pods", on_node(node), usize::MAX)
+            .await;
         let pod = |raw: &RawValue| {
             let metadata = metadata(raw);
             // For a pod, `deletionTimestamp` is the end of its grace period, and not the time of the request.

@@ -19,8 +19,8 @@ use tokio::time::{Instant, Sleep, sleep_until, timeout_at};
 use tower::{BoxError, Service};
 
 use super::requests::{Call, Outcome, RequestCounts, is_watch};
-use crate::kube::Leadership;
-use crate::kube::error::find;
+use crate::kube::causes::find;
+use crate::kube::leadership::Leadership;
 
 /// A write was refused because this process does not lead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -1,5 +1,6 @@
 use super::super::tests::{plan_input, settings, spec};
 use super::*;
+use refit_api::image::ImageError;
 
 fn found(yaml: &str) -> Findings {
     check(&plan_input(&spec(yaml)), &settings())

@@ -1,5 +1,7 @@
 //! Jobs whose nodes may reboot, and their access to the host.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
 use super::suc::fixtures;
 use super::*;
 

@@ -1,5 +1,6 @@
 //! Jobs beside those that system-upgrade-controller creates for the same Plans.
 
+use k8s_openapi::api::core::v1::{NodeSelectorRequirement, NodeSelectorTerm};
 use serde::Deserialize;
 
 use super::*;

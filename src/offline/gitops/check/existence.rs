@@ -7,6 +7,7 @@ use super::subject::Subject;
 use crate::gitops::finding::Finding;
 use crate::gitops::pin::{Verdict, decide_version};
 use crate::gitops::placeholder::is_placeholder;
+use crate::gitops::reference::ANY_VERSION;
 use crate::gitops::rule::Rule;
 use refit_api::{PlanSpec, image};
 use refit_base::version::policy::{Offered, Policy};
@@ -88,7 +89,7 @@ impl Subject<'_> {
         let image = |(container, of): (&str, &refit_api::ContainerSpec)| {
             let field = format!("spec.{container}.image");
             // An image with a tag or a digest does not become another one.
-            let follows = image::tagged(&of.image, super::jobs::ANY_VERSION).ok()? != of.image;
+            let follows = image::tagged(&of.image, ANY_VERSION).ok()? != of.image;
             let offset = self.offset(&field);
             let hint = Some(hint.to_owned());
             let finding = self.finding(Rule::ImageMissing, offset, Some(&field), String::new(), hint)?;

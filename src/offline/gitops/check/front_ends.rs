@@ -5,13 +5,13 @@ mod node_op;
 
 use std::collections::BTreeMap;
 
-use super::Options;
 use super::definitions::of_front_end;
+use super::options::Options;
 use super::running::Running;
 use super::subject::Subject;
-use crate::gitops::finding::{Finding, Levels, Severity};
+use crate::gitops::finding::{Finding, Levels};
 use crate::gitops::objects::{FrontEnd, Object};
-use crate::gitops::rule::Rule;
+use crate::gitops::rule::{Rule, Severity};
 use crate::gitops::source::Source;
 use refit_base::nearest::nearest;
 

@@ -1,8 +1,8 @@
 //! What `before` and `after` do not have, although the other containers of the Plan have it.
 
-use super::images::Reference;
 use super::subject::Subject;
 use crate::gitops::placeholder::is_placeholder;
+use crate::gitops::reference::Reference;
 use crate::gitops::rule::Rule;
 use refit_api::reboot::HostAccess;
 use refit_api::{Hook, HookSpec, PlanSpec};

@@ -1,11 +1,12 @@
 //! Images, and the version that is to be their tag.
 
-use super::jobs::{ANY_VERSION, containers};
+use super::jobs::containers;
 use super::subject::Subject;
 use crate::gitops::placeholder::is_placeholder;
+use crate::gitops::reference::Reference;
 use crate::gitops::rule::Rule;
 use refit_api::names::ENV_PLAN_LATEST_VERSION;
-use refit_api::{ContainerSpec, PlanSpec, image};
+use refit_api::{ContainerSpec, PlanSpec};
 use refit_base::version::tag::{check, is_semver, munge};
 use refit_base::version::{Range, Version, distribution_of};
 
@@ -128,34 +129,6 @@ fn follows_version(of: &ContainerSpec, reference: &Reference<'_>) -> bool {
 
 fn version_becomes_tag(name: &str) -> String {
     format!("write `{name}`: refit adds the version as the tag")
-}
-
-/// The parts of an image that count here.
-pub(in crate::gitops) struct Reference<'i> {
-    /// Without tag and digest.
-    pub(in crate::gitops) name: &'i str,
-    /// The tag, where there is one.
-    pub(in crate::gitops) tag: Option<&'i str>,
-    /// There is neither tag nor digest.
-    pub(in crate::gitops) is_name_only: bool,
-}
-
-impl<'i> Reference<'i> {
-    /// `None` if the text is not an image.
-    pub(in crate::gitops) fn read(image: &'i str) -> Option<Self> {
-        let tagged = image::tagged(image, ANY_VERSION).ok()?;
-        let before_digest = image.split('@').next().unwrap_or_default();
-        let path = before_digest.rfind('/').map_or(0, |slash| slash + 1);
-        let (name, tag) = match before_digest[path..].split_once(':') {
-            Some((_, tag)) => (&before_digest[..before_digest.len() - tag.len() - 1], Some(tag)),
-            None => (before_digest, None),
-        };
-        Some(Self {
-            name,
-            tag,
-            is_name_only: tagged != image,
-        })
-    }
 }
 
 #[cfg(test)]

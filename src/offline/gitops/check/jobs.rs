@@ -1,10 +1,10 @@
 //! Why the API server would refuse the Plan's Jobs: what `refit_job::check` finds, and some of what it leaves to the API
 //! server.
 
-use super::images::Reference;
 use super::subject::Subject;
 use super::value::yaml_text;
 use crate::gitops::placeholder::is_placeholder;
+use crate::gitops::reference::{ANY_VERSION, Reference};
 use crate::gitops::rule::Rule;
 use crate::gitops::yaml::Node;
 use refit_api::{ContainerSpec, Hook, Plan, PlanSpec, SecretSpec};
@@ -12,8 +12,6 @@ use refit_job::{JobError, JobSettings, PlanInput, Remark, inputs};
 
 /// `SYSTEM_UPGRADE_JOB_ACTIVE_DEADLINE_SECONDS` in the manifests of refit and of system-upgrade-controller.
 const DEADLINE: i64 = 900;
-/// A valid version, used if the Plan's version is unknown.
-pub(super) const ANY_VERSION: &str = "v0";
 /// A valid UID: only a cluster assigns real ones.
 const ANY_UID: &str = "00000000-0000-0000-0000-000000000000";
 /// A hash of the usual length, 56 digits.

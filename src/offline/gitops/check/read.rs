@@ -4,10 +4,10 @@ use serde_json::Value;
 
 use super::definitions::PLAN;
 use super::subject::Subject;
-use crate::gitops::finding::{Finding, Levels, Severity};
+use crate::gitops::finding::{Finding, Levels};
 use crate::gitops::objects::Object;
 use crate::gitops::placeholder::is_placeholder;
-use crate::gitops::rule::Rule;
+use crate::gitops::rule::{Rule, Severity};
 use crate::gitops::source::Source;
 use refit_api::Plan;
 

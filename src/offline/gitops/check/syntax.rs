@@ -1,6 +1,6 @@
 //! Documents that kubectl refuses: no YAML, or a list of objects.
 
-use super::Options;
+use super::options::Options;
 use crate::gitops::finding::Finding;
 use crate::gitops::rule::Rule;
 use crate::gitops::source::Source;

@@ -5,10 +5,10 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-use super::images::Reference;
 use super::running::Running;
 use super::subject::Subject;
 use crate::gitops::placeholder::is_placeholder;
+use crate::gitops::reference::Reference;
 use crate::gitops::rule::Rule;
 use crate::gitops::yaml::Node;
 use refit_api::prepare::Prepare;

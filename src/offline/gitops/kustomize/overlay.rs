@@ -7,42 +7,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use super::patch::{Patch, patches_of};
-use super::{is_kustomization, plain};
-use crate::gitops::Source;
+use super::paths::{is_kustomization, plain};
 use crate::gitops::objects::objects;
+use crate::gitops::overlay::{Overlay, SetVersion};
+use crate::gitops::source::Source;
 use crate::gitops::yaml::{Node, Step};
 
 const FLUX: &str = "kustomize.toolkit.fluxcd.io/";
 
 /// More levels of bases are a cycle.
 const MAX_DEPTH: usize = 32;
-
-/// What kustomizations do to one Plan.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Overlay {
-    /// Index of the document of the Plan, and the path within it.
-    pub plan: (usize, Vec<Step>),
-    /// The versions that patches set: one for each kustomization that is not a base of another one.
-    pub versions: Vec<SetVersion>,
-    /// The namespace that all of these kustomizations set.
-    pub namespace: Option<String>,
-}
-
-/// A version that a patch sets.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct SetVersion {
-    pub version: String,
-    pub file: String,
-    pub line: usize,
-    /// The patch is a file with a partial Plan, which `refit pin` edits like a Plan.
-    pub is_partial_plan: bool,
-}
-
-impl SetVersion {
-    pub fn place(&self) -> String {
-        format!("{}:{}", self.file, self.line)
-    }
-}
 
 /// A kustomization. One of Flux adds patches to the folder that it names.
 struct Kustomization<'s> {

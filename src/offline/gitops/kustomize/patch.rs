@@ -5,9 +5,10 @@ use std::path::Path;
 
 use regex::Regex;
 
-use super::{SetVersion, plain};
-use crate::gitops::Source;
+use super::paths::plain;
 use crate::gitops::objects::Object;
+use crate::gitops::overlay::SetVersion;
+use crate::gitops::source::Source;
 use crate::gitops::yaml::{self, Node};
 use refit_api::names::GROUP;
 

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::{PinRequest, PlanInFile};
-use crate::gitops::check::Reference;
+use super::plan::{PinRequest, PlanInFile};
+use crate::gitops::reference::Reference;
 use crate::gitops::yaml::Step;
 use refit_base::version::distribution_of;
 use refit_base::version::tag::{is_semver, munge};

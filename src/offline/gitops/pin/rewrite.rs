@@ -4,77 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
+use super::change::Change;
+use super::error::{PinError, PinErrorKind};
 use super::images::tags;
-use super::shared::{display, refuse_shared};
-use super::{CHANNEL, PinRequest, PlanInFile, VERSION};
-use crate::gitops::Source;
-use crate::gitops::edit::{Edit, candidates};
+use super::plan::{CHANNEL, PinRequest, PlanInFile, VERSION};
+use super::shared::refuse_shared;
+use crate::gitops::edit::candidates;
+use crate::gitops::source::Source;
 use crate::gitops::yaml::{Node, Step};
 use refit_api::Plan;
-
-/// Why a file cannot be edited.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{file}:{line}: {}{kind}", .plan.as_ref().map_or(String::new(), |plan| format!("Plan {plan}: ")))]
-pub struct PinError {
-    pub file: String,
-    pub line: usize,
-    /// Namespace and name of the Plan that causes the error, if one does.
-    pub plan: Option<String>,
-    pub kind: Box<PinErrorKind>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum PinErrorKind {
-    /// A part of the file is not YAML.
-    #[error("this is not YAML: {0}")]
-    Syntax(String),
-    /// The document of the Plan has a repeated key.
-    #[error("the key {0:?} appears twice; which of the two counts depends on the reader")]
-    Repeated(String),
-    /// `spec.version` is not a version.
-    #[error("spec.version is {what}; {remedy}")]
-    NoVersion {
-        /// What it is instead.
-        what: String,
-        remedy: &'static str,
-    },
-    /// Every edit would change something else, too.
-    #[error("{field} cannot become {value} without a change to something else{why}; edit it by hand")]
-    NoIsolatedEdit {
-        field: String,
-        value: String,
-        /// What else would change, if known.
-        why: String,
-    },
-}
-
-/// A field to change, and the edits that might do it.
-#[derive(Debug)]
-pub(super) struct Change<'w> {
-    pub(super) request: &'w PinRequest,
-    pub(super) path: Vec<Step>,
-    pub(super) value: String,
-    /// The best one last, so that a failed edit can be popped.
-    pub(super) candidates: Vec<Edit>,
-    /// Why the first candidate failed.
-    why: Option<String>,
-}
-
-impl Change<'_> {
-    pub(super) fn refused(&self, source: &Source, why: String) -> PinError {
-        let field = self.path.get(self.request.plan.path.len()..).map(display);
-        PinError {
-            file: source.name.clone(),
-            line: self.request.plan.line,
-            plan: Some(self.request.plan.title.clone()),
-            kind: Box::new(PinErrorKind::NoIsolatedEdit {
-                field: field.unwrap_or_default(),
-                value: self.value.clone(),
-                why,
-            }),
-        }
-    }
-}
 
 /// The text with the requested versions; the same text if it has them.
 ///

@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use super::rewrite::{Change, PinError};
-use crate::gitops::Source;
+use super::change::{Change, display};
+use super::error::PinError;
 use crate::gitops::objects::objects;
+use crate::gitops::source::Source;
 use crate::gitops::yaml::{Kind, Node, Step};
 
 /// Keys with a meaning in an object. Others, such as `x-version`, only hold values for aliases.
@@ -134,21 +135,4 @@ fn collect(
         }
         _ => {}
     }
-}
-
-pub(super) fn display(path: &[Step]) -> String {
-    let mut text = String::new();
-    for step in path {
-        match step {
-            // Writing to a String cannot fail.
-            Step::Index(index) => {
-                let _ = write!(text, "[{index}]");
-            }
-            Step::Key(key) => {
-                text.push_str(if text.is_empty() { "" } else { "." });
-                text.push_str(key);
-            }
-        }
-    }
-    text
 }

@@ -1,5 +1,11 @@
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+
 use super::*;
+use crate::gitops::source::Source;
 use refit_base::version::Offer;
+use refit_base::version::policy::{Offered, Policy};
 use refit_fixtures::processor_time;
 
 /// A Plan with these lines of spec.

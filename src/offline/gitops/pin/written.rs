@@ -1,7 +1,7 @@
 //! The value of `spec.version`: a version, nothing, or something else, which is not replaced.
 
-use crate::gitops::Source;
 use crate::gitops::placeholder::{in_comment, is_marker, is_placeholder, is_whole_placeholder, syntax};
+use crate::gitops::source::Source;
 use crate::gitops::yaml::{Kind, Node};
 use refit_base::version::tag::{check, munge};
 use refit_base::version::{Range, Version, quoted};

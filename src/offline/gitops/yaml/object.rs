@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::{Kind, Node, Style, SyntaxError, scalar};
+use super::node::{Kind, Node, Style, SyntaxError};
+use super::scalar;
 
 /// Objects with more keys have an index.
 const LINEAR_SEARCH_MAX: usize = 16;

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use serde::de::IgnoredAny;
 
-use super::{Kind, Node, Style, SyntaxError};
+use super::node::{Kind, Node, Style, SyntaxError};
 
 const SEPARATOR: &str = "---";
 /// Line breaks of YAML 1.1 that YAML 1.2 does not have.

@@ -5,7 +5,7 @@
 
 use serde_json::Number;
 
-use super::Kind;
+use super::node::Kind;
 
 /// The value of `text` without quotes.
 pub(super) fn resolve(text: &str) -> Kind {

@@ -51,10 +51,8 @@ pub(super) fn started(cluster: &mut ClusterState, step: &Step) {
         Step::PatchNode { node, change, .. } if change.annotations.contains_key(names::ANNOTATION_CORDON) => {
             cluster.memory.ledgers_sent.insert(node.clone());
         }
-        Step::Remediation {
-            node, pause: true, ..
-        } => cluster.memory.answers.forget_released(node),
-        Step::Maintain { id, task, progress } => cluster.memory.turns.started(id, task, progress),
+        Step::Remediation(step) if step.pause => cluster.memory.answers.forget_released(&step.node),
+        Step::Maintain(turn) => cluster.memory.turns.started(&turn.id, &turn.task, &turn.progress),
         Step::ReadPlans => cluster.world.definition.relist_asked(),
         _ => {}
     }

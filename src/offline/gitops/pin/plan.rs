@@ -1,0 +1,151 @@
+//! Plans in files, as far as their versions are concerned.
+
+use std::collections::BTreeMap;
+
+use super::written::{self, Other, Written};
+use crate::gitops::objects::{Object, objects};
+use crate::gitops::overlay::SetVersion;
+use crate::gitops::source::Source;
+use crate::gitops::yaml::{Kind, Node, Step};
+use refit_api::VersionPolicySpec;
+use refit_base::version::distribution_of;
+use refit_base::version::policy::Policy;
+
+pub(super) const VERSION: &str = "version";
+pub(super) const CHANNEL: &str = "channel";
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlanInFile {
+    /// Index of the document in the file.
+    pub document: usize,
+    /// The path of the Plan within the document.
+    pub path: Vec<Step>,
+    /// Namespace and name.
+    pub title: String,
+    pub name: String,
+    /// The line of the version, or where it will be inserted: that of the channel, or of the Plan.
+    pub line: usize,
+    pub channel: Option<String>,
+    /// `spec.version`, if it is a version.
+    pub version: Option<String>,
+    /// YAML parses the version as a number, which the API server refuses.
+    pub is_number: bool,
+    /// A `spec.version` that is not a version, and is not replaced.
+    pub other: Option<Other>,
+    /// `spec.versionPolicy`, or why it is invalid.
+    pub policy: Result<Policy, String>,
+    /// The placeholder that the channel contains.
+    pub channel_placeholder: Option<String>,
+    /// SOPS protects the values of the file with a checksum.
+    pub is_guarded_by_sops: bool,
+    /// Images and their paths.
+    pub images: Vec<(Vec<Step>, String)>,
+    /// The distribution that `spec.upgrade.image` installs, judged by its name.
+    pub distribution: Option<&'static str>,
+    /// The versions that patches of Kustomize set, in place of the Plan's own.
+    pub patched: Vec<SetVersion>,
+}
+
+pub fn plans(source: &Source) -> Vec<PlanInFile> {
+    objects(&source.stream.documents)
+        .iter()
+        .filter(|object| object.is_plan())
+        .map(|object| plan_in_file(source, object))
+        .collect()
+}
+
+/// Why the version or channel of a Plan is invalid, so that it cannot be resolved.
+pub fn wrong_version(source: &Source, object: &Object<'_>) -> Option<String> {
+    let spec = object.node.get("spec");
+    match written::version(source, spec) {
+        Written::Version { text, is_number } => is_number.then(|| {
+            format!(
+                "spec.version is the number {text}, which the API server refuses; write \"{text}\" in quotes"
+            )
+        }),
+        Written::Other(other) if other.is_resolvable => None,
+        Written::Other(other) => Some(format!("spec.version is {}; {}", other.what, other.remedy)),
+        Written::Absent => written::channel_placeholder(source, spec)
+            .map(|channel| format!("spec.channel is {channel}; resolve the rendered file")),
+    }
+}
+
+fn plan_in_file(source: &Source, object: &Object<'_>) -> PlanInFile {
+    let spec = object.node.get("spec");
+    let field = |name: &str| spec.and_then(|spec| spec.get(name));
+    let text = |name: &str| {
+        let text = field(name).and_then(Node::text).map(str::trim);
+        text.filter(|text| !text.is_empty()).map(str::to_owned)
+    };
+    let place = field(VERSION).or(field(CHANNEL)).unwrap_or(object.node);
+    let image = |container: &str| {
+        let path = [
+            object.path.as_slice(),
+            &["spec".into(), container.into(), "image".into()],
+        ]
+        .concat();
+        let image = field(container)?.get("image")?.text()?.to_owned();
+        Some((path, image))
+    };
+    let (version, is_number, other) = match written::version(source, spec) {
+        Written::Absent => (None, false, None),
+        Written::Version { text, is_number } => (Some(text), is_number, None),
+        Written::Other(other) => (None, false, Some(other)),
+    };
+    PlanInFile {
+        document: object.document,
+        path: object.path.clone(),
+        title: object.title(),
+        name: object.metadata("name").unwrap_or_default().to_owned(),
+        line: source.position(place.offset()).line,
+        channel_placeholder: written::channel_placeholder(source, spec),
+        is_guarded_by_sops: is_guarded_by_sops(source),
+        policy: field("versionPolicy").map_or_else(|| Ok(Policy::default()), policy_of),
+        channel: text(CHANNEL),
+        version,
+        is_number,
+        other,
+        images: ["preflight", "prepare", "upgrade", "verify"]
+            .into_iter()
+            .filter_map(image)
+            .collect(),
+        distribution: image("upgrade").and_then(|(_, image)| distribution_of(&image)),
+        patched: source
+            .overlay(object)
+            .map_or_else(Vec::new, |overlay| overlay.versions.clone()),
+    }
+}
+
+/// Whether `sops` keeps a checksum of all values in the file: it covers all documents, and by default also values that
+/// are not encrypted.
+fn is_guarded_by_sops(source: &Source) -> bool {
+    let mut all = source
+        .stream
+        .documents
+        .iter()
+        .filter_map(|document| document.get("sops"));
+    all.any(|sops| {
+        let encrypted_only = sops.get("mac_only_encrypted").map(|node| &node.kind);
+        sops.get("mac").is_some() && !matches!(encrypted_only, Some(Kind::Bool(true)))
+    })
+}
+
+fn policy_of(node: &Node) -> Result<Policy, String> {
+    let spec: Option<VersionPolicySpec> = serde_json::from_value(node.to_json())
+        .map_err(|error| format!("spec.versionPolicy cannot be read: {error}"))?;
+    let policy = spec.map(|spec| spec.parse()).transpose();
+    policy
+        .map(Option::unwrap_or_default)
+        .map_err(|error| error.to_string())
+}
+
+/// A Plan, and the version to write.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PinRequest {
+    pub plan: PlanInFile,
+    pub version: String,
+    /// Change the tags of images that are the current version.
+    pub images: bool,
+    /// Digests by image with tag. Images of the Plan that follow its version get theirs.
+    pub digests: BTreeMap<String, String>,
+}
