@@ -64,6 +64,40 @@ fn a_budget_that_never_allows_is_named() {
     .ends(0);
 }
 
+/// A virtual machine of KubeVirt with its budget, which its webhook makes void: the machine moves.
+#[test]
+fn a_budget_of_an_operator_holds_no_drain() {
+    let node = |name: &str| {
+        format!(
+            "- {{apiVersion: v1, kind: Node, metadata: {{name: {name}, labels: {{kubernetes.io/hostname: {name}, \
+             kubernetes.io/os: linux}}}}, status: {{conditions: [{{type: Ready, status: 'True'}}]}}}}\n"
+        )
+    };
+    let machine = "- apiVersion: v1
+  kind: Pod
+  metadata:
+    name: virt-launcher-web-0
+    namespace: shop
+    labels: {vm: web-0}
+    ownerReferences: [{apiVersion: kubevirt.io/v1, kind: VirtualMachineInstance, name: web-0, uid: vmi, controller: true}]
+  spec: {nodeName: a, containers: [{name: c, image: i}]}
+  status: {phase: Running, conditions: [{type: Ready, status: 'True'}]}
+- apiVersion: policy/v1
+  kind: PodDisruptionBudget
+  metadata: {name: vm, namespace: shop}
+  spec: {minAvailable: 1, selector: {matchLabels: {vm: web-0}}}
+";
+    let snapshot = format!(
+        "apiVersion: v1\nkind: List\nitems:\n{}{}{machine}",
+        node("a"),
+        node("b")
+    );
+    let plan = plan("p", "  drain: {checkFirst: true}\n");
+    let dir = Workdir::new([("plan.yaml", plan.as_str()), ("cluster.yaml", snapshot.as_str())]);
+    let ran = dir.run("rehearse plan.yaml -q --snapshot cluster.yaml").ends(0);
+    ran.out_lacks("allows no eviction");
+}
+
 #[test]
 fn a_window_that_never_opens_is_reported() {
     let never = "  window: {startTime: '22:00', endTime: '23:00'}\n";
