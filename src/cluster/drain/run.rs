@@ -1,7 +1,7 @@
 //! The loop of a drain: requests evictions, lists the node to find out which pods are gone, and ends when nothing is
 //! left, at the timeout, or when it is stopped. The tracker decides what to do next.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use futures::future::{BoxFuture, FutureExt as _, OptionFuture};
@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep_until};
 use super::event::Event;
 use super::evict::Evictor;
 use super::lister::{PodLister, Present};
-use super::outcome::EvictionOutcome;
+use super::outcome::{EvictionOutcome, Refusal};
 use super::pods::{PodId, Rules};
 use super::publish::Publisher;
 use super::tracker::{EvictionEvent, EvictionTracker, MAX_OUTAGE};
@@ -55,6 +55,10 @@ pub(super) enum End {
 pub(super) struct Loop<'a> {
     pub(super) lister: &'a PodLister,
     pub(super) evictor: &'a Evictor,
+    /// The pods that are deleted instead of evicted, because they have blocked the drain until its timeout.
+    pub(super) deletes: &'a BTreeSet<PodId>,
+    /// Whether the timeout decides about pods that cannot be evicted: none of them fails the drain before.
+    pub(super) is_patient: bool,
     pub(super) rules: Rules,
     pub(super) timeout: Option<Duration>,
     pub(super) clock: &'a Clock,
@@ -111,7 +115,7 @@ impl Loop<'_> {
                 if first {
                     (self.report)(Event::Evicting { pod: pod.clone() });
                 }
-                asked.push(self.evictor.clone().ask(pod));
+                asked.push(self.evictor_of(&pod).ask(pod));
             }
             if tracker.is_over() {
                 break End::Over;
@@ -151,7 +155,7 @@ impl Loop<'_> {
                 Some((pod, answer)) = asked.next(), if !asked.is_empty() => {
                     // This blocks the loop for one list, which is rare and harmless: such a pod makes the drain fail, or
                     // takes minutes.
-                    let answer = with_details(self.lister, &pod, answer).await;
+                    let answer = self.with_details(&pod, answer).await;
                     // The pod may be gone soon, so the node is listed at the shortest interval again.
                     if answer == EvictionOutcome::Accepted {
                         last_change = Instant::now();
@@ -215,12 +219,12 @@ impl Loop<'_> {
                     message: refusal.why,
                 },
                 EvictionEvent::Gone(pod) => Event::Gone {
-                    pod,
-                    is: if self.evictor.by_delete {
+                    is: if self.evictor_of(&pod).by_delete {
                         "deleted"
                     } else {
                         "evicted"
                     },
+                    pod,
                 },
                 EvictionEvent::GivenUp(pod) => Event::GivenUp {
                     pod,
@@ -230,28 +234,45 @@ impl Loop<'_> {
             });
         }
     }
-}
 
-/// Adds what the API server does not send: the names of the two budgets, and what a virtual machine does instead.
-async fn with_details(lister: &PodLister, pod: &PodId, answer: EvictionOutcome) -> EvictionOutcome {
-    match answer {
-        EvictionOutcome::TwoBudgets(why) => {
-            let names = lister.budgets(pod).await.filter(|names| names.len() > 1);
-            EvictionOutcome::TwoBudgets(match names {
-                Some(names) => format!("{why} They are {}.", names.join(", ")),
-                None => why,
-            })
+    fn evictor_of(&self, pod: &PodId) -> Evictor {
+        if self.deletes.contains(pod) {
+            self.evictor.deleting()
+        } else {
+            self.evictor.clone()
         }
-        EvictionOutcome::Refused(mut refusal) => {
-            if let Some(machine) = &refusal.virtual_machine
-                && let Some(migration) =
-                    virtual_machine::migration(&lister.client, &pod.namespace, machine).await
-            {
-                refusal.why = migration;
+    }
+
+    /// Adds what the API server does not send: the names of the two budgets, and what a virtual machine does instead.
+    async fn with_details(&self, pod: &PodId, answer: EvictionOutcome) -> EvictionOutcome {
+        match answer {
+            EvictionOutcome::TwoBudgets(why) => {
+                let names = self.lister.budgets(pod).await.filter(|names| names.len() > 1);
+                let why = match names {
+                    Some(names) => format!("{why} They are {}.", names.join(", ")),
+                    None => why,
+                };
+                if self.is_patient {
+                    let refusal = Refusal {
+                        pdb: None,
+                        virtual_machine: None,
+                        why,
+                    };
+                    return EvictionOutcome::Refused(refusal);
+                }
+                EvictionOutcome::TwoBudgets(why)
             }
-            EvictionOutcome::Refused(refusal)
+            EvictionOutcome::Refused(mut refusal) => {
+                if let Some(machine) = &refusal.virtual_machine
+                    && let Some(migration) =
+                        virtual_machine::migration(&self.lister.client, &pod.namespace, machine).await
+                {
+                    refusal.why = migration;
+                }
+                EvictionOutcome::Refused(refusal)
+            }
+            answer => answer,
         }
-        answer => answer,
     }
 }
 
