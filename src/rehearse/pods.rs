@@ -18,13 +18,3 @@ pub(crate) fn is_ready(pod: &Object) -> bool {
         .flatten()
         .any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
 }
-
-/// Whether an operator controls it: a controller of a kind that Kubernetes does not have. What such a one does once a node is
-/// cordoned is not simulated; it is assumed to let its pods go, as those of virtual machines, storage and databases do.
-pub(crate) fn is_of_operator(pod: &Object) -> bool {
-    let owners = pod.value["metadata"]["ownerReferences"].as_array();
-    let mut owners = owners.into_iter().flatten();
-    let in_charge = owners.find(|owner| owner["controller"] == true);
-    let group = in_charge.and_then(|owner| owner["apiVersion"].as_str()?.split_once('/'));
-    group.is_some_and(|(group, _)| group.contains('.'))
-}

@@ -95,7 +95,8 @@ fn a_budget_of_an_operator_holds_no_drain() {
     let plan = plan("p", "  drain: {checkFirst: true}\n");
     let dir = Workdir::new([("plan.yaml", plan.as_str()), ("cluster.yaml", snapshot.as_str())]);
     let ran = dir.run("rehearse plan.yaml -q --snapshot cluster.yaml").ends(0);
-    ran.out_lacks("allows no eviction");
+    ran.out_lacks("allows no eviction")
+        .err_has("assumed: operators let their pods go in spite of 1 disruption budget\n");
 }
 
 #[test]

@@ -43,9 +43,8 @@ impl Budget {
     }
 
     pub(super) fn selects(&self, pod: &Pod) -> bool {
-        let selector = Selector::new(self.spec.selector.as_ref());
         pod.id().namespace == self.metadata.namespace
-            && selector.is_ok_and(|selector| selector.matches(pod.labels()))
+            && Selector::new(self.spec.selector.as_ref()).is_ok_and(|selector| selector.matches(pod.labels()))
     }
 
     /// Whether it requires all of its pods, so that it allows no eviction of this one even if all are healthy: then it does

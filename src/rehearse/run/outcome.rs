@@ -8,7 +8,6 @@ use serde::Deserialize as _;
 use super::Rehearsal;
 use crate::cluster::Cluster;
 use crate::json::Value;
-use crate::pods::is_of_operator;
 use crate::record::Recorder;
 use crate::resources::Kind;
 use crate::state::State;
@@ -186,15 +185,8 @@ pub(super) fn budgets(state: &State) -> Vec<BudgetState> {
     let number = |budget: &Value, field: &str| budget["status"][field].as_i64().unwrap_or_default();
     let text =
         |budget: &Value, field: &str| budget["metadata"][field].as_str().unwrap_or_default().to_owned();
-    let of_operators = state.store.all(Kind::Pod).filter(|pod| is_of_operator(pod));
-    let lifted: BTreeSet<_> = of_operators
-        .flat_map(|pod| state.budgets.of_pod(&pod.key().namespace, pod))
-        .collect();
     state
-        .store
         .all(Kind::Budget)
-        .filter(|budget| !lifted.contains(&budget.key()))
-        .map(|budget| &budget.value)
         .map(|budget| BudgetState {
             name: format!("{}/{}", text(budget, "namespace"), text(budget, "name")),
             expected: number(budget, "expectedPods"),

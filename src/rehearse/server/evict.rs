@@ -7,7 +7,7 @@ use super::write::deletion;
 use super::{Reply, parse};
 use crate::delete::DeleteOptions;
 use crate::json::{Value, json, seconds};
-use crate::pods::{has_ended, is_of_operator, is_ready};
+use crate::pods::{has_ended, is_ready};
 use crate::resources::Kind;
 use crate::state::State;
 use crate::status_error::StatusError;
@@ -46,7 +46,7 @@ impl State {
                 pod.uid(),
             ));
         }
-        if !is_free(&pod) && !is_of_operator(&pod) {
+        if !is_free(&pod) {
             let budgets = self.budgets.of_pod(&key.namespace, &pod);
             match budgets.as_slice() {
                 [] => {}

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
-use super::{Snapshot, describe_counts, meta, meta_of};
+use super::{Snapshot, controller, describe_counts, meta, meta_of, operators};
 use crate::json::{Map, Value, json};
 use crate::pod_lifecycle::STEERING_PREFIX;
 use crate::resources::Kind;
@@ -98,6 +98,7 @@ impl SnapshotBuilder {
             .filter(|job| job["metadata"]["labels"][LABEL_HOOK].is_null())
             .find_map(|job| job["metadata"]["labels"][LABEL_CONTROLLER].as_str());
         let controller = controller.map(str::to_owned);
+        operators::drop_budgets(&mut self.others, &self.pods, &mut changed);
         let pods = self.pods(&lost, &mut changed);
         let mut objects = Vec::new();
         objects.append(&mut self.others);
@@ -309,11 +310,6 @@ fn drop_missing_owners(objects: &mut [Value], plans: &[Value]) {
             owners.retain(|owner| owner["uid"].as_str().is_some_and(|uid| here.contains(uid)));
         }
     }
-}
-
-fn controller(pod: &Value) -> Option<&Value> {
-    let owners = pod["metadata"]["ownerReferences"].as_array()?;
-    owners.iter().find(|owner| owner["controller"] == true)
 }
 
 fn is_ready(object: &Value) -> bool {
