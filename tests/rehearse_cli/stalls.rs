@@ -100,6 +100,29 @@ fn a_budget_of_an_operator_holds_no_drain() {
 }
 
 #[test]
+fn a_node_whose_lease_another_program_holds_in_the_snapshot_waits_for_its_end() {
+    let snapshot = "apiVersion: v1
+kind: List
+items:
+- apiVersion: v1
+  kind: Node
+  metadata: {name: a, labels: {kubernetes.io/hostname: a, kubernetes.io/os: linux}}
+  status: {conditions: [{type: Ready, status: 'True'}]}
+- apiVersion: coordination.k8s.io/v1
+  kind: Lease
+  metadata: {name: node-a, namespace: medik8s-leases}
+  spec: {holderIdentity: snr, leaseDurationSeconds: 3600, renewTime: '2026-01-05T08:30:00.000000Z'}
+- {apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: a, namespace: kube-node-lease}, spec: {}}
+";
+    let plan = plan("p", "  pauseRemediation: true\n");
+    let dir = Workdir::new([("plan.yaml", plan.as_str()), ("cluster.yaml", snapshot)]);
+    let ran = dir.run("rehearse plan.yaml -q --snapshot cluster.yaml --start 2026-01-05T09:00:00Z");
+    ran.ends(0)
+        .out_has("snr holds Lease medik8s-leases/node-a until 2026-01-05T09:30:00Z")
+        .err_has("left out, because refit does not simulate it: 1 Lease\n");
+}
+
+#[test]
 fn a_window_that_never_opens_is_reported() {
     let never = "  window: {startTime: '22:00', endTime: '23:00'}\n";
     assert_eq!(

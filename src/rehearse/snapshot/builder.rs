@@ -10,6 +10,7 @@ use crate::pod_lifecycle::STEERING_PREFIX;
 use crate::resources::Kind;
 use refit_api::limits;
 use refit_api::names::{LABEL_CONTROLLER, LABEL_HOOK};
+use refit_facts::objects::maintenance::MaintenanceGroup;
 
 /// A node selector without a match: unscheduled pods stay unscheduled.
 const NOWHERE: &str = "refit.rs/no-node";
@@ -60,6 +61,7 @@ impl SnapshotBuilder {
             (Some(Kind::ConfigMap), _) if object["metadata"]["name"] == limits::NAME => {
                 self.others.push(object);
             }
+            (Some(Kind::Lease), _) if is_of_node(&object) => self.others.push(object),
             _ => *self.left_out.entry(kind).or_default() += 1,
         }
     }
@@ -296,6 +298,12 @@ fn steer(metadata: &mut Value, steering: &[(&str, &str)]) {
     for (key, value) in steering {
         metadata["annotations"][format!("{STEERING_PREFIX}{key}").as_str()] = (*value).into();
     }
+}
+
+/// Whether it is the Lease by which a program keeps others off a node.
+fn is_of_node(lease: &Value) -> bool {
+    let mut groups = MaintenanceGroup::ALL.into_iter();
+    groups.any(|group| group.lease_namespace() == meta(lease, "namespace"))
 }
 
 /// Removes references to missing owners, for which the garbage collector would delete the objects.
