@@ -144,7 +144,7 @@ impl Tools {
     }
 }
 
-/// The conventional labels of charts, which no object may lack, and what keeps the definition of the Plan.
+/// The conventional labels of charts, which no object may lack, and what keeps the definition of the Plan and namespaces.
 fn without_labels_of_release(object: &mut Value) {
     let release = [
         ("app.kubernetes.io/instance", "refit".to_owned()),
@@ -177,7 +177,9 @@ fn without_labels_of_release(object: &mut Value) {
             metadata.as_object_mut().unwrap().remove("labels");
         }
     }
-    if object["kind"] == "CustomResourceDefinition" && object["metadata"]["name"] == DEFINITION {
+    let is_definition =
+        object["kind"] == "CustomResourceDefinition" && object["metadata"]["name"] == DEFINITION;
+    if is_definition || object["kind"] == "Namespace" {
         let kept = object["metadata"].as_object_mut().unwrap().remove("annotations");
         assert_eq!(kept, Some(json!({ "helm.sh/resource-policy": "keep" })));
     }
@@ -414,6 +416,10 @@ fn kustomize_builds_for_another_namespace_what_the_chart_renders_there() {
         (
             "components: [deploy/overlays/delete-pods]\n",
             "--set deletePods.create=true",
+        ),
+        (
+            "components: [deploy/overlays/read-workloads, deploy/overlays/check-drains, deploy/overlays/node-conditions]\n",
+            "--set readWorkloads.create=true --set checkDrains.create=true --set nodeConditions.create=true",
         ),
     ] {
         std::fs::write(

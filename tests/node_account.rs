@@ -213,7 +213,7 @@ async fn the_account_of_work_on_nodes_changes_its_own_node_only_and_of_that_only
     })
     .await;
     assert!(refused.contains("evicts no pods of upgrades"), "{refused}");
-    for role in ["verify", "prepull", "reboot", "ask"] {
+    for role in ["verify", "prepull", "reboot", "ask", "before", "after"] {
         let name = format!("{role}-p-on-two-with-x-abcde");
         pod_on(&ctx, &name, two).await;
         let refused = pods.evict(&name, &EvictParams::default()).await.unwrap_err();

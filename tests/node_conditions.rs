@@ -172,6 +172,8 @@ async fn the_controller_s_account_writes_nothing_of_a_node_s_status_but_its_own_
             json!({ "addresses": [{ "type": "Hostname", "address": "other" }] }),
             false,
         ),
+        (json!({ "phase": "Terminated" }), false),
+        (json!({ "runtimeHandlers": [{ "name": "other" }] }), false),
     ] {
         let answer = patch_status(&account, &node, status.clone()).await;
         assert_eq!(answer.is_ok(), allowed, "{status}: {answer:?}");

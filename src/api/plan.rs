@@ -420,8 +420,8 @@ pub struct SecretSpec {
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DrainSpec {
-    /// Time after which the drain fails, as a Go duration such as `5m`, or in nanoseconds. If absent or 0, only the
-    /// deadline of the Job applies.
+    /// Time after which the drain fails, or does what `afterTimeout` says, as a Go duration such as `5m`, or in nanoseconds.
+    /// If absent or 0, only the deadline of the Job applies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<DrainTimeout>,
     /// Seconds that each pod has to stop. If absent or negative, the pod's own grace period applies.
@@ -484,19 +484,20 @@ pub struct DrainSpec {
     /// Time between the label of `excludeFromLoadBalancers` and the first eviction, in which load balancers notice it, as a
     /// Go duration such as `1m`. Defaults to `0s`.
     ///
-    /// Comes before `timeout`. Has no effect on Windows.
+    /// Comes before `timeout`, and counts towards the deadline of the Job. Has no effect on Windows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load_balancer_delay: Option<String>,
-    /// Time between the end of the drain and the upgrade, as a Go duration. Defaults to `0s`.
+    /// Time between the end of the drain and the upgrade, as a Go duration such as `10s`. Defaults to `0s`.
     ///
-    /// Has no effect on Windows.
+    /// Counts towards the deadline of the Job. Has no effect on Windows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settle_delay: Option<String>,
     /// What happens to pods that could not be evicted within `timeout`. `Fail` fails the node; `Delete` deletes them,
     /// whatever their `PodDisruptionBudgets` allow, and waits for as long again; `Continue` leaves them, and the upgrade
     /// begins. Defaults to `Fail`.
     ///
-    /// Has no effect on Windows.
+    /// `Delete` concerns no pods of `order` whose turn had not come: they are evicted in the time that follows, and only
+    /// those that still block at its end are deleted. Has no effect on Windows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after_timeout: Option<AfterTimeout>,
     /// Pods that are evicted last, as groups by labels: first all other pods, then those of the first entry, and so on.

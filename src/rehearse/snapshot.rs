@@ -5,6 +5,7 @@
 //! UIDs are kept, and with them the order in which the controller upgrades the nodes. Nothing here reads a file.
 
 mod builder;
+mod operators;
 #[cfg(test)]
 mod tests;
 
@@ -159,6 +160,12 @@ pub fn take(name: &str, objects: Vec<Value>) -> Result<Snapshot, SnapshotError> 
 fn describe_counts(counts: &BTreeMap<String, usize>) -> String {
     let counts = counts.iter().map(|(kind, count)| format!("{count} {kind}"));
     counts.collect::<Vec<_>>().join(", ")
+}
+
+/// The reference to the controlling owner of a pod.
+fn controller(pod: &Value) -> Option<&Value> {
+    let owners = pod["metadata"]["ownerReferences"].as_array()?;
+    owners.iter().find(|owner| owner["controller"] == true)
 }
 
 fn meta<'a>(object: &'a Value, field: &str) -> &'a str {

@@ -82,7 +82,12 @@ async fn the_chart_is_installed_upgraded_rolled_back_and_uninstalled_around_roll
     other.terminate().await;
     // As if an earlier chart had created the definition, which was no part of its releases.
     let definition = format!("crd {DEFINITION}");
-    tools.helm(&format!("upgrade refit {chart} --set crds.create=false"));
+    // Another program has its Leases of nodes there: the namespace is not Helm's, and stays.
+    tools.kubectl("create namespace medik8s-leases");
+    tools.helm(&format!(
+        "upgrade refit {chart} --set crds.create=false --set remediation.create=true"
+    ));
+    tools.kubectl("get role system-upgrade-controller-remediation -n medik8s-leases");
     tools.kubectl(&format!("label {definition} app.kubernetes.io/managed-by-"));
     tools.kubectl(&format!("annotate {definition} meta.helm.sh/release-name-"));
     let again = format!("upgrade refit {chart} --set crds.create=true");
@@ -103,6 +108,8 @@ async fn the_chart_is_installed_upgraded_rolled_back_and_uninstalled_around_roll
     let wide = tools.kubectl("get clusterroles,clusterrolebindings -o name");
     assert!(!wide.contains("system-upgrade"), "{wide}");
     tools.kubectl(&format!("get {definition}"));
+    let leases = tools.json("get namespace medik8s-leases");
+    assert_eq!(leases["status"]["phase"], "Active");
     for node in tools.json("get nodes")["items"].as_array().unwrap() {
         assert!(node["spec"]["unschedulable"].is_null(), "{node}");
         let annotations = node["metadata"]["annotations"].to_string();

@@ -64,6 +64,64 @@ fn a_budget_that_never_allows_is_named() {
     .ends(0);
 }
 
+/// A virtual machine of KubeVirt with its budget, which its webhook makes void: the machine moves.
+#[test]
+fn a_budget_of_an_operator_holds_no_drain() {
+    let node = |name: &str| {
+        format!(
+            "- {{apiVersion: v1, kind: Node, metadata: {{name: {name}, labels: {{kubernetes.io/hostname: {name}, \
+             kubernetes.io/os: linux}}}}, status: {{conditions: [{{type: Ready, status: 'True'}}]}}}}\n"
+        )
+    };
+    let machine = "- apiVersion: v1
+  kind: Pod
+  metadata:
+    name: virt-launcher-web-0
+    namespace: shop
+    labels: {vm: web-0}
+    ownerReferences: [{apiVersion: kubevirt.io/v1, kind: VirtualMachineInstance, name: web-0, uid: vmi, controller: true}]
+  spec: {nodeName: a, containers: [{name: c, image: i}]}
+  status: {phase: Running, conditions: [{type: Ready, status: 'True'}]}
+- apiVersion: policy/v1
+  kind: PodDisruptionBudget
+  metadata: {name: vm, namespace: shop}
+  spec: {minAvailable: 1, selector: {matchLabels: {vm: web-0}}}
+";
+    let snapshot = format!(
+        "apiVersion: v1\nkind: List\nitems:\n{}{}{machine}",
+        node("a"),
+        node("b")
+    );
+    let plan = plan("p", "  drain: {checkFirst: true}\n");
+    let dir = Workdir::new([("plan.yaml", plan.as_str()), ("cluster.yaml", snapshot.as_str())]);
+    let ran = dir.run("rehearse plan.yaml -q --snapshot cluster.yaml").ends(0);
+    ran.out_lacks("allows no eviction")
+        .err_has("assumed: operators let their pods go in spite of 1 disruption budget\n");
+}
+
+#[test]
+fn a_node_whose_lease_another_program_holds_in_the_snapshot_waits_for_its_end() {
+    let snapshot = "apiVersion: v1
+kind: List
+items:
+- apiVersion: v1
+  kind: Node
+  metadata: {name: a, labels: {kubernetes.io/hostname: a, kubernetes.io/os: linux}}
+  status: {conditions: [{type: Ready, status: 'True'}]}
+- apiVersion: coordination.k8s.io/v1
+  kind: Lease
+  metadata: {name: node-a, namespace: medik8s-leases}
+  spec: {holderIdentity: snr, leaseDurationSeconds: 3600, renewTime: '2026-01-05T08:30:00.000000Z'}
+- {apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: a, namespace: kube-node-lease}, spec: {}}
+";
+    let plan = plan("p", "  pauseRemediation: true\n");
+    let dir = Workdir::new([("plan.yaml", plan.as_str()), ("cluster.yaml", snapshot)]);
+    let ran = dir.run("rehearse plan.yaml -q --snapshot cluster.yaml --start 2026-01-05T09:00:00Z");
+    ran.ends(0)
+        .out_has("snr holds Lease medik8s-leases/node-a until 2026-01-05T09:30:00Z")
+        .err_has("left out, because refit does not simulate it: 1 Lease\n");
+}
+
 #[test]
 fn a_window_that_never_opens_is_reported() {
     let never = "  window: {startTime: '22:00', endTime: '23:00'}\n";

@@ -42,7 +42,8 @@
   | replace "request.namespace != 'system-upgrade'" (printf "request.namespace != '%s'" .root.Release.Namespace)
   | replace "app.kubernetes.io/name: refit\n" (printf "app.kubernetes.io/name: %s\n" (default "refit" .root.Values.nameOverride)) -}}
 {{- end -}}
-{{/* An object with the names and labels of the release, which its own labels precede. */}}
+{{/* An object with the names and labels of the release, which its own labels precede. A namespace that others have created stays theirs,
+and none goes with the release: other programs have Leases of nodes there. */}}
 {{- define "refit.object" -}}
 {{- $object := .object -}}
 {{- $metadata := $object.metadata -}}
@@ -63,7 +64,14 @@
 {{- end -}}
 {{- end -}}
 {{- $_ := set $metadata "labels" (merge dict (default dict $metadata.labels) (include "refit.labels" .root | fromYaml)) -}}
-{{- if not (and $is_account (not .root.Values.serviceAccount.create)) }}
+{{- $is_of_others := false -}}
+{{- if eq $object.kind "Namespace" -}}
+{{- $_ := set $metadata "annotations" (dict "helm.sh/resource-policy" "keep") -}}
+{{- with lookup "v1" "Namespace" "" $metadata.name -}}
+{{- $is_of_others = ne $.root.Release.Name (dig "metadata" "annotations" "meta.helm.sh/release-name" "" .) -}}
+{{- end -}}
+{{- end -}}
+{{- if not (or $is_of_others (and $is_account (not .root.Values.serviceAccount.create))) }}
 ---
 {{ toYaml $object }}
 {{- end -}}

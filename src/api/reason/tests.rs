@@ -110,6 +110,7 @@ fn events(reported_in: ReportedIn) -> String {
 enum ForeignDocument {
     NodeMaintenance,
     Kairos,
+    Drain,
 }
 
 impl ForeignDocument {
@@ -121,6 +122,7 @@ impl ForeignDocument {
             | ForeignReason::UncordonNode
             | ForeignReason::RemovedMaintenance => Self::NodeMaintenance,
             ForeignReason::Refused => Self::Kairos,
+            ForeignReason::DrainTimeout => Self::Drain,
         }
     }
 
@@ -128,6 +130,7 @@ impl ForeignDocument {
         match self {
             Self::NodeMaintenance => "docs/from-node-maintenance.md",
             Self::Kairos => "docs/from-kairos.md",
+            Self::Drain => "docs/drain.md",
         }
     }
 
@@ -175,7 +178,11 @@ fn written(document: &str, tables: Vec<(&str, String)>) -> String {
 fn the_committed_tables_of_reasons_are_those_of_the_list() {
     let file = "docs/operations.md";
     assert_committed(file, &written(&committed(file), tables()));
-    for document in [ForeignDocument::NodeMaintenance, ForeignDocument::Kairos] {
+    for document in [
+        ForeignDocument::NodeMaintenance,
+        ForeignDocument::Kairos,
+        ForeignDocument::Drain,
+    ] {
         let tables = vec![("events", document.table())];
         assert_committed(document.file(), &written(&committed(document.file()), tables));
     }

@@ -43,13 +43,13 @@ impl Budget {
     }
 
     pub(super) fn selects(&self, pod: &Pod) -> bool {
-        let selector = Selector::new(self.spec.selector.as_ref());
         pod.id().namespace == self.metadata.namespace
-            && selector.is_ok_and(|selector| selector.matches(pod.labels()))
+            && Selector::new(self.spec.selector.as_ref()).is_ok_and(|selector| selector.matches(pod.labels()))
     }
 
     /// Whether it requires all of its pods, so that it allows no eviction of this one even if all are healthy: then it does
-    /// not only wait for others. What the disruption controller has not seen says nothing.
+    /// not only wait for others. What the disruption controller has not seen says nothing, nor does the budget of an operator,
+    /// which it may lift once the node is cordoned.
     fn never_allows(&self, pod: &Pod) -> bool {
         let Status {
             observed_generation,
@@ -62,6 +62,7 @@ impl Budget {
             && expected_pods > 0
             && desired_healthy >= expected_pods
             && (spares || pod.is_ready())
+            && !pod.is_of_operator()
     }
 }
 
@@ -186,5 +187,31 @@ mod tests {
         assert!(refusal(&unready, &web).is_some());
         assert_eq!(refusal(&unready, &allows), None);
         assert!(refusal(&pod(&json!({})), &allows).is_some());
+    }
+
+    #[test]
+    fn a_budget_of_an_operator_may_allow_the_eviction_once_the_node_is_cordoned() {
+        let of = |api_version: &str, kind: &str| {
+            let owner = json!({ "apiVersion": api_version, "kind": kind, "name": "o", "uid": "u", "controller": true });
+            let metadata = json!({
+                "name": "web-1", "namespace": "shop", "labels": { "app": "web" }, "ownerReferences": [owner],
+            });
+            let pod = pod(&json!({ "metadata": metadata }));
+            refusal(&pod, &[budget("web", [2, 1, 1], &json!({}))])
+        };
+        for (api_version, kind) in [
+            ("kubevirt.io/v1", "VirtualMachineInstance"),
+            ("longhorn.io/v1beta2", "InstanceManager"),
+            ("postgresql.cnpg.io/v1", "Cluster"),
+        ] {
+            assert_eq!(of(api_version, kind), None, "{kind}");
+        }
+        for (api_version, kind) in [
+            ("apps/v1", "StatefulSet"),
+            ("batch/v1", "Job"),
+            ("v1", "ReplicationController"),
+        ] {
+            assert!(of(api_version, kind).is_some(), "{kind}");
+        }
     }
 }

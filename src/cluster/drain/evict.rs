@@ -13,6 +13,7 @@ use super::lister::eviction;
 use super::outcome::{EvictionOutcome, judge};
 use super::pods::PodId;
 use crate::kube::brief;
+use refit_api::ForeignReason;
 
 /// How pods are removed.
 #[derive(Clone)]
@@ -35,15 +36,15 @@ impl Evictor {
         }
     }
 
-    /// Writes an event about a pod that is deleted although it could not be evicted, for whoever looks after it. It may be
-    /// forbidden.
+    /// Writes an event about a pod that could not be evicted in time, for whoever looks after it. It may be forbidden.
     pub(super) async fn announce(&self, pod: &PodId, message: &str, now: Timestamp) {
+        let reason = ForeignReason::DrainTimeout;
         let event = json!({
             "metadata": { "generateName": format!("{}.", pod.name), "namespace": pod.namespace },
             "involvedObject": {
                 "apiVersion": "v1", "kind": "Pod", "namespace": pod.namespace, "name": pod.name, "uid": pod.uid,
             },
-            "type": "Warning", "reason": "DrainTimeout", "message": message, "count": 1,
+            "type": reason.severity().name(), "reason": reason.name(), "message": message, "count": 1,
             "firstTimestamp": format!("{now:.0}"), "lastTimestamp": format!("{now:.0}"),
             "source": { "component": "refit" },
         });

@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::{Affinity, Taint, Toleration};
 use serde::Deserialize;
 
 use crate::node_fit::{selects, tolerates};
+use refit_api::names;
 
 /// Resources by name, in billionths of their base units. Not floats: what is left of 1 CPU beside 900m would be less than 100m.
 type Amounts = BTreeMap<String, i128>;
@@ -154,6 +155,21 @@ impl Place {
             && self.free().has(pod)
     }
 
+    /// Whether the pod runs here because of the node's name, as a storage daemon does that serves its disks: it waits for the
+    /// node to come back.
+    pub(super) fn binds(&self, pod: &PlacedPod) -> bool {
+        let PodSpec {
+            node_selector,
+            affinity,
+            ..
+        } = &pod.spec;
+        let selects = |name: &str, labels| selects(node_selector.as_ref(), affinity.as_ref(), name, labels);
+        let Meta { name, labels } = &self.metadata;
+        let mut of_another = labels.clone();
+        of_another.insert(names::LABEL_HOSTNAME.to_owned(), String::new());
+        selects(name, labels) && !selects("", &of_another)
+    }
+
     /// All that it has for pods.
     pub(super) fn free(&self) -> Free {
         // A node that says nothing, as in a rehearsal, has enough.
@@ -242,93 +258,4 @@ fn factor(suffix: &str) -> i128 {
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::{Value, json};
-
-    use super::*;
-
-    fn pod(requests: &Value, spec: &Value) -> PlacedPod {
-        let mut all = json!({ "containers": [{ "resources": { "requests": requests } }] });
-        for (key, value) in spec.as_object().unwrap() {
-            all[key] = value.clone();
-        }
-        serde_json::from_value(json!({ "spec": all })).unwrap()
-    }
-
-    fn place(spec: &Value) -> Place {
-        let allocatable = json!({ "cpu": "2", "memory": "4Gi", "pods": "3" });
-        serde_json::from_value(json!({
-            "metadata": { "name": "b", "labels": { "zone": "z1" } }, "spec": spec, "status": { "allocatable": allocatable },
-        }))
-        .unwrap()
-    }
-
-    #[test]
-    fn quantities_have_the_suffixes_of_kubernetes() {
-        for (text, number) in [
-            ("2", 2 * NANOS),
-            ("250m", NANOS / 4),
-            ("1n", 1),
-            ("1k", 1_000 * NANOS),
-            ("1Ki", 1024 * NANOS),
-            ("1.5Gi", 1536 * (NANOS << 20)),
-            ("2E", 2 * NANOS.pow(3)),
-            ("1e3", 1_000 * NANOS),
-            ("1E-3", NANOS / 1_000),
-            ("-1.5", -3 * NANOS / 2),
-            ("33567891234", 33_567_891_234 * NANOS),
-            ("1e999999999", i128::MAX),
-            ("x", 0),
-            ("1Zi", 0),
-            ("1e-20", 0),
-            ("", 0),
-        ] {
-            assert_eq!(quantity(text), number, "{text}");
-        }
-    }
-
-    #[test]
-    fn a_pod_fits_if_what_is_left_is_enough_for_its_requests() {
-        let node = place(&json!({}));
-        let half = pod(&json!({ "cpu": "1", "memory": "2Gi" }), &json!({}));
-        let small = pod(&json!({}), &json!({}));
-        let mut free = node.free();
-        free.take(&half);
-        assert!(free.has(&half));
-        free.take(&half);
-        assert!(!free.has(&half), "the first two have taken all");
-        assert!(free.has(&small));
-        free.take(&small);
-        assert!(!free.has(&small), "three pods are all");
-        assert!(!node.suits(&pod(&json!({ "example.com/gpu": "1" }), &json!({}))));
-        let init = json!({ "initContainers": [{ "resources": { "requests": { "cpu": "3" } } }] });
-        assert!(!node.suits(&pod(&json!({}), &init)));
-        assert_eq!(half.describe(), " cpu 1000m memory 2048Mi");
-        let silent: Place = serde_json::from_value(json!({ "metadata": { "name": "c" } })).unwrap();
-        assert!(silent.suits(&half));
-    }
-
-    #[test]
-    fn a_pod_fits_if_it_takes_exactly_what_is_left() {
-        let of = |cpu: &str| pod(&json!({ "cpu": cpu }), &json!({}));
-        let mut free = place(&json!({})).free();
-        free.take(&of("1"));
-        free.take(&of("900m"));
-        assert!(free.has(&of("100m")));
-        assert!(!free.has(&of("101m")));
-    }
-
-    #[test]
-    fn a_pod_fits_only_where_selectors_and_taints_let_it() {
-        let none = json!({});
-        assert!(place(&none).suits(&pod(&none, &json!({ "nodeSelector": { "zone": "z1" } }))));
-        assert!(!place(&none).suits(&pod(&none, &json!({ "nodeSelector": { "zone": "z2" } }))));
-        assert!(!place(&json!({ "unschedulable": true })).suits(&pod(&none, &none)));
-        let tainted = place(&json!({ "taints": [{ "key": "gpu", "effect": "NoSchedule" }] }));
-        assert!(!tainted.suits(&pod(&none, &none)));
-        assert!(tainted.suits(&pod(
-            &none,
-            &json!({ "tolerations": [{ "key": "gpu", "operator": "Exists" }] })
-        )));
-    }
-}
+mod tests;

@@ -145,7 +145,11 @@ async fn without_place<'l>(
         let Some(places) = next::<Place>(client, &mut pages).await? else {
             break;
         };
-        for place in places.iter().filter(|place| place.name() != node) {
+        for place in &places {
+            if place.name() == node {
+                left.retain(|(_, pod)| !place.binds(pod));
+                continue;
+            }
             if !left.iter().any(|(_, pod)| place.suits(pod)) {
                 continue;
             }
@@ -181,7 +185,7 @@ mod tests {
             let items = match (request.uri().path(), request.uri().query()) {
                 ("/api/v1/nodes", _) => {
                     let size = json!({ "cpu": "2", "pods": "9" });
-                    json!([{ "metadata": { "name": "a" } }, { "metadata": { "name": "b" }, "status": { "allocatable": size } }])
+                    json!([{ "metadata": { "name": "a", "labels": { "kubernetes.io/hostname": "a" } } }, { "metadata": { "name": "b" }, "status": { "allocatable": size } }])
                 }
                 ("/api/v1/pods", Some(query)) if query.contains("nodeName%3Da") => pods.clone(),
                 _ => json!([]),
@@ -214,6 +218,10 @@ mod tests {
         let mut ends = pod("y", "3");
         ends["metadata"]["deletionTimestamp"] = json!("1970-01-01T00:00:30Z");
         assert_eq!(found(json!([ends])).await, None);
+        // A storage daemon of this very node.
+        let mut bound = pod("y", "3");
+        bound["spec"]["nodeSelector"] = json!({ "kubernetes.io/hostname": "a" });
+        assert_eq!(found(json!([bound])).await, None);
     }
 
     #[tokio::test]

@@ -196,6 +196,13 @@ impl Pod {
         self.controller().is_some_and(|owner| owner.kind != "DaemonSet")
     }
 
+    /// Whether an operator controls it, such as that of virtual machines, of storage or of a database. Many of them lift the
+    /// budgets of their pods once a node is cordoned, or answer evictions by a webhook and move the pods.
+    pub fn is_of_operator(&self) -> bool {
+        let group = |owner: &OwnerReference| Some(owner.api_version.split_once('/')?.0.contains('.'));
+        self.controller().and_then(group).unwrap_or_default()
+    }
+
     fn controller(&self) -> Option<&OwnerReference> {
         let owners = &self.metadata.owner_references;
         owners.iter().find(|owner| owner.controller.unwrap_or_default())

@@ -1,7 +1,7 @@
 //! The loop of a drain: requests evictions, lists the node to find out which pods are gone, and ends when nothing is
 //! left, at the timeout, or when it is stopped. The tracker decides what to do next.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use futures::future::{BoxFuture, FutureExt as _, OptionFuture};
@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep_until};
 use super::event::Event;
 use super::evict::Evictor;
 use super::lister::{PodLister, Present};
-use super::outcome::EvictionOutcome;
+use super::outcome::{EvictionOutcome, Refusal};
 use super::pods::{PodId, Rules};
 use super::tracker::{EvictionEvent, EvictionTracker};
 use super::virtual_machine;
@@ -52,6 +52,10 @@ pub(super) enum End {
 pub(super) struct Loop<'a> {
     pub(super) waiter: Waiter<'a>,
     pub(super) evictor: &'a Evictor,
+    /// The pods that are deleted instead of evicted, because they have blocked the drain until its timeout.
+    pub(super) deletes: &'a BTreeSet<PodId>,
+    /// Whether the timeout decides about pods that cannot be evicted: none of them fails the drain before.
+    pub(super) is_patient: bool,
     pub(super) rules: Rules,
     pub(super) timeout: Option<Duration>,
     pub(super) stop: watch::Receiver<Option<&'static str>>,
@@ -76,7 +80,7 @@ impl Loop<'_> {
         pods: Vec<PodId>,
         later: &BTreeMap<PodId, usize>,
     ) -> (End, EvictionTracker) {
-        let to = (self.waiter.report, self.evictor, self.rules);
+        let to = (self.waiter.report, self.evictor, self.deletes, self.rules);
         let began = Instant::now();
         let deadline = self.timeout.map(|timeout| began + timeout);
         let mut tracker = EvictionTracker::new(pods, later, self.rules, self.waiter.clock.now());
@@ -103,7 +107,7 @@ impl Loop<'_> {
                 if first {
                     (self.waiter.report)(Event::Evicting { pod: pod.clone() });
                 }
-                asked.push(self.evictor.clone().ask(pod));
+                asked.push(of_pod(self.evictor, self.deletes, &pod).ask(pod));
             }
             if tracker.is_over() {
                 break End::Over;
@@ -141,7 +145,7 @@ impl Loop<'_> {
                 Some((pod, answer)) = asked.next(), if !asked.is_empty() => {
                     // This blocks the loop for one list, which is rare and harmless: such a pod makes the drain fail, or
                     // takes minutes.
-                    let answer = with_details(self.waiter.lister, &pod, answer).await;
+                    let answer = with_details(self.waiter.lister, self.is_patient, &pod, answer).await;
                     // The pod may be gone soon, so the node is listed at the shortest interval again.
                     if answer == EvictionOutcome::Accepted {
                         last_change = Instant::now();
@@ -182,8 +186,16 @@ impl Loop<'_> {
     }
 }
 
+fn of_pod(evictor: &Evictor, deletes: &BTreeSet<PodId>, pod: &PodId) -> Evictor {
+    if deletes.contains(pod) {
+        evictor.deleting()
+    } else {
+        evictor.clone()
+    }
+}
+
 fn report_events(
-    (report, evictor, rules): (&(dyn Fn(Event) + Send + Sync), &Evictor, Rules),
+    (report, evictor, deletes, rules): (&(dyn Fn(Event) + Send + Sync), &Evictor, &BTreeSet<PodId>, Rules),
     events: impl IntoIterator<Item = EvictionEvent>,
 ) {
     for event in events {
@@ -194,8 +206,12 @@ fn report_events(
                 message: refusal.why,
             },
             EvictionEvent::Gone(pod) => Event::Gone {
+                is: if of_pod(evictor, deletes, &pod).by_delete {
+                    "deleted"
+                } else {
+                    "evicted"
+                },
                 pod,
-                is: if evictor.by_delete { "deleted" } else { "evicted" },
             },
             EvictionEvent::GivenUp(pod) => Event::GivenUp {
                 pod,
@@ -207,14 +223,28 @@ fn report_events(
 }
 
 /// Adds what the API server does not send: the names of the two budgets, and what a virtual machine does instead.
-async fn with_details(lister: &PodLister, pod: &PodId, answer: EvictionOutcome) -> EvictionOutcome {
+async fn with_details(
+    lister: &PodLister,
+    is_patient: bool,
+    pod: &PodId,
+    answer: EvictionOutcome,
+) -> EvictionOutcome {
     match answer {
         EvictionOutcome::TwoBudgets(why) => {
             let names = lister.budgets(pod).await.filter(|names| names.len() > 1);
-            EvictionOutcome::TwoBudgets(match names {
+            let why = match names {
                 Some(names) => format!("{why} They are {}.", names.join(", ")),
                 None => why,
-            })
+            };
+            if is_patient {
+                let refusal = Refusal {
+                    pdb: None,
+                    virtual_machine: None,
+                    why,
+                };
+                return EvictionOutcome::Refused(refusal);
+            }
+            EvictionOutcome::TwoBudgets(why)
         }
         EvictionOutcome::Refused(mut refusal) => {
             if let Some(machine) = &refusal.virtual_machine

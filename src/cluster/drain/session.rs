@@ -1,6 +1,6 @@
 //! One run of `refit cordon`, `uncordon` or `drain`: the order of the steps.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -298,9 +298,11 @@ impl Session {
         // Pods may have come and gone between the check and the cordon. Since the cordon, no new ones are scheduled.
         let deadline = options.timeout.map(|timeout| {
             let limit = timeout.to_std().unwrap_or(Duration::ZERO);
-            // Pods that are deleted get as long again.
-            let twice = options.after_timeout == AfterTimeout::Delete;
-            Instant::now() + if twice { limit * 2 } else { limit }
+            // Pods that are deleted get as long again, each group of them.
+            let deletes = options.after_timeout == AfterTimeout::Delete;
+            let groups = u32::try_from(options.evict_last.len()).unwrap_or_default() + 1;
+            let times = if deletes { 1 + groups } else { 1 };
+            Instant::now() + limit.saturating_mul(times)
         });
         // A dry run does not wait, so that they are still there.
         let awaited = Some(&*options.wait_for).filter(|_| self.dry_run != DryRun::None);
@@ -415,34 +417,42 @@ impl Session {
         found: Found,
     ) -> Result<(), Failure> {
         let reached = options.reached();
-        let (mut end, mut tracker) = self.run(node, options, evictor, found.pods, &found.later).await;
-        if end == End::TimeUp && self.dry_run == DryRun::None && options.after_timeout != AfterTimeout::Fail {
-            let left: Vec<_> = tracker
+        let continues = options.after_timeout == AfterTimeout::Continue;
+        let (mut pods, mut deletes) = (found.pods, BTreeSet::new());
+        let (end, tracker) = loop {
+            let work = self.run(node, options, evictor, (pods, &found.later), &deletes);
+            let (end, tracker) = work.await;
+            let is_final = self.dry_run != DryRun::None || options.after_timeout == AfterTimeout::Fail;
+            if is_final || end != End::TimeUp {
+                break (end, tracker);
+            }
+            // Those of later groups that were never asked do not block: their turn comes, in its order.
+            let left = tracker
                 .pending()
-                .map(|(pod, leaving)| (pod.clone(), leaving))
-                .collect();
-            let does = match options.after_timeout {
-                AfterTimeout::Delete => "is deleted",
-                AfterTimeout::Fail | AfterTimeout::Continue => "stays",
-            };
-            for (pod, _) in left.iter().filter(|(_, leaving)| !leaving) {
+                .filter(|(pod, _)| continues || tracker.was_tried(pod));
+            let left: Vec<_> = left.map(|(pod, leaving)| (pod.clone(), leaving)).collect();
+            let does = if continues { "stays" } else { "is deleted" };
+            for (pod, _) in left
+                .iter()
+                .filter(|(pod, leaving)| !leaving && !deletes.contains(pod))
+            {
                 let message = format!(
                     "pod {} {does}: it could not be evicted within {reached}",
                     pod.path()
                 );
-                if options.after_timeout == AfterTimeout::Delete {
-                    evictor.announce(pod, &message, self.clock.now()).await;
-                }
+                evictor.announce(pod, &message, self.clock.now()).await;
                 (self.report)(Event::Warning { message });
             }
-            if options.after_timeout == AfterTimeout::Continue {
+            if continues {
                 return Ok(());
             }
-            let left = left.into_iter().map(|(pod, _)| pod).collect();
-            (end, tracker) = self
-                .run(node, options, &evictor.deleting(), left, &BTreeMap::new())
-                .await;
-        }
+            let known = deletes.len();
+            deletes.extend(left.into_iter().map(|(pod, _)| pod));
+            if deletes.len() == known {
+                break (end, tracker);
+            }
+            pods = tracker.pending().map(|(pod, _)| pod.clone()).collect();
+        };
         let why = match &end {
             End::Over if tracker.failures().next().is_none() => return Ok(()),
             End::Over => "not all pods can be evicted".to_owned(),
@@ -472,12 +482,16 @@ impl Session {
         node: &Node,
         options: &Options,
         evictor: &Evictor,
-        pods: Vec<PodId>,
-        later: &BTreeMap<PodId, usize>,
+        (pods, later): (Vec<PodId>, &BTreeMap<PodId, usize>),
+        deletes: &BTreeSet<PodId>,
     ) -> (End, EvictionTracker) {
         let work = Loop {
             waiter: self.waiter(node),
             evictor,
+            deletes,
+            is_patient: self.dry_run == DryRun::None
+                && options.timeout.is_some()
+                && options.after_timeout != AfterTimeout::Fail,
             rules: options.rules,
             timeout: options
                 .timeout

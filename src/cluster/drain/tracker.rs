@@ -304,6 +304,11 @@ impl EvictionTracker {
             .map(|(id, eviction)| (id, eviction.state == EvictionState::Leaving))
     }
 
+    /// Whether its eviction was requested: those of later groups may not have been.
+    pub fn was_tried(&self, id: &PodId) -> bool {
+        self.pods.get(id).is_some_and(|eviction| eviction.tried)
+    }
+
     pub fn note(&self) -> DrainNote {
         let mut waits: Vec<_> = self
             .pods

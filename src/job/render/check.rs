@@ -7,7 +7,7 @@ use crate::error::JobError;
 use crate::job_input::PlanInput;
 use crate::name::{is_label_value, is_plan_label};
 use crate::settings::JobSettings;
-use refit_api::{ContainerSpec, DrainTimeout, HostAccess, PlanSpec, image};
+use refit_api::{AfterTimeout, ContainerSpec, DrainTimeout, HostAccess, PlanSpec, image};
 use refit_base::go::GoDuration;
 
 /// A remark that prevents no Job.
@@ -18,6 +18,8 @@ pub enum Remark {
     SecurityContextIgnored { container: &'static str },
     #[error("the drain's timeout exceeds the deadline of the Job")]
     DrainTimeoutExceedsDeadline,
+    #[error("the drain's timeout and delays add up to {0}, which exceeds the deadline of the Job")]
+    DrainExceedsDeadline(GoDuration),
 }
 
 /// The result of [`check`].
@@ -66,12 +68,16 @@ pub fn check(plan: &PlanInput<'_>, settings: &JobSettings) -> Findings {
         .collect();
     let deadline =
         work_deadline_seconds(spec, settings).and_then(|seconds| seconds.checked_mul(1_000_000_000));
-    if drain_timeout(spec)
-        .zip(deadline)
-        .is_some_and(|(timeout, deadline)| timeout.as_nanos() > deadline)
-    {
-        remarks.push(Remark::DrainTimeoutExceedsDeadline);
-    }
+    remarks.extend(deadline.and_then(|deadline| {
+        let exceeds = |time: &GoDuration| time.as_nanos() > deadline;
+        let by_timeout = drain_timeout(spec).filter(exceeds);
+        let by_timeout = by_timeout.map(|_| Remark::DrainTimeoutExceedsDeadline);
+        by_timeout.or_else(|| {
+            longest_drain(spec)
+                .filter(exceeds)
+                .map(Remark::DrainExceedsDeadline)
+        })
+    }));
     Findings { errors, remarks }
 }
 
@@ -103,6 +109,20 @@ fn drain_timeout(spec: &PlanSpec) -> Option<GoDuration> {
         DrainTimeout::Nanoseconds(nanos) => Some(GoDuration::from_nanos(*nanos)),
         DrainTimeout::Text(text) => text.parse().ok(),
     }
+}
+
+/// How long a drain may take at least, with its delays. Pods that are deleted after the timeout get as long again.
+fn longest_drain(spec: &PlanSpec) -> Option<GoDuration> {
+    let drain = spec.drain.as_ref()?;
+    let deletes = drain.after_timeout == Some(AfterTimeout::Delete);
+    let timeouts = [Some(()), deletes.then_some(())].into_iter().flatten();
+    let timeouts = timeouts.filter_map(|()| drain_timeout(spec));
+    let delays = [&drain.load_balancer_delay, &drain.settle_delay];
+    let delays = delays
+        .into_iter()
+        .filter_map(|delay| delay.as_ref()?.parse().ok());
+    let all = timeouts.chain(delays).filter(|time| !time.is_negative());
+    Some(all.fold(GoDuration::ZERO, GoDuration::saturating_add))
 }
 
 /// Errors of names that are not label values, and of a missing hash (W12).

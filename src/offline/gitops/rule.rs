@@ -81,7 +81,7 @@ rules! {
     SelectsNoNode "selects-no-node" Warning "`nodeSelector` is missing, no node can meet all of its conditions, none of the nodes in the same files does, or it names a role that is nearly `control-plane`."
     DrainWithoutServiceAccount "drain-without-service-account" Warning "`drain` or `cordon` runs as the default service account, which may not do that."
     Window "window" Warning "`window` never opens, or a Job may run longer than the window in which it starts, or than any of `windows`."
-    DrainTimeout "drain-timeout" Warning "`drain.timeout` is longer than the deadline of the Job, or less than a second: a plain number is nanoseconds."
+    DrainTimeout "drain-timeout" Warning "`drain.timeout`, or with the delays the whole drain, is longer than the deadline of the Job, or the timeout is less than a second: a plain number is nanoseconds."
     NoRelease "no-release" Warning "`version` or `channel` leads to no release that the image has: it is misspelt, of another distribution, or a page that gives no version."
     PreparePlan "prepare-plan" Warning "`prepare` of K3s or RKE2 does not wait, calls nothing that exists, names no Plan, or waits in vain: for its own Plan, one that waits for it, one for agents, or kubelets of a release candidate of RKE2, as `settle.kubeletVersion` may."
     PlansDisagree "plans-disagree" Warning "Two Plans install different versions of one distribution on the same nodes."

@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
-use super::{Snapshot, describe_counts, meta, meta_of};
+use super::{Snapshot, controller, describe_counts, meta, meta_of, operators};
 use crate::json::{Map, Value, json};
 use crate::pod_lifecycle::STEERING_PREFIX;
 use crate::resources::Kind;
 use refit_api::limits;
 use refit_api::names::{LABEL_CONTROLLER, LABEL_HOOK};
+use refit_facts::objects::maintenance::MaintenanceGroup;
 
 /// A node selector without a match: unscheduled pods stay unscheduled.
 const NOWHERE: &str = "refit.rs/no-node";
@@ -60,6 +61,7 @@ impl SnapshotBuilder {
             (Some(Kind::ConfigMap), _) if object["metadata"]["name"] == limits::NAME => {
                 self.others.push(object);
             }
+            (Some(Kind::Lease), _) if is_of_node(&object) => self.others.push(object),
             _ => *self.left_out.entry(kind).or_default() += 1,
         }
     }
@@ -98,6 +100,7 @@ impl SnapshotBuilder {
             .filter(|job| job["metadata"]["labels"][LABEL_HOOK].is_null())
             .find_map(|job| job["metadata"]["labels"][LABEL_CONTROLLER].as_str());
         let controller = controller.map(str::to_owned);
+        operators::drop_budgets(&mut self.others, &self.pods, &mut changed);
         let pods = self.pods(&lost, &mut changed);
         let mut objects = Vec::new();
         objects.append(&mut self.others);
@@ -297,6 +300,12 @@ fn steer(metadata: &mut Value, steering: &[(&str, &str)]) {
     }
 }
 
+/// Whether it is the Lease by which a program keeps others off a node.
+fn is_of_node(lease: &Value) -> bool {
+    let mut groups = MaintenanceGroup::ALL.into_iter();
+    groups.any(|group| group.lease_namespace() == meta(lease, "namespace"))
+}
+
 /// Removes references to missing owners, for which the garbage collector would delete the objects.
 fn drop_missing_owners(objects: &mut [Value], plans: &[Value]) {
     let here: BTreeSet<String> = objects
@@ -309,11 +318,6 @@ fn drop_missing_owners(objects: &mut [Value], plans: &[Value]) {
             owners.retain(|owner| owner["uid"].as_str().is_some_and(|uid| here.contains(uid)));
         }
     }
-}
-
-fn controller(pod: &Value) -> Option<&Value> {
-    let owners = pod["metadata"]["ownerReferences"].as_array()?;
-    owners.iter().find(|owner| owner["controller"] == true)
 }
 
 fn is_ready(object: &Value) -> bool {

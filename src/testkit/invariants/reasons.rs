@@ -3,7 +3,7 @@
 use super::Checked;
 use refit_api::open_enum::ClosedEnum as _;
 use refit_api::reason::ReportedIn;
-use refit_api::{NodePhase, OpenEnum, PlanStatus, Reason};
+use refit_api::{ForeignReason, NodePhase, OpenEnum, PlanStatus, Reason};
 use refit_rehearse::json::Value;
 
 pub(super) fn check_status(plan: &str, status: &PlanStatus) -> Checked {
@@ -47,6 +47,7 @@ pub(super) fn check_event(event: &Value) -> Checked {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let reported_in = match text(&event["involvedObject"]["kind"]).as_str() {
         "Plan" => ReportedIn::PlanEvent,
+        "Pod" if text(&event["reason"]) == ForeignReason::DrainTimeout.name() => return Ok(()),
         _ => ReportedIn::NodeEvent,
     };
     let reason = Reason::named(&text(&event["reason"]));

@@ -10,6 +10,7 @@ mod depends;
 mod despite;
 mod differs;
 mod drain_checks;
+mod drain_timeout;
 mod fail;
 mod failure;
 mod finish;

@@ -80,6 +80,28 @@ fn a_drain_longer_than_the_job_is_remarked() {
 }
 
 #[test]
+fn delays_of_a_drain_count_towards_the_deadline_of_the_job() {
+    for (drain, sum) in [
+        ("{settleDelay: 601s}", Some("10m1s")),
+        (
+            "{timeout: 9m, loadBalancerDelay: 1m, settleDelay: 1s}",
+            Some("10m1s"),
+        ),
+        ("{timeout: 9m, loadBalancerDelay: 1m}", None),
+        ("{timeout: 6m, afterTimeout: Delete}", Some("12m0s")),
+        ("{timeout: 6m, afterTimeout: Continue}", None),
+        ("{settleDelay: 1h}, jobActiveDeadlineSecs: 0", None),
+    ] {
+        let remarks = found(&format!("{{upgrade: {{image: x}}, drain: {drain}}}")).remarks;
+        let says = |sum| {
+            format!("the drain's timeout and delays add up to {sum}, which exceeds the deadline of the Job")
+        };
+        let found: Vec<_> = remarks.iter().map(ToString::to_string).collect();
+        assert_eq!(found, Vec::from_iter(sum.map(says)), "{drain}");
+    }
+}
+
+#[test]
 fn a_security_context_that_is_ignored_is_remarked() {
     let spec = spec("{upgrade: {image: x, securityContext: {}}, prepare: {image: x, securityContext: {}}}");
     let settings = JobSettings {

@@ -57,15 +57,18 @@ impl Subject<'_> {
         }
         for remark in found.remarks {
             // The deadline depends on the controller's environment, which is unknown here.
-            if remark == Remark::DrainTimeoutExceedsDeadline {
-                let hint = "raise spec.jobActiveDeadlineSecs; otherwise the Job ends first, and the next one drains from the start";
-                self.report(
-                    Rule::DrainTimeout,
-                    "spec.drain.timeout",
-                    format!("spec.drain.timeout: {remark}"),
-                    Some(hint.to_owned()),
-                );
-            }
+            let field = match remark {
+                Remark::DrainTimeoutExceedsDeadline => "spec.drain.timeout",
+                Remark::DrainExceedsDeadline(_) => "spec.drain",
+                Remark::SecurityContextIgnored { .. } => continue,
+            };
+            let hint = "raise spec.jobActiveDeadlineSecs; otherwise the Job ends first, and the next one drains from the start";
+            self.report(
+                Rule::DrainTimeout,
+                field,
+                format!("{field}: {remark}"),
+                Some(hint.to_owned()),
+            );
         }
         self.check_tolerations(spec);
         for (container, of) in containers(spec) {
