@@ -1,8 +1,11 @@
 //! The permissions of the controller that Plans need.
 
+use super::blocker::Blocker;
 use super::plan::DerivedPlan;
 use super::state::ClusterState;
+use refit_api::{ObjectRef, names};
 use refit_facts::Missing;
+use refit_facts::objects::maintenance::MaintenanceGroup;
 
 /// Whether to check the controller's permissions.
 pub(super) fn are_asked(cluster: &ClusterState) -> bool {
@@ -19,8 +22,8 @@ pub(super) fn are_asked(cluster: &ClusterState) -> bool {
     !known && !cluster.plans.is_empty()
 }
 
-/// The permission that the Plan needs and the controller lacks; `None` while permissions are not checked.
-pub(super) fn missing(cluster: &ClusterState, plan: &DerivedPlan) -> Option<String> {
+/// What the Plan needs and the controller may not; `None` while permissions are not checked.
+pub(super) fn missing(cluster: &ClusterState, plan: &DerivedPlan) -> Option<Blocker> {
     let missing = cluster.world.permissions.as_ref()?;
     let namespace = &cluster.defaults.namespace;
     let for_secrets = plan
@@ -33,6 +36,15 @@ pub(super) fn missing(cluster: &ClusterState, plan: &DerivedPlan) -> Option<Stri
         });
     let for_reboots = missing.for_reboots.iter().filter(|_| plan.spec().has_sentinel());
     let for_workloads = missing.for_workloads.iter().filter(|_| plan.completion.workloads);
+    let for_all: Vec<_> = missing
+        .for_all
+        .iter()
+        .chain(for_reboots)
+        .chain(for_workloads)
+        .cloned()
+        .chain(for_secrets)
+        .collect();
+    let for_drain_checks = missing.for_drain_checks.iter().filter(|_| plan.checks_drains);
     let for_remediation = missing
         .for_remediation
         .iter()
@@ -44,18 +56,23 @@ pub(super) fn missing(cluster: &ClusterState, plan: &DerivedPlan) -> Option<Stri
         "spec.drain.blockedBy"
     };
     let for_pods = for_pods.map(|what| format!("{what} in all namespaces, which {field} needs"));
-    let what: Vec<_> = missing
-        .for_all
-        .iter()
-        .chain(for_reboots)
-        .chain(for_workloads)
-        .chain(missing.for_drain_checks.iter().filter(|_| plan.checks_drains))
-        .chain(for_remediation)
-        .cloned()
-        .chain(for_pods)
-        .chain(for_secrets)
-        .collect();
-    (!what.is_empty()).then(|| what.join(", "))
+    let leases = MaintenanceGroup::Medik8s.lease_namespace();
+    let of_all = ObjectRef::new("ClusterRole", names::ROLE);
+    let of_drain_checks = ObjectRef::new("ClusterRole", names::ROLE_DRAIN_CHECKS);
+    let of_remediation = ObjectRef::at("Role", &format!("{leases}/{}", names::ROLE_REMEDIATION));
+    let of_pods = ObjectRef::new("ClusterRole", names::ROLE_PODS);
+    let parts = [
+        (of_all, for_all),
+        (of_drain_checks, for_drain_checks.cloned().collect()),
+        (of_remediation, for_remediation.cloned().collect()),
+        (of_pods, for_pods.collect()),
+    ];
+    let parts = parts.into_iter().filter(|(_, what)| !what.is_empty());
+    let (roles, what): (Vec<_>, Vec<_>) = parts.map(|(role, what)| (role, what.join(", "))).unzip();
+    (!roles.is_empty()).then(|| Blocker::MissingPermission {
+        what: what.join(", "),
+        roles,
+    })
 }
 
 /// Whether the API server has confirmed all permissions that the Plan needs.
