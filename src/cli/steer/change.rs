@@ -468,7 +468,10 @@ fn retry(request: &Request<'_>) -> Result<Vec<NodeChange>, String> {
     let plan = view.plan.facts.name.to_string();
     let change = |name: String| {
         let known = view.node(&name);
-        let attempt = known.and_then(|node| node.attempt.or_else(|| Some(released(view, node)?.attempt)));
+        let attempt = known.and_then(|node| {
+            let released = released(view, node).map(|record| record.attempt);
+            released.or(node.attempt)
+        });
         let attempt = attempt.unwrap_or(1);
         NodeChange {
             says: format!("to be retried, attempt {}", attempt + 1),
