@@ -180,7 +180,8 @@ enum Command {
     /// Try again on nodes where a Plan failed: those that are named, or all
     ///
     /// Adds the Plan to the annotation `refit.rs/retry` of each Node, with who and when; the controller removes it when the
-    /// next attempt begins. Without nodes, also retries `before` or `after` of the Plan if it has failed: the same annotation of
+    /// next attempt begins. A node that its drain has released (drain.waitFor, `afterTimeout: Skip`) has its turn again at once.
+    /// Without nodes, also retries `before` or `after` of the Plan if it has failed: the same annotation of
     /// the Plan names its Job. With --wait, waits until these nodes are done.
     ///
     /// Ends with 0 when the nodes are to be retried, with 1 when a node has not failed, the cluster refuses, a node

@@ -154,6 +154,17 @@ impl ControlPlaneRole {
     }
 }
 
+// Roles in `deploy/` that grant the controller what Plans need.
+
+/// What every Plan needs.
+pub const ROLE: &str = "system-upgrade-controller";
+/// For `drain.checkFirst`.
+pub const ROLE_DRAIN_CHECKS: &str = "system-upgrade-controller-check-drains";
+/// For `drain.blockedBy` and `settle.daemonSets`.
+pub const ROLE_PODS: &str = "system-upgrade-controller-pods";
+/// For `pauseRemediation`.
+pub const ROLE_REMEDIATION: &str = "system-upgrade-controller-remediation";
+
 /// Field that selects a Node by name, whatever its labels say.
 pub const FIELD_NODE_NAME: &str = "metadata.name";
 

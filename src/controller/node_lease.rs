@@ -15,6 +15,8 @@ use refit_facts::objects::maintenance::MaintenanceGroup;
 /// The holder of node-maintenance-operator, so that each of the two takes over the Leases of the other.
 const NODE_MAINTENANCE: &str = "node-maintenance";
 const SECONDS: i32 = 3600;
+/// How far clocks may differ.
+const SKEW: SignedDuration = SignedDuration::from_mins(1);
 
 /// Why a Lease is not ours.
 #[derive(Debug)]
@@ -89,7 +91,7 @@ impl NodeLease {
     /// Takes or renews the Lease. One that is held by another holder is taken once it has expired.
     pub(crate) async fn hold(&self, node_uid: &str, node: &str, clock: &Clock) -> Result<(), LeaseError> {
         let read = self.read().await?;
-        // After the read: a Lease that another takes meanwhile would seem to be renewed in the future, which does not hold.
+        // After the read: one that another takes meanwhile is of an earlier time then.
         let now = clock.now();
         let Some(mut lease) = read else {
             return self.create(node_uid, node, now).await;
@@ -204,9 +206,10 @@ fn end(spec: &LeaseSpec) -> Option<Timestamp> {
     renewed.checked_add(SignedDuration::from_secs(seconds)).ok()
 }
 
-/// Whether it holds now. One that was renewed in the future does not.
+/// Whether it holds now, also if the clock of its holder is ahead of ours. A time that no clock explains does not hold.
 fn is_valid(spec: &LeaseSpec, now: Timestamp) -> bool {
-    spec.renew_time.as_ref().is_some_and(|at| at.0 <= now) && end(spec).is_some_and(|end| now <= end)
+    let renewed = spec.renew_time.as_ref();
+    renewed.is_some_and(|at| at.0.duration_since(now) <= SKEW) && end(spec).is_some_and(|end| now <= end)
 }
 
 /// Whether less than half of its time is left.

@@ -7,7 +7,8 @@ mod message;
 use jiff::{SignedDuration, Timestamp};
 
 use refit_api::names::ControlPlaneRole;
-use refit_api::{Hook, NodeConditionType, Reason};
+use refit_api::{Hook, NodeConditionType, ObjectRef, Reason};
+use refit_base::go::GoDuration;
 use refit_facts::{DrainFinding, JobName, NodeName, PlanName, Taint, Text};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -136,6 +137,8 @@ pub enum Blocker {
         end: Timestamp,
         /// The time limit of a node, if there is one.
         limit: Option<SignedDuration>,
+        /// The part of it in which `drain.waitFor` may wait.
+        waits: GoDuration,
         /// The longest time that a node has taken.
         longest_run: Option<SignedDuration>,
         /// The length of the longest window, if it is too short.
@@ -168,6 +171,8 @@ pub enum Blocker {
     MissingPermission {
         /// Verb and resource.
         what: String,
+        /// The roles of `deploy/` that grant it.
+        roles: Vec<ObjectRef>,
     },
     /// An image reference is invalid, or the version cannot be its tag.
     ImageInvalid {

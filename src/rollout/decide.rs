@@ -293,8 +293,7 @@ pub fn decide_degraded(cluster: &ClusterState, now: Timestamp) -> Decision {
         .steps
         .extend(permissions::are_asked(cluster).then_some(Step::AskPermissions));
     for plan in cluster.plans.values() {
-        if let Some(what) = permissions::missing(cluster, plan) {
-            let blocker = Blocker::MissingPermission { what };
+        if let Some(blocker) = permissions::missing(cluster, plan) {
             decision.steps.extend(event_once(cluster, plan, &blocker));
         }
     }
@@ -311,7 +310,7 @@ fn decide_while_blocked(cluster: &ClusterState, block: WriteBlock<'_>, decision:
                 .plans
                 .values()
                 .find_map(|plan| permissions::missing(cluster, plan));
-            missing.map_or(Blocker::NotReady, |what| Blocker::MissingPermission { what })
+            missing.unwrap_or(Blocker::NotReady)
         }
         WriteBlock::Outdated { missing, until } => {
             if let Some(until) = until {

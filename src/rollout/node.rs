@@ -30,7 +30,7 @@ use super::state::ClusterState;
 use super::step::{NodeChange, Step, patch};
 use super::targets::TargetState;
 use refit_api::text::{MAX_MESSAGE, shorten};
-use refit_api::{NodePhase, NodeProgress, Reason};
+use refit_api::{NodePhase, NodeProgress, ObjectRef, Reason};
 use refit_facts::record::Record;
 use refit_facts::{Hash, JobFacts, JobOutcome, NodeFacts, NodeName, PodFacts, PodStage};
 use state::{NodeDecision, NodeState, Start};
@@ -153,6 +153,12 @@ impl NodeReconciler<'_> {
         node.ready || self.plan.selection.tolerates_not_ready
     }
 
+    /// The node, if its taints keep the pod of a Job off it.
+    fn kept_off_by(&self, node: &NodeFacts) -> Option<ObjectRef> {
+        let taints = Tolerations::of(self.plan).blocker(node);
+        taints.map(|_| ObjectRef::node(&*node.name))
+    }
+
     fn hash(&self) -> Option<&Hash> {
         self.plan.resolved.as_ref().map(|r| &r.hash)
     }
@@ -213,11 +219,13 @@ impl NodeReconciler<'_> {
         let mut state = NodeState::of_job(node, job, pod_stage.phase());
         if let Some(why) = pod.and_then(|p| p.waiting.clone()) {
             let taints = Some(node).filter(|_| pod_stage == PodStage::Unbound && why.contains(UNTOLERATED));
+            let about = taints.and_then(|node| self.kept_off_by(node));
             let taints = taints.and_then(|node| Tolerations::of(self.plan).blocker(node));
             let text = taints.map_or(why.clone(), |blocker| {
                 format!("{blocker}; the scheduler says: {why}")
             });
             state = state.with_reason(Reason::PodWaiting, shorten(&text, MAX_MESSAGE).into_owned());
+            state.about = about.into_iter().collect();
         }
         // The annotation stays on the Node after a drain, so it may be that of an earlier pod, or of another Plan.
         if let Some(drain) = &node.drain
@@ -225,7 +233,8 @@ impl NodeReconciler<'_> {
         {
             let progress = shorten(&drain.note.to_string(), MAX_MESSAGE).into_owned();
             state = if !drain.note.running.is_empty() {
-                state.with_reason(Reason::PodsRunning, progress)
+                let (reason, text) = self.wait_for_pods(node, job, progress);
+                state.with_reason(reason, text)
             } else if drain.note.waiting.is_empty() {
                 state.with_message(progress)
             } else {

@@ -2,9 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use super::blocker::Blocker;
 use super::plan::DerivedPlan;
 use super::state::ClusterState;
+use refit_api::{ObjectRef, names};
 use refit_facts::PlanNeed;
+use refit_facts::objects::maintenance::MaintenanceGroup;
 
 impl DerivedPlan {
     /// What it needs permissions for.
@@ -30,6 +33,20 @@ impl ClusterState {
     }
 }
 
+/// The role of `deploy/` that grants it.
+fn role(need: PlanNeed) -> ObjectRef {
+    let of_cluster = |name| ObjectRef::new("ClusterRole", name);
+    match need {
+        PlanNeed::RollOut | PlanNeed::Reboots | PlanNeed::Workloads => of_cluster(names::ROLE),
+        PlanNeed::DrainChecks => of_cluster(names::ROLE_DRAIN_CHECKS),
+        PlanNeed::PodBlockers | PlanNeed::DaemonSets => of_cluster(names::ROLE_PODS),
+        PlanNeed::Remediation => {
+            let namespace = MaintenanceGroup::Medik8s.lease_namespace();
+            ObjectRef::at("Role", &format!("{namespace}/{}", names::ROLE_REMEDIATION))
+        }
+    }
+}
+
 /// Whether to check the controller's permissions.
 pub(super) fn are_asked(cluster: &ClusterState) -> bool {
     let known = cluster.world.permissions.as_ref().is_some_and(|missing| {
@@ -40,8 +57,8 @@ pub(super) fn are_asked(cluster: &ClusterState) -> bool {
     !known && !cluster.plans.is_empty()
 }
 
-/// The permission that the Plan needs and the controller lacks; `None` while permissions are not checked.
-pub(super) fn missing(cluster: &ClusterState, plan: &DerivedPlan) -> Option<String> {
+/// What the Plan needs and the controller may not; `None` while permissions are not checked.
+pub(super) fn missing(cluster: &ClusterState, plan: &DerivedPlan) -> Option<Blocker> {
     let missing = cluster.world.permissions.as_ref()?;
     let namespace = &cluster.defaults.namespace;
     let for_secrets = plan
@@ -52,8 +69,23 @@ pub(super) fn missing(cluster: &ClusterState, plan: &DerivedPlan) -> Option<Stri
         .flat_map(|name| {
             ["list", "watch"].map(|verb| format!("{verb} secrets {name:?} in namespace {namespace}"))
         });
-    let what: Vec<_> = missing.phrases(plan.needs()).chain(for_secrets).collect();
-    (!what.is_empty()).then(|| what.join(", "))
+    let phrases = plan
+        .needs()
+        .flat_map(|need| missing.phrases([need]).map(move |what| (need, what)));
+    let lacks: Vec<_> = phrases
+        .chain(for_secrets.map(|what| (PlanNeed::RollOut, what)))
+        .collect();
+    let mut roles = Vec::new();
+    for role in lacks.iter().map(|(need, _)| role(*need)) {
+        if !roles.contains(&role) {
+            roles.push(role);
+        }
+    }
+    let what: Vec<_> = lacks.into_iter().map(|(_, what)| what).collect();
+    (!roles.is_empty()).then(|| Blocker::MissingPermission {
+        what: what.join(", "),
+        roles,
+    })
 }
 
 /// Whether the API server has confirmed all permissions that the Plan needs.

@@ -292,7 +292,7 @@ fn active(
             name: name.to_string(),
             phase: NodePhase::Waiting.into(),
             reason: blocker.map(|b| b.reason().into()),
-            message: blocker.map(ToString::to_string),
+            message: blocker.map(|blocker| format!("{blocker:#}")),
             about: blocker.map(Blocker::about).unwrap_or_default(),
             ..NodeProgress::default()
         }

@@ -72,6 +72,7 @@ impl Cause {
             | R::PodWaiting
             | R::DrainWaiting
             | R::PodsRunning
+            | R::DrainSkipped
             | R::Cancelled
             | R::RebootPod
             | R::PodRefused

@@ -52,27 +52,30 @@ impl<'a> PlanOverview<'a> {
     }
 
     fn find_obstacle(&self) -> Option<Obstacle> {
-        let held = |reason: OpenEnum<Reason>, message: &str| {
-            self.with_remedy(refit_api::Obstacle {
-                reason,
-                message: message.to_owned(),
-                ..refit_api::Obstacle::default()
-            })
-        };
         if let Some(why) = &self.plan.facts.malformed {
-            return Some(held(Reason::Error.into(), why));
+            return Some(self.with_remedy(refit_api::Obstacle {
+                reason: Reason::Error.into(),
+                message: why.clone(),
+                ..refit_api::Obstacle::default()
+            }));
         }
         if let Some(obstacle) = stall::deletion(self.plan) {
             return Some(obstacle);
         }
+        let stored = self.plan.facts.status().obstacle.clone();
         if let Some(event) = self.blocking_event() {
-            return Some(held(event.reason.clone(), &event.message));
+            let same = stored.filter(|it| it.reason == event.reason).unwrap_or_default();
+            return Some(self.with_remedy(refit_api::Obstacle {
+                reason: event.reason.clone(),
+                message: event.message.clone(),
+                about: same.about,
+                ..refit_api::Obstacle::default()
+            }));
         }
         // The status is of an earlier spec.
         if !self.is_current() {
             return Some(self.unprocessed());
         }
-        let stored = self.plan.facts.status().obstacle.clone();
         let found = stored
             .or_else(|| self.of_slots())
             .or_else(|| self.of_conditions())?;

@@ -4,7 +4,7 @@ use super::plan::{PlanOverview, condition};
 use super::stall;
 use super::unavailable::unavailable;
 use refit_api::reason::Kind;
-use refit_api::{ConditionType, NodeProgress, ObjectRef, OpenEnum, PlanSpec, Reason, limits};
+use refit_api::{ConditionType, NodeProgress, ObjectRef, OpenEnum, Reason, limits, names};
 
 /// The remedy of a reason in words, and commands that can be copied.
 #[expect(clippy::too_many_lines, reason = "one arm for each remedy")]
@@ -78,6 +78,7 @@ pub(super) fn remedy(
     };
     let retry = || on(&format!("refit retry {at} NODE"));
     let is_failed = node.is_some_and(|node| view.node(node).is_some_and(NodeProgress::is_failed));
+    let waits = node.is_some_and(|node| view.node(node).is_some_and(|node| !node.has_slot()));
     let failed = || {
         let failed = view.nodes.iter().filter(|node| node.is_failed());
         failed.map(|node| Some(format!("refit retry {at} {}", node.name)))
@@ -145,6 +146,7 @@ pub(super) fn remedy(
         }
         Reason::PodBlocks | Reason::PodsRunning | Reason::DrainSkipped | Reason::DrainWouldBlock => vec![
             on("kubectl get pods -A --field-selector spec.nodeName=NODE"),
+            retry().filter(|_| known == Reason::DrainSkipped && waits),
             edit(),
         ],
         // A Job that waits for that until its deadline fails with this reason.
@@ -179,32 +181,14 @@ pub(super) fn remedy(
             let nodes = unavailable(view).into_iter().map(|(_, _, command)| Some(command));
             nodes.chain([edit()]).collect()
         }
-        // deploy/ does not grant what `drain.checkFirst` and `blockedBy` need.
-        Reason::MissingPermission if lacks_drain_checks(view) => {
-            vec![Some(
-                "kubectl apply -f deploy/overlays/check-drains/rbac.yaml".to_owned(),
-            )]
+        Reason::MissingPermission if about.is_empty() => {
+            vec![Some("kubectl apply -f deploy/rbac.yaml".to_owned())]
         }
-        // deploy/ does not grant what `drain.blockedBy` and `settle.daemonSets` need.
-        Reason::MissingPermission if waits_for_pods(&view.plan.facts.object.spec) => {
-            let role = "system-upgrade-controller-pods";
-            vec![
-                Some("kubectl apply -f deploy/rbac.yaml".to_owned()),
-                Some(format!(
-                    "kubectl create clusterrole {role} --verb=list --resource=pods"
-                )),
-                Some(format!(
-                    "kubectl create clusterrolebinding {role} --clusterrole={role} --serviceaccount={namespace}:system-upgrade-controller"
-                )),
-            ]
-        }
-        Reason::MissingPermission if view.plan.facts.object.spec.pause_remediation.unwrap_or_default() => {
-            vec![
-                Some("kubectl apply -f deploy/rbac.yaml".to_owned()),
-                Some("kubectl apply -k deploy/overlays/remediation".to_owned()),
-            ]
-        }
-        Reason::MissingPermission => vec![Some("kubectl apply -f deploy/rbac.yaml".to_owned())],
+        Reason::MissingPermission => about
+            .iter()
+            .flat_map(|role| grant(namespace, role))
+            .map(Some)
+            .collect(),
         Reason::ChannelWithdrawn | Reason::NoVersion | Reason::Older | Reason::NotComparable => {
             vec![resolve(), edit()]
         }
@@ -220,18 +204,21 @@ pub(super) fn remedy(
     (known.plain_remedy(), commands.into_iter().flatten().collect())
 }
 
-/// Whether the permissions of `drain.checkFirst` are missing, as the condition says: the controller's setting may ask for them.
-fn lacks_drain_checks(view: &PlanOverview<'_>) -> bool {
-    let mut conditions = view.plan.facts.status().conditions.iter();
-    conditions.any(|condition| {
-        let message = condition.message.as_deref().unwrap_or_default();
-        condition.type_ == ConditionType::Complete && message.contains("spec.drain.checkFirst")
-    })
-}
-
-/// Whether it lists pods of all namespaces.
-fn waits_for_pods(spec: &PlanSpec) -> bool {
-    spec.pod_blockers().is_ok_and(|all| !all.is_empty()) || spec.settle_or_default().daemon_sets.is_some()
+/// The commands that grant the controller a role.
+fn grant(namespace: &str, role: &ObjectRef) -> Vec<String> {
+    match role.name.as_str() {
+        names::ROLE_DRAIN_CHECKS => {
+            vec!["kubectl apply -f deploy/overlays/check-drains/rbac.yaml".to_owned()]
+        }
+        names::ROLE_REMEDIATION => vec!["kubectl apply -k deploy/overlays/remediation".to_owned()],
+        role @ names::ROLE_PODS => vec![
+            format!("kubectl create clusterrole {role} --verb=list --resource=pods"),
+            format!(
+                "kubectl create clusterrolebinding {role} --clusterrole={role} --serviceaccount={namespace}:system-upgrade-controller"
+            ),
+        ],
+        _ => vec!["kubectl apply -f deploy/rbac.yaml".to_owned()],
+    }
 }
 
 /// The remedy for the one of several causes of a reason that the message names.
@@ -277,7 +264,8 @@ fn of_message(
             let remedy = "create the ServiceAccount, or correct spec.serviceAccountName".to_owned();
             Some((remedy, vec![create, edit]))
         }
-        Reason::PodWaiting if message.contains("spec.tolerations") => {
+        // Its taints keep the pod away.
+        Reason::PodWaiting if ObjectRef::named(about, "Node").next().is_some() => {
             let remedy = "add the toleration to spec.tolerations, or remove the taint".to_owned();
             Some((remedy, vec![edit]))
         }

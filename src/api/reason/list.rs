@@ -47,8 +47,8 @@ reasons! {
             "with `drain.blockedBy` or `checkFirst`: the pods of the node are being listed, or cannot be"
             => "wait, or repair what the message says"
         DrainSkipped Normal [Node Complete PlanEvent]
-            "with `drain.waitFor` and `afterTimeout: Skip`: pods had not ended in time, and the node was released"
-            => "wait until the time that the message names; edit the Plan, or end the pods. [More](drain.md#pods-that-end-by-themselves)"
+            "with `drain.waitFor` and `afterTimeout: Skip`: pods had not ended in time, and the node was released; perhaps they are waited for again"
+            => "wait until the time that the message names; or end the pods, and `refit retry`; or edit the Plan. [More](drain.md#pods-that-end-by-themselves)"
         CheckPending Normal [Node Complete]
             "one of `checks` is running, or has not passed often enough"
             => "wait"

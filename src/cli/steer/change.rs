@@ -8,6 +8,7 @@ use refit_api::annotation::entries;
 use refit_api::approval::WaveApproval;
 use refit_api::{Hook, HookPhase, NodePhase, NodeProgress, Reason, WavePhase, WaveStatus, annotation, names};
 use refit_base::version::tag::munge;
+use refit_facts::record::{Phase, Record};
 use refit_view::PlanOverview;
 use refit_view::read::NodeObject;
 
@@ -321,21 +322,29 @@ pub(super) fn has_done_label(view: &PlanOverview<'_>, node: &str) -> bool {
 
 fn retry(request: &Request<'_>) -> Result<Vec<NodeChange>, String> {
     let view = request.view;
-    let failed = |node: &&NodeProgress| node.is_failed();
+    let can_retry = |node: &NodeProgress| node.is_failed() || released(view, node).is_some();
     let all = view
         .nodes
         .iter()
-        .filter(failed)
+        .filter(|node| can_retry(node))
         .map(|node| node.name.clone())
         .collect();
     let why_not = |node: &str| {
-        let is_failed = view.node(node).is_some_and(NodeProgress::is_failed);
-        (!is_failed).then(|| format!("{}: only a failed node can be retried", place(view, node)))
+        let can_retry = view.node(node).is_some_and(can_retry);
+        (!can_retry).then(|| {
+            let place = place(view, node);
+            format!("{place}: only a failed node can be retried, or one that its drain has released")
+        })
     };
     let nodes = chosen(request, all, "no node has failed", why_not)?;
     let plan = view.plan.facts.name.to_string();
     let change = |name: String| {
-        let attempt = view.node(&name).and_then(|node| node.attempt).unwrap_or(1);
+        let known = view.node(&name);
+        let attempt = known.and_then(|node| {
+            let released = released(view, node).map(|record| record.attempt);
+            released.or(node.attempt)
+        });
+        let attempt = attempt.unwrap_or(1);
         NodeChange {
             says: format!("to be retried, attempt {}", attempt + 1),
             name,
@@ -347,6 +356,16 @@ fn retry(request: &Request<'_>) -> Result<Vec<NodeChange>, String> {
         }
     };
     Ok(nodes.into_iter().map(change).collect())
+}
+
+/// The record of a node that waits because its drain has released it (`drain.waitFor`).
+fn released<'a>(view: &PlanOverview<'a>, node: &NodeProgress) -> Option<&'a Record> {
+    let record = object(view, &node.name)?
+        .facts
+        .records
+        .get(&*view.plan.facts.name)?;
+    let is_current = view.plan.facts.status().latest_hash.as_deref() == Some(&*record.hash);
+    (record.phase == Phase::Skipped && is_current && !node.has_slot()).then_some(record)
 }
 
 /// The next attempt of `before` or `after`, if it has failed and no node is named.

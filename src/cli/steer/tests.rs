@@ -14,6 +14,7 @@ use refit_api::{
     Reason, WavePhase, WaveStatus, names,
 };
 use refit_facts::NodeFacts;
+use refit_facts::record::{Phase, Record};
 use refit_fixtures::{node, plan, read};
 use refit_view::PlanOverview;
 use refit_view::read::{NodeObject, PlanObject, Snapshot};
@@ -312,6 +313,42 @@ fn approve_takes_the_wave_that_waits_and_keeps_other_approvals_that_count() {
         "the waves of the present roll-out stay approved"
     );
     assert!(ask(&both, &approve(Some("tenth")), &[]).is_ok());
+}
+
+#[test]
+fn retry_takes_a_node_that_its_drain_has_released() {
+    let mut there = snapshot(|_| ());
+    let record = Record {
+        namespace: "system-upgrade".to_owned(),
+        plan_uid: "p".into(),
+        node_uid: "waiting".into(),
+        hash: "hash".into(),
+        version: "v1".to_owned(),
+        phase: Phase::Skipped,
+        attempt: 2,
+        retries: 2,
+        job_uid: "job".into(),
+        job: "job".into(),
+        inputs: None,
+        at: there.now,
+        started: None,
+        uncordon: false,
+        reboot: None,
+        settling: None,
+        verify: None,
+        workloads: Vec::new(),
+        reason: None,
+        message: None,
+    };
+    let node = there.nodes.as_mut().unwrap().get_mut("waiting").unwrap();
+    node.facts.records.insert("p".into(), record);
+    let changes = ask(&there, &Action::Retry, &["waiting"]).unwrap();
+    assert_eq!(changes.nodes[0].says, "to be retried, attempt 3");
+    assert_eq!(ask(&there, &Action::Retry, &[]).unwrap().nodes.len(), 2);
+    // Of an earlier version it says nothing.
+    let node = there.nodes.as_mut().unwrap().get_mut("waiting").unwrap();
+    node.facts.records.get_mut("p").unwrap().hash = "other".into();
+    refuses(&there, &Action::Retry, &["waiting"], "only a failed node");
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
+use refit_api::names;
 use refit_fixtures::generated::{assert_committed, committed};
 
 /// The files that `deploy/kustomization.yaml` lists, without the definition of the Plan.
@@ -72,6 +73,19 @@ const COMPONENTS: [(&str, &str); 24] = [
     ("prometheusrule.yaml", "monitoring/prometheusrule.yaml"),
     ("dashboard.json", "monitoring/dashboard.json"),
 ];
+
+#[test]
+fn the_roles_that_a_missing_permission_names_are_in_deploy() {
+    for (file, role) in [
+        ("rbac.yaml", names::ROLE),
+        ("overlays/check-drains/rbac.yaml", names::ROLE_DRAIN_CHECKS),
+        ("overlays/read-workloads/rbac.yaml", names::ROLE_PODS),
+        ("overlays/remediation/rbac.yaml", names::ROLE_REMEDIATION),
+    ] {
+        let text = committed(&format!("deploy/{file}"));
+        assert!(text.contains(&format!("\n  name: {role}\n")), "{file}");
+    }
+}
 
 const DEFINITION: &str = "crds/plans.upgrade.cattle.io.yaml";
 

@@ -90,6 +90,7 @@ rules! {
     HookHostAccess "hook-host-access" Warning "`before` or `after` names `/host`, and has no `hostAccess`, whose default there is `None`."
     TaintWhileSuspended "taint-while-suspended" Warning "`taintNewNodes` and `suspend` are true: nodes that join take no pods until the Plan is resumed."
     NullField "null-field" Warning "A null field, or an empty list of conditions, is the same as a missing one; `drain:` does not drain."
+    NoEffect "no-effect" Warning "A field does nothing without another one that the Plan lacks, such as `settle.workloads` without `drain`."
     ChannelUnreachable "channel-unreachable" Warning "The channel gives no version (with `--online` only)."
     OtherNamespace "other-namespace" Warning "The Plan is outside of the namespace that `--namespace` names, so the controller ignores it."
     SelectsEveryNode "selects-every-node" Note "`nodeSelector` selects every node of the cluster."

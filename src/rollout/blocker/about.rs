@@ -52,6 +52,7 @@ impl Blocker {
             Self::DependencyUnknown { plans } | Self::DependencyCycle { plans } => {
                 plans.iter().map(|plan| ObjectRef::plan(&**plan)).collect()
             }
+            Self::MissingPermission { roles, .. } => roles.clone(),
             Self::NameTaken { kind, name } => vec![ObjectRef::new(kind, name)],
             Self::HookRunning { job, .. } | Self::HookFailed { job, .. } => {
                 vec![ObjectRef::new("Job", &**job)]
@@ -84,7 +85,6 @@ impl Blocker {
             | Self::NotReady
             | Self::SchemaOutdated { .. }
             | Self::SpecPruned
-            | Self::MissingPermission { .. }
             | Self::ImageInvalid { .. }
             | Self::OwnImageUnknown
             | Self::SettingMissing { .. }

@@ -212,6 +212,7 @@ impl fmt::Display for Blocker {
             Self::WindowTooShort {
                 end,
                 limit,
+                waits,
                 longest_run,
                 longest_window,
                 opens,
@@ -220,16 +221,25 @@ impl fmt::Display for Blocker {
                     Some(time) => format!("{time:#}"),
                     None => none.to_owned(),
                 };
+                let waits = SignedDuration::from_nanos(waits.as_nanos());
+                let of_waits = match waits {
+                    SignedDuration::ZERO => String::new(),
+                    waits => format!(", with {waits:#} for spec.drain.waitFor"),
+                };
                 let needs = format!(
-                    "its time limit is {}, and the longest time in this roll-out was {}",
+                    "its time limit is {}{of_waits}, and the longest time in this roll-out was {}",
                     figure(limit, "none"),
                     figure(longest_run, "none yet")
                 );
                 if let Some(window) = longest_window {
+                    let field = if limit.is_some_and(|limit| waits > limit - waits) {
+                        "spec.drain.waitFor[].timeout"
+                    } else {
+                        "spec.jobActiveDeadlineSecs"
+                    };
                     return write!(
                         f,
-                        "no window is ever long enough, the longest has {window:#}: lengthen one, or shorten \
-                         spec.jobActiveDeadlineSecs; for a node, {needs}"
+                        "no window is ever long enough, the longest has {window:#}: lengthen one, or shorten {field}; for a node, {needs}"
                     );
                 }
                 write!(
@@ -270,7 +280,7 @@ impl fmt::Display for Blocker {
                 f,
                 "fields of spec were lost while another CustomResourceDefinition was served; apply the Plan again"
             ),
-            Self::MissingPermission { what } => write!(f, "the controller may not {what}"),
+            Self::MissingPermission { what, .. } => write!(f, "the controller may not {what}"),
             Self::ImageInvalid { why } => write!(f, "{why}"),
             Self::OwnImageUnknown => write!(
                 f,
@@ -401,11 +411,17 @@ impl fmt::Display for Blocker {
                 names::ANNOTATION_REBOOT_NEEDED
             ),
             Self::NodeUnreadable { why } => write!(f, "the Node cannot be read: {why}"),
-            Self::NodeLeased { node, holder, until } => write!(
-                f,
-                "spec.pauseRemediation: {holder} holds Lease {} until {until:.0}",
-                node_lease(node)
-            ),
+            Self::NodeLeased { node, holder, until } => {
+                write!(
+                    f,
+                    "spec.pauseRemediation: {holder} holds Lease {}",
+                    node_lease(node)
+                )?;
+                if f.alternate() {
+                    write!(f, " until {until:.0}, unless it renews that")?;
+                }
+                Ok(())
+            }
             Self::LeasePending { node, why: None } => {
                 write!(
                     f,

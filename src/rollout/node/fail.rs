@@ -177,6 +177,12 @@ impl NodeReconciler<'_> {
         state.frees_slot = is_final && self.plan.failed_nodes_free_slots();
         state.is_released_after_failure = is_final && self.plan.spec().uncordons_failed();
         state.decision = self.plan.failure_decision(record);
+        let waited = record.reason.as_ref().is_some_and(|it| *it == Reason::PodWaiting);
+        state.about = waited
+            .then(|| self.kept_off_by(node))
+            .flatten()
+            .into_iter()
+            .collect();
         if node.is_new_for(&self.cluster.defaults.namespace) {
             let keeps = format!(
                 "the node has joined lately, and keeps taint {}",
@@ -192,10 +198,7 @@ impl NodeReconciler<'_> {
     /// A node whose slot is free begins only when it gets one again.
     pub(super) fn failed(&self, node: &NodeFacts, record: &Record) -> NodeState {
         let mut state = self.failed_state(node, record);
-        let asked = node
-            .retry
-            .as_deref()
-            .and_then(|retry| self.without_this_plan(node, retry));
+        let asked = self.asked_to_retry(node);
         let edited = record
             .inputs
             .as_deref()
@@ -219,18 +222,7 @@ impl NodeReconciler<'_> {
             message: None,
             ..record.clone()
         };
-        let mut change = NodeChange::default();
-        change
-            .annotations
-            .insert(Record::key(&self.plan.facts.name), Some(next.to_text()));
-        if let Some(rest) = asked {
-            let rest = Some(rest).filter(|rest| !rest.is_empty());
-            change
-                .annotations
-                .insert(names::ANNOTATION_RETRY.to_owned(), rest);
-            // A user may add a Plan to the annotation at the same moment, and a blind patch would drop that entry.
-            change.exact = true;
-        }
+        let change = self.answer_retry(&next, asked);
         // This attempt has no Job yet.
         let mut retry = NodeState::new(node, NodePhase::Pending);
         retry.since = Some(self.now);
@@ -243,6 +235,23 @@ impl NodeReconciler<'_> {
         }
         state.retry = Some(Box::new(retry));
         state
+    }
+
+    /// Stores a record. `asked` is what is left of the request to retry that it answers.
+    pub(super) fn answer_retry(&self, record: &Record, asked: Option<String>) -> NodeChange {
+        let mut change = NodeChange::default();
+        change
+            .annotations
+            .insert(Record::key(&self.plan.facts.name), Some(record.to_text()));
+        if let Some(rest) = asked {
+            let rest = Some(rest).filter(|rest| !rest.is_empty());
+            change
+                .annotations
+                .insert(names::ANNOTATION_RETRY.to_owned(), rest);
+            // A user may add a Plan to the annotation at the same moment, and a blind patch would drop that entry.
+            change.exact = true;
+        }
+        change
     }
 
     /// Uncordons a failed node for whose cordon there is no ledger; others leave the ledger with [`release::cleanup`].
@@ -263,14 +272,15 @@ impl NodeReconciler<'_> {
         state.with_step(patch(node, change, Vec::new()))
     }
 
-    /// The value of `refit.rs/retry` without this Plan; `None` if it does not name the Plan. `*` means all Plans that
-    /// failed on the node; each of them removes only itself. An entry may say who wrote it.
-    fn without_this_plan(&self, node: &NodeFacts, retry: &str) -> Option<String> {
+    /// The annotation `refit.rs/retry` without this Plan; `None` if it does not name the Plan. `*` means all Plans that failed
+    /// on the node, or that released it; each of them removes only itself. An entry may say who wrote it.
+    pub(super) fn asked_to_retry(&self, node: &NodeFacts) -> Option<String> {
+        let retry = node.retry.as_deref()?;
         let this_plan = &*self.plan.facts.name;
         let failed = || {
             node.records
                 .iter()
-                .filter(|(_, r)| r.phase == Phase::Failed)
+                .filter(|(_, r)| matches!(r.phase, Phase::Failed | Phase::Skipped))
                 .map(|(plan, _)| &**plan)
         };
         let is_all = annotation::first_word(retry) == Some("*");

@@ -6,9 +6,9 @@ use jiff::Timestamp;
 use super::state::{NodeDecision, NodeState};
 use super::{NodeReconciler, patch};
 use crate::release::release;
-use crate::step::NodeChange;
-use refit_api::text::{MAX_MESSAGE, shorten};
-use refit_api::{NodePhase, NodeProgress, Reason};
+use crate::step::{NodeChange, Step};
+use refit_api::text::{MAX_MESSAGE, seconds, shorten};
+use refit_api::{NodePhase, NodeProgress, Reason, wait_for};
 use refit_facts::record::{Phase, Record};
 use refit_facts::{JobFacts, NodeFacts};
 
@@ -78,8 +78,48 @@ impl NodeReconciler<'_> {
         let next = record.attempt.saturating_add(1);
         match stored_entry.filter(|entry| entry.attempt.unwrap_or(1) == next) {
             Some(entry) => self.begin(node, next, Some(entry), leaving),
-            None => NodeDecision::Cleanup(Vec::new()),
+            None => NodeDecision::Cleanup(self.end_pause(node, record).into_iter().collect()),
         }
+    }
+
+    /// Gives the node its turn again, because a person has asked for that. Without `inputs`, as after an edit of the Plan, the
+    /// record delays nothing.
+    fn end_pause(&self, node: &NodeFacts, record: &Record) -> Option<Step> {
+        let asked = self.asked_to_retry(node)?;
+        let next = Record {
+            inputs: None,
+            retries: 0,
+            ..record.clone()
+        };
+        Some(patch(node, self.answer_retry(&next, Some(asked)), Vec::new()))
+    }
+
+    /// What status says of a drain that waits for pods to end. Of a node that was released before, that comes first, because it
+    /// may go on like that.
+    pub(super) fn wait_for_pods(
+        &self,
+        node: &NodeFacts,
+        job: &JobFacts,
+        progress: String,
+    ) -> (Reason, String) {
+        let released = self
+            .record(node)
+            .filter(|record| record.phase == Phase::Skipped && record.hash == job.hash && record.retries > 0);
+        let Some(record) = released else {
+            return (Reason::PodsRunning, progress);
+        };
+        let times = match record.retries {
+            1 => "once".to_owned(),
+            more => format!("{more} times"),
+        };
+        let why = record.message.as_deref().unwrap_or_default();
+        let text = format!(
+            "spec.drain.waitFor: the node was released {times}, last at {}, because {why}; now the drain {progress}, and if it is \
+             released again, its turn comes {:#} later",
+            seconds(record.at),
+            wait_for::pause(record.retries.saturating_add(1))
+        );
+        (Reason::DrainSkipped, shorten(&text, MAX_MESSAGE).into_owned())
     }
 
     pub(super) fn is_skipped(&self, node: &NodeFacts) -> bool {

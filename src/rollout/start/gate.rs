@@ -103,8 +103,8 @@ fn blocker(
     if pruning::are_pruned(plan) {
         return Some(Blocker::SpecPruned);
     }
-    if let Some(what) = permissions::missing(cluster, plan) {
-        return Some(Blocker::MissingPermission { what });
+    if let Some(missing) = permissions::missing(cluster, plan) {
+        return Some(missing);
     }
     if let Some(frozen) = cluster_limits::frozen(cluster) {
         return Some(frozen);

@@ -8,6 +8,7 @@ use super::super::plan::DerivedPlan;
 use super::super::state::ClusterState;
 use refit_api::exemption::StartLimit;
 use refit_api::schedule::{Blackout, Windows, blackout_at, next_blackout, next_start};
+use refit_api::wait_for;
 use refit_api::window::Window;
 
 /// When nodes of a Plan may start by the clock: from `notBefore` on, in its windows, outside of its blackouts and those of
@@ -131,9 +132,14 @@ pub(super) fn blocker(
         let longest = start_times.windows.and_then(|_| plan.longest_window(now));
         longest.filter(|length| needs.is_some_and(|needs| *length < needs))
     };
+    let waits = || {
+        let waits = plan.spec().drain_waits().unwrap_or_default();
+        wait_for::longest(&waits)
+    };
     let too_short = |end, opens| Blocker::WindowTooShort {
         end,
         limit: plan.time_limit,
+        waits: waits(),
         longest_run: plan.longest_run(),
         longest_window: never_fits(),
         opens,

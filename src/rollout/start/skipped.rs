@@ -42,7 +42,7 @@ pub(super) struct Skipped;
 impl<'a> Limit<'a> for Skipped {
     fn admit(&mut self, turn: &mut Turn<'_, 'a>) -> Verdict {
         let record = turn.plan.skipped(turn.node);
-        // An edit of the Plan may have changed what the drain waits for.
+        // An edit of the Plan may have changed what the drain waits for, and a person may have ended the pause.
         let record = record.filter(|record| record.inputs.as_deref() == Some(&*turn.plan.inputs));
         let Some((record, until)) = record.and_then(|record| Some((record, until(record, turn.now)?))) else {
             return Verdict::Go;

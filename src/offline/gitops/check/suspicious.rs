@@ -20,6 +20,32 @@ impl Subject<'_> {
         self.check_digest(plan);
         self.check_new_nodes(&plan.spec);
         self.check_empty_lists();
+        self.check_effects(&plan.spec);
+    }
+
+    fn check_effects(&mut self, spec: &PlanSpec) {
+        let settle = spec.settle.as_ref();
+        let workloads = settle.and_then(|settle| settle.workloads) == Some(true);
+        let cordons = spec.cordon == Some(true) || spec.drain.is_some();
+        let idle = [
+            (
+                "spec.settle.workloads",
+                workloads && spec.drain.is_none(),
+                "spec.drain",
+            ),
+            (
+                "spec.prepull",
+                spec.prepull == Some(true) && !cordons,
+                "spec.cordon or spec.drain",
+            ),
+        ];
+        for (field, is_idle, other) in idle {
+            if is_idle {
+                let message = format!("{field} has no effect without {other}");
+                let hint = format!("remove it, or add {other}");
+                self.report(Rule::NoEffect, field, message, Some(hint));
+            }
+        }
     }
 
     fn check_new_nodes(&mut self, spec: &PlanSpec) {

@@ -24,7 +24,7 @@ fn scenario(nodes: &[&str]) -> Scenario {
     scenario
 }
 
-fn begin(scenario: &mut Scenario, name: &str, node: &str) {
+pub(super) fn begin(scenario: &mut Scenario, name: &str, node: &str) {
     let object = json!({
         "apiVersion": "nodemaintenance.medik8s.io/v1beta1", "kind": "NodeMaintenance", "metadata": { "name": name },
         "spec": { "nodeName": node },
@@ -33,13 +33,13 @@ fn begin(scenario: &mut Scenario, name: &str, node: &str) {
     scenario.pass_secs(10);
 }
 
-fn end(scenario: &mut Scenario, name: &str) {
+pub(super) fn end(scenario: &mut Scenario, name: &str) {
     scenario.cluster.delete(Kind::Maintenance, "", name).unwrap();
     scenario.pass_secs(10);
     assert!(scenario.cluster.get(Kind::Maintenance, "", name).is_none());
 }
 
-fn status(scenario: &Scenario, name: &str) -> Value {
+pub(super) fn status(scenario: &Scenario, name: &str) -> Value {
     scenario.cluster.get(Kind::Maintenance, "", name).unwrap()["status"].clone()
 }
 

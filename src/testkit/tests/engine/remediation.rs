@@ -1,12 +1,15 @@
 //! `pauseRemediation`: remediation operators leave nodes alone on which a Plan works.
 
+use jiff::{SignedDuration, Timestamp};
+
+use super::maintenance;
 use super::scenario::{Scenario, Setup};
 use crate::fault::{Effect, Moment, Rule};
-use refit_api::{NodeMark, Plan, names};
+use refit_api::{NodeMark, Plan, RemediationPause, names};
 use refit_fixtures::{plan, plan_with, repetitions};
 use refit_rehearse::Kind;
 use refit_rehearse::json::{Value, json};
-use refit_view::{PlanOverview, explain_node};
+use refit_view::{PlanOverview, explain_node, explain_plan};
 
 const LEASES: &str = "medik8s-leases";
 const OURS: &str = "refit/system-upgrade/system-upgrade-controller";
@@ -41,14 +44,24 @@ fn scenario(nodes: &[&str]) -> Scenario {
     scenario
 }
 
-/// Somebody holds the Lease of a node for so many seconds from now.
+/// Self node remediation holds the Lease of a node for so many seconds from now.
 fn lease(scenario: &Scenario, node: &str, seconds: i64) {
-    let now = scenario.now();
+    lease_of(scenario, node, "self-node-remediation", seconds);
+}
+
+fn lease_of(scenario: &Scenario, node: &str, holder: &str, seconds: i64) {
+    lease_from(scenario, node, holder, scenario.now(), seconds);
+}
+
+fn lease_from(scenario: &Scenario, node: &str, holder: &str, now: Timestamp, seconds: i64) {
+    let _ = scenario
+        .cluster
+        .delete(Kind::Lease, LEASES, &format!("node-{node}"));
     let lease = json!({
         "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
         "metadata": { "name": format!("node-{node}"), "namespace": LEASES },
         "spec": {
-            "holderIdentity": "self-node-remediation", "leaseDurationSeconds": seconds,
+            "holderIdentity": holder, "leaseDurationSeconds": seconds,
             "renewTime": format!("{now:.6}"), "acquireTime": format!("{now:.6}"),
         },
     });
@@ -145,6 +158,45 @@ fn a_node_whose_lease_another_holds_waits_until_it_has_ended_and_others_go_on() 
 }
 
 #[test]
+fn a_lease_of_a_holder_whose_clock_is_ahead_is_waited_for_and_one_of_another_time_is_taken() {
+    for (ahead, waits) in [(20, true), (3_600, false)] {
+        let mut scenario = scenario(&["a"]);
+        let renewed = scenario.now() + SignedDuration::from_secs(ahead);
+        lease_from(&scenario, "a", "self-node-remediation", renewed, 600);
+        scenario.apply(pausing());
+        scenario.pass_secs(60);
+        assert_eq!(scenario.slots("p").is_empty(), waits, "{ahead} s ahead");
+        scenario.pass_secs(600);
+        scenario.finish();
+    }
+}
+
+#[test]
+fn an_event_names_each_holder_of_a_lease_once_however_often_it_renews() {
+    let mut scenario = scenario(&["a"]);
+    lease(&scenario, "a", 600);
+    scenario.apply(pausing());
+    scenario.pass_secs(60);
+    let ends = |scenario: &Scenario| scenario.entry("p", "a").message.unwrap();
+    let first = ends(&scenario);
+    for _ in 0..5 {
+        lease(&scenario, "a", 600);
+        scenario.pass_secs(120);
+    }
+    assert_ne!(ends(&scenario), first, "status has the new end");
+    let says =
+        |holder: &str| format!("Node a: spec.pauseRemediation: {holder} holds Lease medik8s-leases/node-a");
+    let one = says("self-node-remediation");
+    assert_eq!(scenario.events_of("NodeBusy"), std::slice::from_ref(&one));
+    assert_eq!(scenario.complete("p")[2], one);
+    lease_of(&scenario, "a", "other", 120);
+    scenario.pass_secs(60);
+    assert_eq!(scenario.events_of("NodeBusy"), [one, says("other")]);
+    scenario.pass_secs(120);
+    scenario.finish();
+}
+
+#[test]
 fn a_lease_that_another_takes_in_the_last_moment_gives_the_slot_back() {
     let mut scenario = scenario(&["a"]);
     scenario.fault(
@@ -202,6 +254,94 @@ fn a_failed_node_is_left_alone_until_it_is_retried_or_its_plan_is_gone() {
 }
 
 #[test]
+fn a_maintenance_gets_the_node_of_a_failed_upgrade_which_is_left_alone_again_after_it() {
+    let mut scenario = Scenario::new(&Setup {
+        enable: Some("maintenance"),
+        ..Setup::default()
+    });
+    prepare(&mut scenario, &["a"]);
+    scenario.apply_and_settle(pausing());
+    scenario.fail("a");
+    assert_eq!(paused(&scenario, "a"), all());
+    maintenance::begin(&mut scenario, "disk", "a");
+    scenario.pass_secs(30);
+    let status = maintenance::status(&scenario, "disk");
+    assert_eq!(status["phase"], "Succeeded", "{status}");
+    // The maintenance has the label of its own.
+    let theirs = ["true", "node-maintenance"].map(|text| Some(text.to_owned()));
+    let [label, lease] = theirs;
+    assert_eq!(paused(&scenario, "a"), [label, lease, None]);
+    maintenance::end(&mut scenario, "disk");
+    scenario.pass_secs(60);
+    assert_eq!(paused(&scenario, "a"), all());
+    // Nothing runs there yet either when the node is tried again.
+    maintenance::begin(&mut scenario, "fan", "a");
+    scenario.retry("a", "p");
+    scenario.pass_secs(60);
+    assert_eq!(maintenance::status(&scenario, "fan")["phase"], "Succeeded");
+    assert_eq!(scenario.phase("p", "a")[1], "NodeBusy");
+    maintenance::end(&mut scenario, "fan");
+    scenario.pass_secs(60);
+    scenario.finish();
+    assert_eq!(paused(&scenario, "a"), NONE);
+}
+
+#[test]
+fn the_pause_of_a_controller_that_holds_the_lease_is_not_overwritten() {
+    let mut scenario = scenario(&["a"]);
+    scenario.apply_and_settle(plan_with("p", |spec| spec.cordon = None));
+    scenario.fail("a");
+    let holder = "refit/other/system-upgrade-controller";
+    let theirs = RemediationPause {
+        holder: holder.to_owned(),
+        label: true,
+    };
+    let theirs = theirs.to_text();
+    lease_of(&scenario, "a", holder, 600);
+    scenario.label("a", NodeMark::ExcludeFromRemediation.key(), Some("true"));
+    scenario.annotate(Kind::Node, "a", names::ANNOTATION_REMEDIATION, Some(&theirs));
+    let pause = |scenario: &Scenario| {
+        let node = scenario.cluster.get(Kind::Node, "", "a").unwrap();
+        let pause = &node["metadata"]["annotations"][names::ANNOTATION_REMEDIATION];
+        pause.as_str().map(str::to_owned)
+    };
+    // The Plan keeps the failed node, and from now on it pauses remediation.
+    scenario.edit("p", |spec| spec.pause_remediation = Some(true));
+    for _ in 0..19 {
+        scenario.pass_secs(30);
+        assert_eq!(pause(&scenario).as_ref(), Some(&theirs));
+    }
+    scenario.pass_secs(90);
+    assert_eq!(paused(&scenario, "a"), all());
+    scenario.retry("a", "p");
+    scenario.finish();
+    assert_eq!((paused(&scenario, "a"), pause(&scenario)), (NONE, None));
+}
+
+#[test]
+fn a_node_whose_lease_cannot_be_read_keeps_no_other_from_starting() {
+    for (well, broken, code) in [("a", "b", 500), ("b", "a", 403)] {
+        let mut scenario = scenario(&["a", "b"]);
+        let lease = format!("node-{broken}");
+        scenario.fault_always(Rule::on("get", "leases").named(&lease).answer(code));
+        scenario.apply(pausing());
+        scenario.pass_secs(30);
+        assert_eq!(scenario.slots("p"), [well]);
+        scenario.succeed(well);
+        scenario.pass_secs(60);
+        assert_eq!(scenario.phase("p", broken), ["Waiting", "LeasePending"]);
+        let message = scenario.entry("p", broken).message.unwrap();
+        assert!(
+            message.contains(&format!("medik8s-leases/{lease} cannot be read")),
+            "{message}"
+        );
+        scenario.mend();
+        scenario.pass_secs(120);
+        scenario.finish();
+    }
+}
+
+#[test]
 fn without_the_permission_the_plan_says_what_it_lacks_and_other_plans_go_on() {
     let mut scenario = scenario(&["a"]);
     scenario.fault_injector.allow("create", "leases", false);
@@ -214,6 +354,20 @@ fn without_the_permission_the_plan_says_what_it_lacks_and_other_plans_go_on() {
         "{reason}: {message}"
     );
     assert_eq!(scenario.slots("other"), ["a"]);
+    let about = &scenario.status("p").obstacle.as_ref().unwrap().about;
+    let names: Vec<_> = about.iter().map(|it| (&*it.kind, &*it.name)).collect();
+    assert_eq!(names, [("Role", names::ROLE_REMEDIATION)]);
+    let snapshot = scenario.snapshot();
+    let of_p = snapshot
+        .plans
+        .iter()
+        .find(|plan| &*plan.facts.name == "p")
+        .unwrap();
+    let explained = explain_plan(&PlanOverview::new(&snapshot, of_p)).to_text();
+    assert!(
+        explained.contains("kubectl apply -k deploy/overlays/remediation\n"),
+        "{explained}"
+    );
     scenario.fault_injector.allow("create", "leases", true);
     scenario.pass_secs(60);
     scenario.finish();

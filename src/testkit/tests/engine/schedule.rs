@@ -1,7 +1,7 @@
 //! `spec.windows`, `spec.blackouts` and `spec.notBefore`.
 
 use super::scenario::Scenario;
-use refit_api::{BlackoutSpec, PlanSpec, WindowSpec};
+use refit_api::{AfterWait, BlackoutSpec, PlanSpec, WindowSpec};
 use refit_facts::PodStage;
 use refit_fixtures::plan_with;
 
@@ -265,6 +265,22 @@ fn after_not_before_the_window_decides() {
     assert_eq!(scenario.complete("p")[1], "Waiting");
     scenario.pass_secs(3 * 3600);
     assert_eq!(scenario.live_nodes("p"), ["a"]);
+}
+
+#[test]
+fn a_window_that_is_too_short_for_what_a_drain_may_wait_for_names_that() {
+    let scenario = Scenario::with(
+        &["a"],
+        plan_with("p", |spec| {
+            spec.job_active_deadline_secs = Some(600);
+            spec.drain = Some(super::wait_for::waiting(AfterWait::Evict).spec.drain.unwrap());
+            window(spec, "0 22 * * *", "30m");
+        }),
+    );
+    let message = &scenario.complete("p")[2];
+    let says = "lengthen one, or shorten spec.drain.waitFor[].timeout; for a node, its time limit is 40m, with 30m for \
+                spec.drain.waitFor, and";
+    assert!(message.contains(says), "{message}");
 }
 
 #[test]

@@ -1,18 +1,21 @@
 //! `drain.waitFor`: a cordoned node is drained once pods on it have ended by themselves.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
 use super::scenario::{Scenario, Setup};
 use crate::fault::{Effect, Moment, Rule};
-use refit_api::{AfterWait, DrainSpec, OrderSpec, Plan, WaitForSpec, names};
+use refit_api::{AfterWait, DrainSpec, FailurePolicy, FailureSpec, OrderSpec, Plan, WaitForSpec, names};
 use refit_facts::PodStage;
+use refit_facts::record::Phase;
 use refit_fixtures::{plan_with, repetitions};
 use refit_rehearse::Kind;
 use refit_rehearse::json::{Value, json};
+use refit_view::{PlanOverview, explain_node};
 
-fn waiting(after: AfterWait) -> Plan {
+pub(super) fn waiting(after: AfterWait) -> Plan {
     let labels = BTreeMap::from([("app".to_owned(), "runner".to_owned())]);
     plan_with("p", |spec| {
         spec.concurrency = Some(1);
@@ -173,7 +176,23 @@ fn a_node_that_is_skipped_is_released_as_it_was_and_has_its_turn_after_the_other
     scenario.pass_secs(300);
     assert_eq!(scenario.slots("p"), ["a"]);
     assert_eq!(scenario.entry("p", "a").attempt, Some(2));
-    scenario.pass_secs(1830);
+    scenario.comes_to("a", PodStage::Drain);
+    scenario.pass_secs(20);
+    let entry = scenario.entry("p", "a");
+    assert_eq!(entry.reason.as_deref(), Some("DrainSkipped"));
+    let message = entry.message.unwrap();
+    for part in [
+        "spec.drain.waitFor: the node was released once, last at 2026-01-01T09:30:",
+        "because ci/runner-7 had not ended within 30m0s; now the drain waits for ci/runner-7 to end since 2026-01-01T09:35:",
+        ", until 2026-01-01T10:05:",
+        "if it is released again, its turn comes 10m later",
+    ] {
+        assert!(message.contains(part), "{message}");
+    }
+    let snapshot = scenario.snapshot();
+    let explained = explain_node(&PlanOverview::new(&snapshot, &snapshot.plans[0]), "a").to_text();
+    assert!(explained.contains(&message), "{explained}");
+    scenario.pass_secs(1800);
     scenario.restart();
     assert!(!scenario.is_cordoned("a"));
     assert_eq!(scenario.record("a", "p").retries, 2);
@@ -183,6 +202,44 @@ fn a_node_that_is_skipped_is_released_as_it_was_and_has_its_turn_after_the_other
     scenario.pass_secs(150);
     scenario.finish();
     assert_eq!(scenario.invariants.upgrades, 3);
+}
+
+#[test]
+fn releases_use_up_no_retries_of_a_node_that_fails_later() {
+    let mut scenario = Scenario::of_nodes(&["a", "b", "c"]);
+    begin(&mut scenario, AfterWait::Skip);
+    scenario.edit("p", |spec| {
+        spec.failure = Some(FailureSpec {
+            policy: Some(FailurePolicy::Stop),
+            retries: Some(1),
+            backoff: Some("1m".to_owned()),
+            ..FailureSpec::default()
+        });
+    });
+    scenario.pass_secs(1800);
+    assert_eq!(scenario.record("a", "p").retries, 1);
+    let other = scenario.live_nodes("p")[0].clone();
+    let last = if other == "b" { "c" } else { "b" };
+    end_of_runner(&scenario);
+    scenario.pass_secs(300);
+    scenario.edit("p", |spec| spec.concurrency = Some(2));
+    scenario.comes_to("a", PodStage::Upgrade);
+    // The failure is not recorded yet, and must not seem to be the last that the Plan allows.
+    let record = Rule::on("patch", "nodes")
+        .named("a")
+        .delay(Duration::from_secs(30));
+    scenario.fault(record);
+    scenario.fail("a");
+    scenario.succeed(&other);
+    assert_eq!(scenario.record("a", "p").phase, Phase::Skipped);
+    assert!(scenario.live_nodes("p").iter().any(|node| node == last));
+    scenario.pass_secs(30);
+    assert_eq!(scenario.record("a", "p").retries, 0);
+    let message = scenario.entry("p", "a").message.unwrap();
+    assert!(message.contains("(retry 1 of 1)"), "{message}");
+    scenario.pass_secs(60);
+    assert_eq!(scenario.live_job("a").attempt, 3);
+    scenario.finish();
 }
 
 #[test]
@@ -196,6 +253,33 @@ fn an_edit_of_the_wait_ends_the_pause() {
         drain.wait_for = None;
         drain.force = Some(true);
     });
+    scenario.finish();
+}
+
+#[test]
+fn a_request_to_retry_ends_the_pause_once() {
+    let mut scenario = Scenario::of_nodes(&["a"]);
+    begin(&mut scenario, AfterWait::Skip);
+    scenario.pass_secs(1800);
+    assert_eq!(scenario.phase("p", "a"), ["Waiting", "DrainSkipped"]);
+    let snapshot = scenario.snapshot();
+    let explained = explain_node(&PlanOverview::new(&snapshot, &snapshot.plans[0]), "a").to_text();
+    assert!(
+        explained.contains("refit retry -n system-upgrade p a"),
+        "{explained}"
+    );
+    scenario.retry("a", "other, p by ann");
+    scenario.pass_secs(20);
+    assert_eq!(scenario.slots("p"), ["a"]);
+    assert_eq!(scenario.node("a").retry.as_deref(), Some("other"));
+    // The next pause is the first one again.
+    scenario.pass_secs(1800);
+    assert_eq!(
+        (scenario.slots("p").len(), scenario.record("a", "p").retries),
+        (0, 1)
+    );
+    end_of_runner(&scenario);
+    scenario.retry("a", "*");
     scenario.finish();
 }
 
