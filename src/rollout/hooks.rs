@@ -262,6 +262,15 @@ pub(super) fn clean_up(cluster: &ClusterState, plan: &DerivedPlan, now: Timestam
     }
 }
 
+/// The Jobs whose Plan is gone, also if another one has its name now.
+pub(super) fn orphans(cluster: &ClusterState) -> impl Iterator<Item = &JobFacts> {
+    let is_orphan = |job: &&JobFacts| {
+        let plan = cluster.plans.get(&job.plan);
+        !job.recorded && !job.deleting && plan.is_none_or(|plan| plan.facts.uid != job.plan_uid)
+    };
+    cluster.world.jobs.hooks().filter(is_orphan)
+}
+
 fn delete(job: &JobFacts, why: &'static str) -> Step {
     Step::DeleteJob {
         job: job.name.clone(),
