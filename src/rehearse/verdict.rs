@@ -206,7 +206,10 @@ fn reason(end: &PlanOutcome, outcome: &Outcome) -> Option<UnfinishedPlan> {
     }
     let brief = obstacle.map_or_else(
         || "is not reconciled".to_owned(),
-        |it| format!("starts no node: {}", it.reason),
+        |it| match it.reason.known() {
+            Some(Reason::AfterRunning | Reason::AfterFailed) => format!("is not complete: {}", it.reason),
+            _ => format!("starts no node: {}", it.reason),
+        },
     );
     let why = if let Some(it) = obstacle {
         format!("{brief}: {}", one_line(&it.message))
@@ -226,7 +229,14 @@ fn reason(end: &PlanOutcome, outcome: &Outcome) -> Option<UnfinishedPlan> {
     };
     let why = format!("{why}{}{}", windows(end), left(&status));
     let is_after = obstacle.is_some_and(|it| it.reason == Reason::DependencyNotComplete);
-    says(Problem::Stalls, &brief, why).map(|reason| UnfinishedPlan {
+    let reason = obstacle.and_then(|it| it.reason.known());
+    let has_failed = reason.is_some_and(|it| matches!(it, Reason::BeforeFailed | Reason::AfterFailed));
+    let how = if has_failed {
+        Problem::Fails
+    } else {
+        Problem::Stalls
+    };
+    says(how, &brief, why).map(|reason| UnfinishedPlan {
         waits_for: end.depends.clone().filter(|_| is_after),
         ..reason
     })

@@ -83,6 +83,7 @@ fn example() -> Report {
             window: None,
             blackout: None,
             repeats: None,
+            hooks: Vec::new(),
         }],
         turns: vec![NodeRunReport {
             plan: "a".to_owned(),
