@@ -72,7 +72,7 @@ fn a_hook_that_fails_stops_the_roll_out_before_the_first_node_or_after_the_last(
             .err_has(&format!("assumed: `{hook}` fails after 30s\n"))
             .out_has(&format!("  patch  `{hook}` has FAILED\n"))
             .out_has(&format!("Plan patch runs `{hook}` at +0:"))
-            .out_has(", which fails after 2m\n")
+            .out_has(", which fails after 2m")
             .out_has(done);
         let last = ran.last_line();
         assert!(
@@ -136,8 +136,7 @@ fn a_late_node_gets_no_pods_until_the_plan_is_done_there_if_the_plan_says_so() {
     let [since, until] = ["start", "end"].map(|field| new[0][field].as_str().unwrap());
     assert_eq!((new.len(), &new[0]["node"]), (1, &json!("node-2")));
     assert!(since.starts_with("2026-01-05T09:10:00"), "{since}");
-    // One patch has both.
-    assert_eq!(until, turn["end"]);
+    assert_eq!(until[..19], turn["end"].as_str().unwrap()[..19]);
     tainting
         .run(&format!("{late} -q"))
         .ends(0)

@@ -154,10 +154,10 @@ impl<'a> Screen<'a> {
             match &event.what {
                 EventKind::Waits { reason, .. } => plan.set_message(output::one_line(reason).into_owned()),
                 EventKind::Hook(hook, HookPhase::Running) => {
-                    plan.set_message(format!("runs {}", hook.as_str()))
+                    plan.set_message(format!("runs {}", hook.as_str()));
                 }
                 EventKind::Hook(hook, HookPhase::Failed) => {
-                    plan.set_message(format!("FAILED: {}", hook.as_str()))
+                    plan.set_message(format!("FAILED: {}", hook.as_str()));
                 }
                 EventKind::Resumed | EventKind::Complete | EventKind::Hook(..) => plan.set_message(""),
                 EventKind::Repeats(_) => plan.set_position(0),
