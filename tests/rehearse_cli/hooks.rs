@@ -53,7 +53,7 @@ fn what_runs_once_for_the_roll_out_has_its_assumption_its_lines_and_its_place_on
 
 #[test]
 fn a_hook_that_fails_stops_the_roll_out_before_the_first_node_or_after_the_last() {
-    let folder = with_plan("patch", &format!("{HOOKS}  jobActiveDeadlineSecs: 120\n"));
+    let folder = with_plan("patch", &format!("{HOOKS}  jobActiveDeadlineSecs: 600\n"));
     for (hook, done, why) in [
         (
             "before",
@@ -72,7 +72,7 @@ fn a_hook_that_fails_stops_the_roll_out_before_the_first_node_or_after_the_last(
             .err_has(&format!("assumed: `{hook}` fails after 30s\n"))
             .out_has(&format!("  patch  `{hook}` has FAILED\n"))
             .out_has(&format!("Plan patch runs `{hook}` at +0:"))
-            .out_has(", which fails after 2m")
+            .out_has(", which fails after 10m")
             .out_has(done);
         let last = ran.last_line();
         assert!(
