@@ -5,6 +5,7 @@ mod blockers;
 mod cluster;
 mod faults;
 mod front_ends;
+mod hooks;
 mod input;
 mod page;
 mod repeat;

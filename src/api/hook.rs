@@ -95,7 +95,7 @@ pub struct HookStatus {
     /// How often it was tried again without a person, as `failure.retries` says.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub retries: i64,
-    /// Why it failed.
+    /// What its pod waits for, or why it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }

@@ -192,6 +192,7 @@ fn prepare(flags: &Flags) -> anyhow::Result<(Rehearsal, Vec<String>)> {
         upgrade: flags.assumed.upgrade,
         reboot: flags.assumed.reboot,
         pod_start: flags.assumed.pod_start,
+        hook: flags.assumed.hook,
         fail: flags.assumed.fail.clone(),
         faults: flags.assumed.fault.clone(),
     };
@@ -245,6 +246,11 @@ fn prepare(flags: &Flags) -> anyhow::Result<(Rehearsal, Vec<String>)> {
     if !failing.is_empty() {
         assumed.push(format!("the upgrade fails on {}", failing.join(", ")));
     }
+    assumed.extend(
+        rehearsal
+            .hooks()
+            .map(|hook| rehearsal.assumptions.describe_hook(hook)),
+    );
     for fault in &rehearsal.assumptions.faults {
         if let Some(why) = fault.unknown(rehearsal.initial_cluster.nodes()) {
             return Err(inputs::BadInput::Invalid(why).into());

@@ -11,6 +11,7 @@ use super::fault::Fault;
 use super::ids::{Ids, fnv1a};
 use super::kubelets::DefaultBehaviour;
 use super::pod_lifecycle::{Delay, STEERING_PREFIX};
+use refit_api::Hook;
 use refit_base::go::GoDuration;
 use refit_base::nearest::nearest;
 
@@ -116,12 +117,16 @@ fn short(text: &str) -> String {
         .map_or_else(|| text.clone(), |rest| format!("{rest}h"))
 }
 
-/// Nodes whose upgrade fails.
+/// What a value of `--fail` may be.
+const FAIL_ALLOWED: &str = "the name of a node, a share such as 5%, before or after";
+
+/// What fails: the upgrade on nodes, or `before` or `after`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fail {
     Node(String),
     /// A percentage, at least one node.
     Percent(u8),
+    Hook(Hook),
 }
 
 impl FromStr for Fail {
@@ -130,9 +135,10 @@ impl FromStr for Fail {
     fn from_str(text: &str) -> Result<Self, String> {
         let Some(number) = text.strip_suffix('%') else {
             return if text.is_empty() {
-                Err("write the name of a node, or a share such as 5%".to_owned())
+                Err(format!("write {FAIL_ALLOWED}"))
             } else {
-                Ok(Self::Node(text.to_owned()))
+                let node = || Self::Node(text.to_owned());
+                Ok(Hook::named(text).map_or_else(node, Self::Hook))
             };
         };
         let percent = number.parse().ok().filter(|percent| (1..=100).contains(percent));
@@ -151,7 +157,10 @@ pub struct UnknownNode {
 }
 
 fn hint(near: Option<&String>) -> String {
-    near.map_or_else(String::new, |near| format!("; did you mean {near}?"))
+    near.map_or_else(
+        || format!("; write {FAIL_ALLOWED}"),
+        |near| format!("; did you mean {near}?"),
+    )
 }
 
 #[derive(Clone, Debug)]
@@ -166,6 +175,8 @@ pub struct Assumptions {
     /// Time from the reboot until the node is Ready.
     pub reboot: Span,
     pub pod_start: Span,
+    /// Duration of `before` and of `after`.
+    pub hook: Span,
     pub fail: Vec<Fail>,
     pub faults: Vec<Fault>,
 }
@@ -180,6 +191,7 @@ impl Assumptions {
             upgrade: Span::between(minutes(2), minutes(5)),
             reboot: Span::between(minutes(2), minutes(4)),
             pod_start: Span::of(SignedDuration::from_secs(5)),
+            hook: Span::of(SignedDuration::from_secs(30)),
             fail: Vec::new(),
             faults: Vec::new(),
         }
@@ -192,6 +204,7 @@ impl Assumptions {
             self.upgrade,
             self.reboot,
             self.pod_start,
+            self.hook,
         ];
         let late = self.faults.iter().filter_map(Fault::late);
         all.into_iter()
@@ -210,13 +223,14 @@ impl Assumptions {
         nodes: &BTreeSet<&'n str>,
         selected: &BTreeSet<&'n str>,
     ) -> Result<BTreeSet<&'n str>, UnknownNode> {
+        let hooks = Hook::ALL.map(Hook::as_str);
         let mut failing = BTreeSet::new();
         for fail in &self.fail {
             match fail {
                 Fail::Node(name) => {
                     let node = nodes.get(name.as_str()).ok_or_else(|| UnknownNode {
                         name: name.clone(),
-                        near: nearest(name, nodes.iter().copied()).map(str::to_owned),
+                        near: nearest(name, nodes.iter().copied().chain(hooks)).map(str::to_owned),
                     })?;
                     failing.insert(*node);
                 }
@@ -229,6 +243,7 @@ impl Assumptions {
                     drawn.sort_unstable();
                     failing.extend(drawn.into_iter().take(share).map(|(_, node)| node));
                 }
+                Fail::Hook(_) => {}
             }
         }
         Ok(failing)
@@ -263,6 +278,32 @@ impl Assumptions {
         let faults = self.faults.iter().filter(|fault| fault.node == node);
         steering.extend(faults.flat_map(Fault::steering));
         steering
+    }
+
+    pub fn fails_hook(&self, hook: Hook) -> bool {
+        self.fail.contains(&Fail::Hook(hook))
+    }
+
+    /// Annotations of a node that give `before` or `after` its duration there, and its failure.
+    pub fn hook_steering(&self, node: &str, hook: Hook) -> Vec<(String, String)> {
+        let drawn = self.hook.draw(self.seed, &[hook.as_str(), node]);
+        let mut all = vec![("run-delay", format!("{}ms", drawn.as_millis()))];
+        if self.fails_hook(hook) {
+            all.push(("exit-code", "1".to_owned()));
+            all.push(("message", FAIL_MESSAGE.to_owned()));
+        }
+        let key = |what: &str| format!("{STEERING_PREFIX}{}.{what}", hook.as_str());
+        all.into_iter().map(|(what, value)| (key(what), value)).collect()
+    }
+
+    /// The assumption about `before` or `after` as text.
+    pub fn describe_hook(&self, hook: Hook) -> String {
+        let verb = if self.fails_hook(hook) {
+            "fails after"
+        } else {
+            "takes"
+        };
+        format!("`{}` {verb} {}", hook.as_str(), self.hook)
     }
 
     /// The behaviour that all nodes share.

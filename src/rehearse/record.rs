@@ -4,7 +4,9 @@
 mod bands;
 mod chain;
 mod events;
+mod hooks;
 mod live;
+mod new_nodes;
 mod outages;
 mod read;
 mod repetitions;
@@ -16,7 +18,9 @@ mod waits;
 use std::collections::{BTreeMap, BTreeSet};
 
 pub use events::{Effect, EventKind, NodeRun, PhaseSpan, RolloutEvent, RunState, VersionStep, Wait};
+pub use hooks::HookRun;
 use jiff::Timestamp;
+pub use new_nodes::NewNode;
 pub use outages::{Outage, Peak, Roles, TAKEN_DOWN, WORKED_ON, peak};
 pub use read::is_complete;
 use read::{environment, has_ended, has_succeeded, of_plan, text};
@@ -39,8 +43,9 @@ const BEFORE_THE_UPGRADE: [NodePhase; 3] = [NodePhase::Pending, NodePhase::Start
 /// Reasons that are not reported: the node waits for a slot, or the Plan is being processed.
 const ORDINARY: [Reason; 2] = [Reason::NoSlot, Reason::NotReady];
 /// Reasons of a single node; the others concern the whole Plan.
-const OF_NODES: [Reason; 7] = [
+const OF_NODES: [Reason; 8] = [
     Reason::NodeNotReady,
+    Reason::NodeJoining,
     Reason::NodeBusy,
     Reason::NameTaken,
     Reason::JobLeaving,
@@ -64,6 +69,8 @@ struct PlanRecord {
     turns: BTreeMap<String, NodeRun>,
     /// Its waves, in their order.
     waves: Vec<WaveSpan>,
+    /// Jobs of its `before` and `after`.
+    hooks: Vec<HookRun>,
     /// Nodes with a slot whose Job has not been seen yet. It saves a search of all runs at each change of the Plan.
     without_job: BTreeSet<String>,
 }
@@ -82,6 +89,7 @@ pub struct Recorder {
     skipped: BTreeSet<(String, String)>,
     events: Vec<RolloutEvent>,
     steps: Vec<VersionStep>,
+    new_nodes: Vec<NewNode>,
     /// Whether it follows a real cluster ([`Self::live`]).
     is_live: bool,
 }
@@ -96,6 +104,7 @@ impl Recorder {
             skipped: BTreeSet::new(),
             events: Vec::new(),
             steps: Vec::new(),
+            new_nodes: Vec::new(),
             is_live: false,
         }
     }
@@ -184,6 +193,7 @@ impl Recorder {
         }
         self.observe_repetition(&name, &status["repeat"], now);
         self.observe_wave(&name, plan, now);
+        self.observe_hooks(&name, status, now);
         let mut waited: BTreeSet<WaitKey> = BTreeSet::new();
         let mut here: BTreeSet<&str> = BTreeSet::new();
         let mut preparing: BTreeSet<&str> = BTreeSet::new();
@@ -362,6 +372,8 @@ impl Recorder {
         let node = change.new.meta("name");
         if self.is_live {
             self.note_lost_label(change);
+        } else {
+            self.note_new_node(change, now);
         }
         self.note_boot(change);
         let notes = change.new.value["metadata"]["annotations"].as_object();

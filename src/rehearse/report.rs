@@ -3,6 +3,7 @@
 mod closed;
 mod compare;
 mod control_plane;
+mod once;
 mod page;
 #[cfg(test)]
 mod tests;
@@ -18,6 +19,7 @@ pub use compare::Comparison;
 pub use control_plane::ControlPlaneReport;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
+pub use once::{HookReport, NewNodeReport};
 pub use page::{allowed, wait_cards, zone_of};
 use serde::Serialize;
 pub use times::{TimeFormat, offset};
@@ -67,6 +69,9 @@ pub struct Report {
     /// Waves that soak although they have no node, a sentence each.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub soaks_without_nodes: Vec<String>,
+    /// Nodes that joined, and got no pods before a Plan was done there.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub new_nodes: Vec<NewNodeReport>,
     /// How the text writes times.
     #[serde(skip)]
     pub times: TimeFormat,
@@ -99,6 +104,9 @@ pub struct PlanReport {
     /// Its repetitions (`spec.repeat`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repeats: Option<RepeatReport>,
+    /// The Jobs of `before` and `after`, in the order of their starts.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub hooks: Vec<HookReport>,
 }
 
 /// The first repetition of a Plan, and the next one.
@@ -248,6 +256,7 @@ pub fn report(outcome: &Outcome, seed: u64, assumed: Vec<String>, times: TimeFor
         budgets_that_never_allow: never.map(|budget| budget.name.clone()).collect(),
         cordoned: outcome.cordoned.clone(),
         soaks_without_nodes: soaks_without_nodes(outcome),
+        new_nodes: once::new_nodes(&outcome.record),
         times,
     }
 }
@@ -384,6 +393,7 @@ fn plan_report(end: &PlanOutcome, outcome: &Outcome) -> PlanReport {
         window: window_report(end, &turns),
         blackout: blackout_report(end, &outcome.blackouts, &turns),
         repeats: repeat_report(end, outcome),
+        hooks: once::hooks(&outcome.record, end.name()),
     }
 }
 

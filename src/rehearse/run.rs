@@ -39,7 +39,7 @@ use refit_api::reboot::REQUIRED_FILES;
 use refit_api::schedule::Blackout;
 use refit_api::selector::Selector;
 use refit_api::{
-    Check, CheckAnswer, PlanSpec, RebootRequest, WavePhase, WaveStatus, limits, names, wait_for,
+    Check, CheckAnswer, Hook, PlanSpec, RebootRequest, WavePhase, WaveStatus, limits, names, wait_for,
 };
 use refit_base::version::{Offer, kubelet_version};
 use refit_channel::{ChannelClient, ChannelError};
@@ -305,10 +305,29 @@ impl Rehearsal {
             })
         };
         let faults = self.assumptions.faults.iter();
-        faults
+        let faults = faults
             .filter(|fault| !happens(fault))
-            .map(|fault| format!("--fault: it has no effect that {fault}: {}", fault.no_occasion()))
-            .collect()
+            .map(|fault| format!("--fault: it has no effect that {fault}: {}", fault.no_occasion()));
+        let there: Vec<Hook> = self.hooks().collect();
+        let hooks = Hook::ALL.into_iter();
+        let hooks = hooks
+            .filter(|hook| self.assumptions.fails_hook(*hook) && !there.contains(hook))
+            .map(|hook| {
+                format!(
+                    "--fail {0}: it has no effect: no Plan has spec.{0}",
+                    hook.as_str()
+                )
+            });
+        faults.chain(hooks).collect()
+    }
+
+    /// What Plans run once for each roll-out.
+    pub fn hooks(&self) -> impl Iterator<Item = Hook> {
+        let has = |hook: &Hook| {
+            self.all_plans()
+                .any(|plan| plan["spec"][hook.as_str()].is_object())
+        };
+        Hook::ALL.into_iter().filter(has)
     }
 
     /// Waits until all Plans are complete, and those that repeat have done so once, or until the roll-out has stalled.

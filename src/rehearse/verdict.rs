@@ -204,9 +204,19 @@ fn reason(end: &PlanOutcome, outcome: &Outcome) -> Option<UnfinishedPlan> {
             format!("{on}: {why}{}", left(&status)),
         );
     }
+    Some(at_rest(end, &status))
+}
+
+/// Why a Plan that works on no node is not complete.
+fn at_rest(end: &PlanOutcome, status: &PlanStatus) -> UnfinishedPlan {
+    let obstacle = status.obstacle.as_ref();
+    let reason = obstacle.and_then(|it| it.reason.known());
     let brief = obstacle.map_or_else(
         || "is not reconciled".to_owned(),
-        |it| format!("starts no node: {}", it.reason),
+        |it| match reason {
+            Some(Reason::AfterRunning | Reason::AfterFailed) => format!("is not complete: {}", it.reason),
+            _ => format!("starts no node: {}", it.reason),
+        },
     );
     let why = if let Some(it) = obstacle {
         format!("{brief}: {}", one_line(&it.message))
@@ -220,16 +230,24 @@ fn reason(end: &PlanOutcome, outcome: &Outcome) -> Option<UnfinishedPlan> {
             )
         });
         format!(
-            "is not reconciled{}",
+            "{brief}{}",
             text.map_or_else(String::new, |text| format!(": {text}"))
         )
     };
-    let why = format!("{why}{}{}", windows(end), left(&status));
-    let is_after = obstacle.is_some_and(|it| it.reason == Reason::DependencyNotComplete);
-    says(Problem::Stalls, &brief, why).map(|reason| UnfinishedPlan {
-        waits_for: end.depends.clone().filter(|_| is_after),
-        ..reason
-    })
+    let how = match reason {
+        Some(Reason::BeforeFailed | Reason::AfterFailed) => Problem::Fails,
+        _ => Problem::Stalls,
+    };
+    UnfinishedPlan {
+        plan: end.name().to_owned(),
+        how,
+        why: format!("{why}{}{}", windows(end), left(status)),
+        brief,
+        waits_for: end
+            .depends
+            .clone()
+            .filter(|_| reason == Some(Reason::DependencyNotComplete)),
+    }
 }
 
 /// The message of a condition that is False.

@@ -553,6 +553,7 @@ fn delete_orphaned_jobs(cluster: &ClusterState, decision: &mut Decision) {
     // If another Plan has the name now, `NodeReconciler::reconcile` finds the Job by its UID and deletes it.
     let is_orphan = |job: &&JobFacts| !cluster.plans.contains_key(&job.plan) && !job.deleting;
     let orphans = cluster.world.jobs.all_open().filter(is_orphan);
+    let orphans = orphans.chain(hooks::orphans(cluster));
     decision.steps.extend(orphans.map(delete_leftover));
 }
 

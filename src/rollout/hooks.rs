@@ -16,8 +16,8 @@ use super::resolve::Resolved;
 use super::state::ClusterState;
 use super::step::{Key, Step};
 use refit_api::text::{MAX_CONDITION_MESSAGE, seconds, shorten};
-use refit_api::{Hook, HookPhase, HookStatus, PlanStatus, annotation, names};
-use refit_facts::{JobFacts, JobName, JobOutcome};
+use refit_api::{Hook, HookPhase, HookStatus, PlanStatus, Reason, annotation, names};
+use refit_facts::{JobFacts, JobName, JobOutcome, NodeFacts};
 use refit_job::name::hook_job_name;
 
 /// What is next for a hook that has not succeeded.
@@ -172,7 +172,7 @@ fn blocker(
             }
             let job = cluster.world.jobs.get(&attempt.job);
             let waits = match job {
-                Some(job) => waits(cluster, job),
+                Some(job) => waits(cluster, job, hook.status(plan.facts.status())),
                 None => cluster
                     .memory
                     .failures
@@ -200,10 +200,28 @@ fn blocker(
     }
 }
 
-/// What the pod of a Job waits for.
-fn waits(cluster: &ClusterState, job: &JobFacts) -> Option<String> {
-    let mut pods = cluster.world.pods.of(job).filter(|pod| !pod.deleting);
-    pods.find_map(|pod| pod.waiting.clone())
+/// What the pod of a Job waits for. When the Job exceeds its deadline, its pods are deleted before it has failed, and status
+/// keeps what they waited for.
+fn waits(cluster: &ClusterState, job: &JobFacts, stored: Option<&HookStatus>) -> Option<String> {
+    let mut pods = cluster.world.pods.of(job).filter(|pod| !pod.deleting).peekable();
+    if pods.peek().is_some() && !matches!(job.outcome, JobOutcome::Failing { .. }) {
+        return pods.find_map(|pod| pod.waiting.clone());
+    }
+    let stored = stored.filter(|stored| stored.job == *job.name && stored.phase == HookPhase::Running);
+    stored?.message.clone()
+}
+
+/// What runs on a node, where no Plan may take it down. A node that is not Ready may never report the end.
+pub(super) fn running_on(cluster: &ClusterState, node: &NodeFacts) -> Option<String> {
+    let pod = cluster
+        .world
+        .pods
+        .hooks_on(&node.name)
+        .next()
+        .filter(|_| node.ready)?;
+    let job = cluster.world.jobs.hooks().find(|job| job.uid == pod.job_uid);
+    let (kind, name) = job.map_or(("Pod", &pod.name), |job| ("Job", job.name.text()));
+    Some(format!("{kind} {name} of Plan {}", pod.plan))
 }
 
 /// The step that creates the Job of a hook, unless one is there or something must be written first.
@@ -265,6 +283,15 @@ pub(super) fn clean_up(cluster: &ClusterState, plan: &DerivedPlan, now: Timestam
     }
 }
 
+/// The Jobs whose Plan is gone, also if another one has its name now.
+pub(super) fn orphans(cluster: &ClusterState) -> impl Iterator<Item = &JobFacts> {
+    let is_orphan = |job: &&JobFacts| {
+        let plan = cluster.plans.get(&job.plan);
+        !job.recorded && !job.deleting && plan.is_none_or(|plan| plan.facts.uid != job.plan_uid)
+    };
+    cluster.world.jobs.hooks().filter(is_orphan)
+}
+
 fn record(job: &JobFacts, now: Timestamp) -> Step {
     // Kubernetes counts the TTL from the end of the Job.
     let past = job
@@ -305,9 +332,12 @@ pub(super) fn status(
     let (phase, since, message) = match &job.outcome {
         JobOutcome::Complete { at } => (HookPhase::Succeeded, *at, None),
         JobOutcome::Failed { at, reason, message } => {
-            (HookPhase::Failed, *at, Some(why(cluster, job, reason, message)))
+            let why = why(cluster, job, kept, [reason, message]);
+            (HookPhase::Failed, *at, Some(why))
         }
-        JobOutcome::Running | JobOutcome::Failing { .. } => (HookPhase::Running, job.created, None),
+        JobOutcome::Running | JobOutcome::Failing { .. } => {
+            (HookPhase::Running, job.created, waits(cluster, job, kept))
+        }
     };
     Some(HookStatus {
         hash: resolved.hash.to_string(),
@@ -320,11 +350,18 @@ pub(super) fn status(
     })
 }
 
-fn why(cluster: &ClusterState, job: &JobFacts, reason: &str, message: &str) -> String {
-    let failed = cluster.failed_container(job);
-    let text = failed.map_or_else(
+fn why(
+    cluster: &ClusterState,
+    job: &JobFacts,
+    stored: Option<&HookStatus>,
+    [reason, message]: [&str; 2],
+) -> String {
+    let is_late = reason == Reason::DeadlineExceeded.name();
+    let waited = is_late.then(|| waits(cluster, job, stored)).flatten();
+    let failed = || cluster.failed_container(job).map(ToString::to_string);
+    let text = waited.or_else(failed).map_or_else(
         || format!("{reason}: {message}"),
-        |failed| format!("{failed} ({reason}: {message})"),
+        |cause| format!("{cause} ({reason}: {message})"),
     );
     shorten(&text, MAX_CONDITION_MESSAGE / 2).into_owned()
 }

@@ -94,7 +94,8 @@ fn a_late_node_of_a_snapshot_has_no_pods_before_it_joins() {
     let ran = dir
         .run("rehearse plan.yaml -q --snapshot cluster.yaml --fault two:late=30m")
         .ends(0);
-    ran.out_has("two   patch  +0:30:00");
+    // A node that has just joined waits for a minute.
+    ran.out_has("two   patch  +0:31:00");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use crate::recording;
 use crate::workdir::Workdir;
 
 /// What the script of the page reads.
-fn data(page: &str) -> Value {
+pub(super) fn data(page: &str) -> Value {
     let (_, rest) = page
         .split_once("<script type=\"application/json\" id=\"data\">")
         .unwrap();

@@ -80,8 +80,8 @@ reasons! {
             "the node registered less than a minute ago (`REFIT_MIN_NODE_AGE`), or has a start-up taint"
             => "wait; if the taint stays, see what should remove it, or tolerate it by name; [more](rollouts.md#nodes-that-join)"
         NodeBusy Warning [Node Complete PlanEvent]
-            "another Plan that cordons, drains or is exclusive works on the node, a `NodeMaintenance` wants it, another client has set its condition `MaintenanceInProgress` or `DrainInProgress`, or with `pauseRemediation` another program holds its Lease"
-            => "wait for that Plan or program, delete the `NodeMaintenance`, or [remove the condition](drain.md#conditions-of-nodes)"
+            "another Plan that cordons, drains or is exclusive works on the node, the pod of a `before` or `after` runs there, a `NodeMaintenance` wants it, another client has set its condition `MaintenanceInProgress` or `DrainInProgress`, or with `pauseRemediation` another program holds its Lease"
+            => "wait for that Plan, Job or program, delete the `NodeMaintenance`, or [remove the condition](drain.md#conditions-of-nodes)"
         LeasePending Normal [Node Complete]
             "with `pauseRemediation`: the Lease of the node is being read or taken, or cannot be"
             => "wait, or repair what the message says"

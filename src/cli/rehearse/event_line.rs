@@ -1,5 +1,6 @@
 //! Prints the events of a rehearsal as lines, for pipes and logs.
 
+use refit_api::HookPhase;
 use refit_rehearse::record::{EventKind, RolloutEvent};
 use refit_rehearse::report::TimeFormat;
 
@@ -11,6 +12,9 @@ pub(super) fn line(event: &RolloutEvent, times: &TimeFormat) -> Option<String> {
         EventKind::NodeStarted => "begins".to_owned(),
         EventKind::Done => "done".to_owned(),
         EventKind::Complete => "complete".to_owned(),
+        EventKind::Hook(hook, HookPhase::Running) => format!("runs `{}`", hook.as_str()),
+        EventKind::Hook(hook, HookPhase::Succeeded) => format!("`{}` has succeeded", hook.as_str()),
+        EventKind::Hook(hook, HookPhase::Failed) => format!("`{}` has FAILED", hook.as_str()),
         EventKind::Repeats(due) => format!("runs again, as was due at {due}"),
         EventKind::Waits { reason, message } if message.is_empty() => format!("waits: {reason}"),
         EventKind::Waits { message, .. } => format!("waits: {}", one_line(message)),

@@ -97,8 +97,13 @@ pub(in crate::cli) struct Assumed {
     #[arg(long, value_name = "TIME", default_value = "5s")]
     pub(super) pod_start: Span,
 
-    /// Nodes whose upgrade fails: names, or a share such as 5%. May be repeated or comma-separated
-    #[arg(long, value_name = "NODE|SHARE", value_delimiter = ',')]
+    /// How long the containers of `before` and `after` take
+    #[arg(long, value_name = "TIME", default_value = "30s")]
+    pub(super) hook: Span,
+
+    /// Nodes whose upgrade fails: names, or a share such as 5%. Or the word before or after: that container fails. May be
+    /// repeated or comma-separated
+    #[arg(long, value_name = "NODE|SHARE|before|after", value_delimiter = ',')]
     pub(super) fail: Vec<Fail>,
 
     /// What goes wrong on one node: away (it does not come back from its reboot), reboot (it stays in its boot), prepare or drain

@@ -7,6 +7,7 @@ use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::event_line::line;
 use crate::cli::output;
+use refit_api::HookPhase;
 use refit_rehearse::record::{EventKind, RolloutEvent};
 use refit_rehearse::report::{Report, TimeFormat};
 use refit_rehearse::run::Rehearsal;
@@ -152,7 +153,13 @@ impl<'a> Screen<'a> {
         let Some(node) = &event.node else {
             match &event.what {
                 EventKind::Waits { reason, .. } => plan.set_message(output::one_line(reason).into_owned()),
-                EventKind::Resumed | EventKind::Complete => plan.set_message(""),
+                EventKind::Hook(hook, HookPhase::Running) => {
+                    plan.set_message(format!("runs {}", hook.as_str()));
+                }
+                EventKind::Hook(hook, HookPhase::Failed) => {
+                    plan.set_message(format!("FAILED: {}", hook.as_str()));
+                }
+                EventKind::Resumed | EventKind::Complete | EventKind::Hook(..) => plan.set_message(""),
                 EventKind::Repeats(_) => plan.set_position(0),
                 _ => {}
             }

@@ -1,4 +1,4 @@
-//! What concerns a whole Plan: its waves, and what it waited for.
+//! What concerns a whole Plan: its waves, what ran once for the roll-out, and what it waited for.
 
 use jiff::Timestamp;
 
@@ -10,8 +10,10 @@ use crate::words::{MIN_WAIT, duration, pluralized};
 use refit_api::{OpenEnum, Reason, WavePhase};
 use refit_formats::page::{Band, BandKind};
 
-/// Waits that the phases of waves show.
-const OF_WAVES: [Reason; 3] = [
+/// Waits that the phases of waves show, or the Jobs of `before` and `after`.
+const SHOWN_BY_OTHERS: [Reason; 5] = [
+    Reason::BeforeRunning,
+    Reason::AfterRunning,
     Reason::WaveInProgress,
     Reason::WaveSoaking,
     Reason::WaveNotApproved,
@@ -158,6 +160,11 @@ impl Recorder {
             let label = pluralized(runs().count(), "node");
             bands.push(band(BandKind::Work, label, first, ends.filter(|_| is_over)));
         }
+        let hooks = seen.hooks.iter().map(|run| run.to_wait(plan));
+        bands.extend(hooks.map(|wait| Band {
+            message: Some(wait.message.clone()),
+            ..band(BandKind::Wait, wait.blocker, wait.since, wait.until)
+        }));
         let waits = self.waits().into_iter().filter(|wait| {
             let is_long = wait
                 .until
@@ -165,7 +172,7 @@ impl Recorder {
             let is_shown = wait
                 .reason
                 .known()
-                .is_some_and(|reason| OF_WAVES.contains(&reason));
+                .is_some_and(|reason| SHOWN_BY_OTHERS.contains(&reason));
             wait.plan == plan && wait.node.is_none() && is_long && !is_shown
         });
         bands.extend(waits.map(|wait| Band {

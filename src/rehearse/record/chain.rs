@@ -54,7 +54,11 @@ impl Recorder {
         }
         runs.sort_by_key(|run| run.until);
         let mut waits = self.waits();
-        waits.retain(|wait| plans.contains(&wait.plan.as_str()));
+        // The Jobs of `before` and `after` are more precise.
+        waits.retain(|wait| plans.contains(&wait.plan.as_str()) && !is_of_hook(wait));
+        for plan in plans {
+            waits.extend(self.hook_runs(plan).iter().map(|run| run.to_wait(plan)));
+        }
         self.links(&steps(&runs, &waits, end))
     }
 
@@ -118,6 +122,7 @@ impl Recorder {
         match wait.reason.known() {
             Some(Reason::WaveSoaking) => format!("the soak of wave {wave} takes {long}"),
             Some(Reason::WaveNotApproved) => format!("wave {wave} waits {long} for approval"),
+            _ if is_of_hook(wait) => format!("`{}` of Plan {} takes {long}", wait.blocker, wait.plan),
             _ => format!("Plan {} waits {long}: {}", wait.plan, wait.awaited()),
         }
     }
@@ -133,6 +138,12 @@ impl Recorder {
         let long = |wait: &&Wait| wait.until.unwrap_or(run.until).duration_since(wait.since);
         waits.filter(|wait| long(wait) >= MIN_WAIT).max_by_key(long)
     }
+}
+
+/// Whether `before` or `after` runs.
+fn is_of_hook(wait: &Wait) -> bool {
+    let reason = wait.reason.known();
+    reason.is_some_and(|reason| matches!(reason, Reason::BeforeRunning | Reason::AfterRunning))
 }
 
 fn short(wait: &Wait) -> &str {
@@ -159,9 +170,17 @@ fn steps<'r>(runs: &'r [Run<'r>], waits: &'r [Wait], end: Timestamp) -> Vec<Step
         }
         _ => {
             let Some(last) = runs.last() else { return steps };
-            let from = began(last, waits);
-            steps.push(Step::Run(last, from));
-            (plan, node, at) = (last.plan, Some(last.node), from);
+            let ended =
+                |wait: &&Wait| is_of_hook(wait) && wait.until.is_some_and(|until| until >= last.until);
+            let after = waits.iter().filter(ended).max_by_key(|wait| wait.until);
+            if let Some((after, until)) = after.and_then(|after| Some((after, after.until?))) {
+                steps.push(Step::Wait(after, until));
+                (plan, node, at) = (after.plan.as_str(), None, after.since);
+            } else {
+                let from = began(last, waits);
+                steps.push(Step::Run(last, from));
+                (plan, node, at) = (last.plan, Some(last.node), from);
+            }
         }
     }
     // Each step ends before the one after it begins, so this ends.

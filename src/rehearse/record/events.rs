@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 use crate::upgrade_script::PrepareWait;
-use refit_api::{NodePhase, OpenEnum, Reason};
+use refit_api::{Hook, HookPhase, NodePhase, OpenEnum, Reason};
 
 /// State of a Plan on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,6 +117,8 @@ pub enum EventKind {
         reason: OpenEnum<Reason>,
         message: String,
     },
+    /// A Job of `before` or `after` runs, or has ended.
+    Hook(Hook, HookPhase),
     /// The Plan is complete.
     Complete,
     /// A repetition has begun (`spec.repeat`), which was due at this time.

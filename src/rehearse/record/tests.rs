@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::*;
 use crate::json::json;
 use crate::upgrade_script::PrepareWait;
+use refit_api::HookPhase;
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(1_767_603_600 + second).unwrap()
@@ -342,4 +343,40 @@ fn what_is_kept_of_a_real_cluster_has_a_limit() {
     let waits = fixture.recorder.waits().len();
     assert!((500..=1_000).contains(&waits), "{waits}");
     assert_eq!(fixture.recorder.take_events(), []);
+}
+
+#[test]
+fn a_job_of_a_hook_has_its_times_and_ends_also_if_another_one_takes_its_place() {
+    let mut fixture = RecorderFixture::new();
+    let mut before = |second: i64, phase: &str, job: &str| {
+        let since = at(second).to_string();
+        let of = json!({ "hash": "h", "phase": phase, "since": since, "job": job, "attempt": 1, "message": "disk full" });
+        fixture.plan(second, &json!({ "latestHash": "h", "before": of }));
+    };
+    // One that ended before the recording began.
+    before(1, "Succeeded", "zero");
+    before(2, "Running", "one");
+    before(3, "Running", "one");
+    before(5, "Running", "two");
+    before(9, "Failed", "two");
+    before(9, "Failed", "two");
+    let runs = fixture.recorder.hook_runs("p");
+    let seen = runs.iter().map(|run| {
+        let [since, until] =
+            [Some(run.since), run.until].map(|time| time.map(|it| it.duration_since(at(0)).as_secs()));
+        (run.job.as_str(), run.phase, since, until, run.message.as_deref())
+    });
+    assert_eq!(
+        seen.collect::<Vec<_>>(),
+        [
+            ("one", HookPhase::Running, Some(2), Some(5), None),
+            ("two", HookPhase::Failed, Some(5), Some(9), Some("disk full")),
+        ]
+    );
+    let lines = [
+        "2 - Hook(Before, Running)",
+        "5 - Hook(Before, Running)",
+        "9 - Hook(Before, Failed)",
+    ];
+    assert_eq!(fixture.event_lines(), lines);
 }

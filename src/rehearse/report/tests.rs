@@ -83,6 +83,7 @@ fn example() -> Report {
             window: None,
             blackout: None,
             repeats: None,
+            hooks: Vec::new(),
         }],
         turns: vec![NodeRunReport {
             plan: "a".to_owned(),
@@ -112,6 +113,7 @@ fn example() -> Report {
         budgets_that_never_allow: vec!["shop/web".to_owned()],
         cordoned: vec!["node-1".to_owned()],
         soaks_without_nodes: Vec::new(),
+        new_nodes: Vec::new(),
         wait_groups: Vec::new(),
         times: TimeFormat::since(start),
     };

@@ -26,6 +26,7 @@ impl Report {
         let mut text = String::new();
         self.write_turns(&mut text);
         self.write_plans(&mut text);
+        self.write_once(&mut text);
         self.write_repetitions(&mut text);
         self.write_waits(&mut text);
         self.write_warnings(&mut text);
@@ -37,6 +38,7 @@ impl Report {
     /// What the text says besides its tables, a line each.
     pub(super) fn remarks(&self) -> Vec<String> {
         let mut text = String::new();
+        self.write_once(&mut text);
         self.write_repetitions(&mut text);
         self.write_warnings(&mut text);
         self.write_reasons(&mut text);
@@ -321,7 +323,7 @@ fn shortened(names: &[String]) -> String {
     }
 }
 
-fn line(text: &mut String, line: &str) {
+pub(super) fn line(text: &mut String, line: &str) {
     text.push_str(line);
     text.push('\n');
 }

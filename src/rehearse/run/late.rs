@@ -52,8 +52,8 @@ impl Rehearsal {
                 Err(error) => return error,
             };
             // It is registered now, as a new object.
+            node["metadata"]["creationTimestamp"] = cluster.clock().now().to_string().into();
             if let Some(metadata) = node["metadata"].as_object_mut() {
-                metadata.remove("creationTimestamp");
                 metadata.remove("resourceVersion");
             }
             if let Err(error) = put(cluster, node) {

@@ -85,7 +85,10 @@ impl Rehearsal {
         // The rehearsal may begin before, and no node of it has just joined.
         node["metadata"]["creationTimestamp"] = Value::Null;
         let name = node["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-        let steering = self.assumptions.steering(&name, failing.contains(name.as_str()));
+        let mut steering = self.assumptions.steering(&name, failing.contains(name.as_str()));
+        for hook in self.hooks() {
+            steering.extend(self.assumptions.hook_steering(&name, hook));
+        }
         if !node["metadata"]["annotations"].is_object() {
             node["metadata"]["annotations"] = json!({});
         }

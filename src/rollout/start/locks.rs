@@ -9,7 +9,7 @@ use super::cluster_limits::{self, ClusterLimits};
 use super::quorum::Quorums;
 use crate::node::state::NodeStates;
 use crate::node::state::{NodeState, Start};
-use crate::reservation;
+use crate::{hooks, reservation};
 use refit_facts::{JobFacts, JobOutcome, NodeName, PlanName, PodFacts};
 
 /// The disruptive Plan that works on each node.
@@ -117,6 +117,10 @@ impl<'a> DisruptionLocks<'a> {
         if let Some(pod) = self.cluster.world.pods.live_on(node).next() {
             return Some(format!("pod {} works on the node", pod.name));
         }
+        let facts = self.cluster.world.nodes.get(node);
+        if let Some(by) = facts.and_then(|facts| hooks::running_on(self.cluster, facts)) {
+            return Some(Blocker::NodeBusy { by }.to_string());
+        }
         let quorum = self.quorums.lost_without(self.cluster, node);
         let blocker = quorum
             .or_else(|| cluster_limits::unreadable(self.cluster, node))
@@ -186,6 +190,11 @@ impl<'a> DisruptionLocks<'a> {
             return Some(Blocker::NodeBusy {
                 by: format!("Plan {other}"),
             });
+        }
+        if plan.disruptive
+            && let Some(by) = facts.and_then(|facts| hooks::running_on(self.cluster, facts))
+        {
+            return Some(Blocker::NodeBusy { by });
         }
         let blocks =
             |job: &&JobFacts| job.plan != *name && job.disruptive && job.parallelism > 0 && job.is_live();

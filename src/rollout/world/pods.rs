@@ -10,8 +10,10 @@ use refit_facts::{JobFacts, JobUid, NodeName, PodFacts, PodStage, PodUid, Text};
 pub(crate) struct Pods {
     table: Store<Text, PodUid, PodFacts>,
     of_job: Index<JobUid, Text>,
-    /// Pods that are bound and have not ended, by node name, except those that belong to no node.
+    /// Pods that are bound and have not ended, by node name, except those in `hooks_on`.
     live_on: Index<NodeName, Text>,
+    /// The same of pods that belong to no node, by the node on which they run.
+    hooks_on: Index<NodeName, Text>,
     reboots: BTreeSet<Text>,
 }
 
@@ -39,6 +41,11 @@ impl Pods {
         self.live_on.of(node).filter_map(|pod| self.table.get(pod))
     }
 
+    /// The pods that belong to no node, but run on this one.
+    pub(crate) fn hooks_on(&self, node: &str) -> impl Iterator<Item = &PodFacts> {
+        self.hooks_on.of(node).filter_map(|pod| self.table.get(pod))
+    }
+
     /// All pods that are bound to a node and have not ended.
     pub(crate) fn live(&self) -> impl Iterator<Item = &PodFacts> {
         let pods = self.live_on.iter().flat_map(|(_, pods)| pods);
@@ -52,7 +59,7 @@ impl Pods {
 
     /// Whether a pod may run on a node.
     pub(crate) fn may_run(&self) -> bool {
-        !self.live_on.is_empty() || !self.reboots.is_empty()
+        !self.live_on.is_empty() || !self.hooks_on.is_empty() || !self.reboots.is_empty()
     }
 
     /// Stores a pod. Returns whether it has changed.
@@ -73,9 +80,13 @@ impl Pods {
             if new.reboot.is_some() {
                 self.reboots.insert(name.clone());
             }
-            let is_live = new.stage != PodStage::Ended && !new.hook;
-            if let Some(node) = new.node.as_ref().filter(|_| is_live) {
-                self.live_on.add(node, &name);
+            if let Some(node) = new.node.as_ref().filter(|_| new.stage != PodStage::Ended) {
+                let index = if new.hook {
+                    &mut self.hooks_on
+                } else {
+                    &mut self.live_on
+                };
+                index.add(node, &name);
             }
         }
         true
@@ -101,6 +112,7 @@ impl Pods {
         self.reboots.remove(&old.name);
         if let Some(node) = &old.node {
             self.live_on.drop(node, &old.name);
+            self.hooks_on.drop(node, &old.name);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! `spec.before` and `spec.after` run once for each roll-out.
 
 use super::scenario::Scenario;
+use crate::fault::{Effect, Moment, Rule};
 use refit_api::failure::FailureSpec;
 use refit_api::{ContainerSpec, Hook, HookPhase, HookSpec, HookStatus, Plan, PlanSpec, names};
 use refit_fixtures::plan_with;
@@ -347,4 +348,107 @@ fn before_comes_first_on_a_node_that_failed_also_behind_a_gate_that_is_only_for_
     scenario.pass_secs(60);
     assert_eq!(hook_status(&scenario, Hook::Before).phase, HookPhase::Running);
     assert_eq!(of_v2(&scenario), 0, "{:?}", scenario.jobs_for("a"));
+}
+
+#[test]
+fn a_job_goes_with_its_plan_also_if_that_is_deleted_without_it() {
+    let mut scenario = running(|_| {});
+    assert_eq!(names_of(&scenario, Hook::Before).len(), 1);
+    scenario.stop();
+    scenario.delete_only_plan("p");
+    scenario.pass_secs(60);
+    assert_eq!(
+        names_of(&scenario, Hook::Before).len(),
+        1,
+        "nobody else deletes it"
+    );
+    scenario.start();
+    scenario.rest();
+    assert!(names_of(&scenario, Hook::Before).is_empty());
+    scenario.assert_over();
+}
+
+/// The node on which the pod of a hook runs.
+fn node_of_pod(scenario: &Scenario) -> String {
+    let node = scenario.cluster.with(|state| {
+        let mut pods = state.all(Kind::Pod);
+        let of_hook = pods.find(|pod| pod["metadata"]["labels"]["refit.rs/hook"].is_string());
+        of_hook.and_then(|pod| pod["spec"]["nodeName"].as_str().map(str::to_owned))
+    });
+    node.expect("a pod of a hook that is bound to a node")
+}
+
+#[test]
+fn no_plan_takes_down_the_node_on_which_the_pod_of_a_hook_runs() {
+    let mut scenario = running(|_| {});
+    let job = hook_status(&scenario, Hook::Before).job;
+    let busy = node_of_pod(&scenario);
+    let free = if busy == "a" { "b" } else { "a" };
+    for plan in ["gentle", "other"] {
+        scenario.apply(plan_with(plan, |spec| {
+            spec.concurrency = Some(2);
+            if plan == "gentle" {
+                spec.cordon = None;
+            }
+        }));
+    }
+    scenario.pass_secs(60);
+    assert_eq!(scenario.slots("gentle").len(), 2, "it disturbs no pod");
+    for node in ["a", "b"] {
+        scenario.succeed(node);
+    }
+    scenario.pass_secs(60);
+    assert!(!scenario.is_done(&busy, "other"));
+    assert_eq!(scenario.phase("other", &busy), ["Waiting", "NodeBusy"]);
+    let [_, _, message] = scenario.complete("other");
+    assert_eq!(
+        message,
+        format!("Node {busy}: Job {job} of Plan p works on the node")
+    );
+    // Without the controller's memory it is the same, and a Job that goes leaves its pod for a while.
+    scenario.restart();
+    scenario.pass_secs(60);
+    assert_eq!(scenario.phase("other", &busy), ["Waiting", "NodeBusy"]);
+    assert!(scenario.is_done(free, "other") || scenario.slots("other") == [free]);
+    end(&mut scenario, Hook::Before, None);
+    end(&mut scenario, Hook::After, None);
+    scenario.finish();
+    assert!(scenario.is_done(&busy, "other"));
+}
+
+#[test]
+fn a_hook_whose_pod_waited_until_the_deadline_says_for_what_whenever_the_controller_dies() {
+    let nowhere = |spec: &mut PlanSpec| {
+        let before = spec.before.as_mut().expect("the Plan has it");
+        before.node_selector = Some([("pool".to_owned(), "backup".to_owned())].into());
+        spec.job_active_deadline_secs = Some(600);
+    };
+    let mut writes = 0;
+    for write in 0.. {
+        let mut scenario = running(nowhere);
+        let stored = hook_status(&scenario, Hook::Before);
+        assert_eq!(stored.phase, HookPhase::Running);
+        let waits = stored.message.expect("what it waits for");
+        assert!(waits.contains("node(s) didn't match"), "{waits}");
+        assert!(scenario.complete("p")[2].ends_with(&format!(": {waits}")));
+        let kill = Rule::write_or_event()
+            .nth(write + 1)
+            .effect(Effect::Kill(Moment::After));
+        scenario.fault_injector.add(kill);
+        scenario.pass_secs(900);
+        let was_met = scenario.fault_injector.clear_rules();
+        let failed = hook_status(&scenario, Hook::Before);
+        assert_eq!(failed.phase, HookPhase::Failed, "write {write}");
+        let why = failed.message.expect("why it failed");
+        assert!(
+            why.starts_with(&format!("{waits} (DeadlineExceeded: ")),
+            "write {write}: {why}"
+        );
+        assert_eq!(scenario.condition("p", "Degraded")[1], "BeforeFailed");
+        if !was_met {
+            break;
+        }
+        writes += 1;
+    }
+    assert!(writes > 1, "{writes}");
 }

@@ -249,6 +249,36 @@ fn a_plan_that_is_created_again_at_any_moment_starts_afresh() {
     };
     act(|_| {}, again, 4);
     act(hooks, again, 4);
+    let again = |scenario: &mut Scenario| {
+        scenario.delete_only_plan("p");
+        scenario.pass_secs(1);
+        scenario.apply(plan("p"));
+    };
+    act(hooks, again, 4);
+}
+
+#[test]
+fn jobs_of_a_plan_that_is_deleted_without_them_at_any_moment_go_whenever_the_controller_dies() {
+    for moment in [Moment::Before, Moment::After] {
+        for write in repetitions::writes(MOST, 0) {
+            let mut scenario = begin(hooks);
+            let came = scenario.after_writes(write);
+            // Once, or after each of the next writes.
+            let times = if moment == Moment::Before { 1 } else { 4 };
+            let kill = Rule::write_or_event().effect(Effect::Kill(moment));
+            scenario.fault_injector.add(kill.times(times));
+            scenario.delete_only_plan("p");
+            scenario.rest();
+            scenario.fault_injector.clear_rules();
+            scenario.rest();
+            scenario.assert_over();
+            let open = scenario.invariants.hook_jobs.values().find(|job| !job.recorded);
+            assert!(open.is_none(), "after write {write}: {open:?}");
+            if !came {
+                break;
+            }
+        }
+    }
 }
 
 #[test]

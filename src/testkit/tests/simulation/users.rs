@@ -499,9 +499,17 @@ impl Users {
         let _ = self.cluster.patch(Kind::Plan, NAMESPACE, plan, &patch);
     }
 
-    fn delete_plan(&self, plan: &str) {
-        self.count("Plan deleted", plan);
-        let _ = self.cluster.delete(Kind::Plan, NAMESPACE, plan);
+    fn delete_plan(&mut self, plan: &str) {
+        let orphans = self.hooks.as_mut().is_some_and(|hooks| hooks.chance(30));
+        let propagation = if orphans { "Orphan" } else { "Background" };
+        self.count("Plan deleted", &format!("{plan} {propagation}"));
+        self.cluster.with(|state| {
+            let how = DeleteOptions {
+                propagation: Some(propagation.to_owned()),
+                ..DeleteOptions::default()
+            };
+            let _ = state.delete(Kind::Plan, &Key::new(NAMESPACE, plan), &how);
+        });
     }
 
     pub(super) fn retry(&self, node: &str, plan: &str) {

@@ -156,10 +156,19 @@ impl Scenario {
     }
 
     pub(in crate::tests::engine) fn delete(&mut self, kind: Kind, name: &str) {
+        self.delete_with(kind, name, "Background");
+    }
+
+    /// Deletes a Plan, and leaves its Jobs behind: `kubectl delete --cascade=orphan`.
+    pub(in crate::tests::engine) fn delete_only_plan(&mut self, name: &str) {
+        self.delete_with(Kind::Plan, name, "Orphan");
+    }
+
+    fn delete_with(&mut self, kind: Kind, name: &str, propagation: &str) {
         let namespace = if kind == Kind::Node { "" } else { NAMESPACE };
         let _ = self.cluster.with(|state| {
             let how = DeleteOptions {
-                propagation: Some("Background".to_owned()),
+                propagation: Some(propagation.to_owned()),
                 ..DeleteOptions::default()
             };
             state.delete(kind, &Key::new(namespace, name), &how).map(drop)
