@@ -114,6 +114,11 @@ impl Recorder {
         self.progress
     }
 
+    /// The nodes that were kept free of pods, in the order in which that began.
+    pub fn new_nodes(&self) -> &[NewNode] {
+        &self.new_nodes
+    }
+
     /// Takes the events since the last call.
     pub fn take_events(&mut self) -> Vec<RolloutEvent> {
         std::mem::take(&mut self.events)
@@ -373,7 +378,7 @@ impl Recorder {
         if self.is_live {
             self.note_lost_label(change);
         } else {
-            self.note_new_node(change, now);
+            new_nodes::observe(&mut self.new_nodes, change, now);
         }
         self.note_boot(change);
         let notes = change.new.value["metadata"]["annotations"].as_object();

@@ -1,13 +1,14 @@
 //! What concerns a whole Plan: its waves, what ran once for the roll-out, and what it waited for.
 
 use jiff::Timestamp;
+use serde::Deserialize as _;
 
 use super::read::{is_complete, text};
-use super::{Recorder, Wait, live};
+use super::{EventKind, HookRun, Recorder, Wait, hooks, live};
 use crate::json::Value;
 use crate::store::Change;
 use crate::words::{MIN_WAIT, duration, pluralized};
-use refit_api::{OpenEnum, Reason, WavePhase};
+use refit_api::{Hook, HookStatus, OpenEnum, Reason, WavePhase};
 use refit_formats::page::{Band, BandKind};
 
 /// Waits that the phases of waves show, or the Jobs of `before` and `after`.
@@ -71,6 +72,23 @@ impl Recorder {
             due,
             started: seen.turns.len(),
         });
+    }
+
+    /// The Jobs of `before` and `after` of a Plan, in the order of their starts.
+    pub fn hook_runs(&self, plan: &str) -> &[HookRun] {
+        self.plans.get(plan).map_or(&[], |seen| &seen.hooks)
+    }
+
+    pub(super) fn observe_hooks(&mut self, plan: &str, status: &Value, now: Timestamp) {
+        for hook in Hook::ALL {
+            let of = HookStatus::deserialize(&status[hook.as_str()]).ok();
+            let seen = self.plans.get_mut(plan);
+            let phase = seen.and_then(|seen| hooks::observe(&mut seen.hooks, hook, of.as_ref(), now));
+            if let Some(phase) = phase {
+                self.note_progress(plan, now);
+                self.emit(now, plan, None, EventKind::Hook(hook, phase));
+            }
+        }
     }
 
     pub(super) fn close_wave(&mut self, plan: &str, now: Timestamp) {

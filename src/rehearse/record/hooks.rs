@@ -1,10 +1,8 @@
 //! The Jobs that run once for each roll-out (`spec.before`, `spec.after`), as status shows them.
 
 use jiff::Timestamp;
-use serde::Deserialize as _;
 
-use super::{EventKind, Recorder, Wait, live};
-use crate::json::Value;
+use super::events::Wait;
 use refit_api::{Hook, HookPhase, HookStatus, Reason};
 
 /// A Job of `before` or `after`.
@@ -44,61 +42,36 @@ impl HookRun {
     }
 }
 
-impl Recorder {
-    /// The Jobs of `before` and `after` of a Plan, in the order of their starts.
-    pub fn hook_runs(&self, plan: &str) -> &[HookRun] {
-        self.plans.get(plan).map_or(&[], |seen| &seen.hooks)
+/// Records what status says of a hook. Returns the phase that it has come to.
+pub(super) fn observe(
+    runs: &mut Vec<HookRun>,
+    hook: Hook,
+    of: Option<&HookStatus>,
+    now: Timestamp,
+) -> Option<HookPhase> {
+    let is_other = |run: &&mut HookRun| run.hook == hook && of.is_none_or(|of| of.job != run.job);
+    for run in runs.iter_mut().filter(is_other) {
+        run.until.get_or_insert(now);
     }
-
-    pub(super) fn observe_hooks(&mut self, plan: &str, status: &Value, now: Timestamp) {
-        for hook in Hook::ALL {
-            let of = HookStatus::deserialize(&status[hook.as_str()]).ok();
-            if let Some(phase) = self.observe_hook(plan, hook, of.as_ref(), now) {
-                self.note_progress(plan, now);
-                self.emit(now, plan, None, EventKind::Hook(hook, phase));
-            }
+    let of = of?;
+    let phase = of.phase.known()?;
+    let at = of.since.as_ref().and_then(|since| since.parse().ok());
+    let at = at.unwrap_or(now);
+    match (phase, runs.iter_mut().rfind(|run| run.job == of.job)) {
+        (HookPhase::Running, None) => runs.push(HookRun {
+            hook,
+            job: of.job.clone(),
+            since: at,
+            until: None,
+            phase,
+            message: None,
+        }),
+        (HookPhase::Succeeded | HookPhase::Failed, Some(run)) if run.until.is_none() => {
+            (run.phase, run.until) = (phase, Some(at));
+            run.message.clone_from(&of.message);
         }
+        // One that has ended before the recording began, or progress of its pod.
+        _ => return None,
     }
-
-    /// The phase that the hook has come to.
-    fn observe_hook(
-        &mut self,
-        plan: &str,
-        hook: Hook,
-        of: Option<&HookStatus>,
-        now: Timestamp,
-    ) -> Option<HookPhase> {
-        let runs = &mut self.plans.get_mut(plan)?.hooks;
-        let is_other = |run: &&mut HookRun| run.hook == hook && of.is_none_or(|of| of.job != run.job);
-        for run in runs.iter_mut().filter(is_other) {
-            run.until.get_or_insert(now);
-        }
-        let of = of?;
-        let phase = of.phase.known()?;
-        let at = of
-            .since
-            .as_ref()
-            .and_then(|since| since.parse().ok())
-            .unwrap_or(now);
-        match (phase, runs.iter_mut().rfind(|run| run.job == of.job)) {
-            (HookPhase::Running, None) => {
-                live::make_room(runs);
-                runs.push(HookRun {
-                    hook,
-                    job: of.job.clone(),
-                    since: at,
-                    until: None,
-                    phase,
-                    message: None,
-                });
-            }
-            (HookPhase::Succeeded | HookPhase::Failed, Some(run)) if run.until.is_none() => {
-                (run.phase, run.until) = (phase, Some(at));
-                run.message.clone_from(&of.message);
-            }
-            // One that has ended before the recording began, or progress of its pod.
-            _ => return None,
-        }
-        Some(phase)
-    }
+    Some(phase)
 }

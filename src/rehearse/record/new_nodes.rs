@@ -2,7 +2,6 @@
 
 use jiff::Timestamp;
 
-use super::Recorder;
 use crate::store::{Change, Object};
 use refit_api::names::TAINT_NEW_NODE;
 
@@ -14,32 +13,23 @@ pub struct NewNode {
     pub until: Option<Timestamp>,
 }
 
-impl Recorder {
-    /// The nodes that were kept free of pods, in the order in which that began.
-    pub fn new_nodes(&self) -> &[NewNode] {
-        &self.new_nodes
-    }
-
-    pub(super) fn note_new_node(&mut self, change: &Change, now: Timestamp) {
-        let has = |object: &Object| {
-            let taints = object.value["spec"]["taints"].as_array().into_iter().flatten();
-            taints.into_iter().any(|taint| taint["key"] == TAINT_NEW_NODE)
-        };
-        let node = change.new.meta("name");
-        let before = change.old.as_deref().is_some_and(has);
-        match (before, has(&change.new)) {
-            (false, true) => self.new_nodes.push(NewNode {
-                node: node.to_owned(),
-                since: now,
-                until: None,
-            }),
-            (true, false) => {
-                let mut open = self.new_nodes.iter_mut().filter(|one| one.node == node);
-                if let Some(open) = open.rfind(|one| one.until.is_none()) {
-                    open.until = Some(now);
-                }
+pub(super) fn observe(nodes: &mut Vec<NewNode>, change: &Change, now: Timestamp) {
+    let has = |object: &Object| {
+        let taints = object.value["spec"]["taints"].as_array().into_iter().flatten();
+        taints.into_iter().any(|taint| taint["key"] == TAINT_NEW_NODE)
+    };
+    let node = change.new.meta("name");
+    match (change.old.as_deref().is_some_and(has), has(&change.new)) {
+        (false, true) => nodes.push(NewNode {
+            node: node.to_owned(),
+            since: now,
+            until: None,
+        }),
+        (true, false) => {
+            if let Some(known) = nodes.iter_mut().rfind(|known| known.node == node) {
+                known.until.get_or_insert(now);
             }
-            _ => {}
         }
+        _ => {}
     }
 }

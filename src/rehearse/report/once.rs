@@ -1,10 +1,9 @@
 //! What a rehearsal says of Jobs that run once for each roll-out, and of nodes that get no pods yet.
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use serde::Serialize;
 
-use super::Report;
-use super::text::line;
+use super::times::TimeFormat;
 use crate::record::{HookRun, NewNode, Recorder};
 use crate::words::duration;
 use refit_api::HookPhase;
@@ -61,37 +60,31 @@ pub(super) fn new_nodes(record: &Recorder) -> Vec<NewNodeReport> {
     record.new_nodes().iter().map(report).collect()
 }
 
-impl Report {
-    pub(super) fn write_once(&self, text: &mut String) {
-        let before = text.len();
-        let took = |start: Timestamp, end: Timestamp| -> String {
-            duration(SignedDuration::from_secs(super::seconds(start, end)))
+/// What the text says of the Jobs of a Plan, a line each.
+pub(super) fn hook_lines(plan: &str, hooks: &[HookReport], times: &TimeFormat) -> Vec<String> {
+    let line = |run: &HookReport| {
+        let took = |end: Timestamp| duration(end.duration_since(run.start));
+        let what = match (run.result, run.end) {
+            ("succeeded", Some(end)) => format!("succeeds after {}", took(end)),
+            ("failed", Some(end)) => format!("fails after {}", took(end)),
+            (_, Some(end)) => format!("is stopped after {}", took(end)),
+            (_, None) => "has not ended".to_owned(),
         };
-        for plan in &self.plans {
-            for run in &plan.hooks {
-                let what = match (run.result, run.end) {
-                    ("succeeded", Some(end)) => format!("succeeds after {}", took(run.start, end)),
-                    ("failed", Some(end)) => format!("fails after {}", took(run.start, end)),
-                    (_, Some(end)) => format!("is stopped after {}", took(run.start, end)),
-                    (_, None) => "has not ended".to_owned(),
-                };
-                let at = self.times.of_plan(&plan.name, run.start);
-                line(
-                    text,
-                    &format!("Plan {} runs `{}` at {at}, which {what}", plan.name, run.hook),
-                );
-            }
-        }
-        for NewNodeReport { node, start, end } in &self.new_nodes {
-            let (from, long) = (self.times.of_cluster(*start), end.map(|end| took(*start, end)));
-            let long = long.map_or_else(|| "until the end".to_owned(), |long| format!("for {long}"));
-            line(
-                text,
-                &format!("No new pods on {node} {long}, from {from} (taintNewNodes)"),
-            );
-        }
-        if text.len() > before {
-            text.push('\n');
-        }
-    }
+        let at = times.of_plan(plan, run.start);
+        format!("Plan {plan} runs `{}` at {at}, which {what}", run.hook)
+    };
+    hooks.iter().map(line).collect()
+}
+
+/// The same of nodes that get no pods.
+pub(super) fn new_node_lines(nodes: &[NewNodeReport], times: &TimeFormat) -> Vec<String> {
+    let line = |NewNodeReport { node, start, end }: &NewNodeReport| {
+        let long = end.map_or_else(
+            || "until the end".to_owned(),
+            |end| format!("for {}", duration(end.duration_since(*start))),
+        );
+        let from = times.of_cluster(*start);
+        format!("No new pods on {node} {long}, from {from} (taintNewNodes)")
+    };
+    nodes.iter().map(line).collect()
 }

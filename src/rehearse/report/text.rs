@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::once::{hook_lines, new_node_lines};
 use super::{ControlPlaneReport, NodeWait, Report, WaitGroup, WindowReport};
 use crate::version_change::{Unusual, next_minor};
 use crate::words::{duration, one_line, pluralized};
@@ -101,6 +102,22 @@ impl Report {
         }
         table(text, &rows);
         text.push('\n');
+    }
+
+    fn write_once(&self, text: &mut String) {
+        let hooks = self
+            .plans
+            .iter()
+            .flat_map(|plan| hook_lines(&plan.name, &plan.hooks, &self.times));
+        let lines: Vec<String> = hooks
+            .chain(new_node_lines(&self.new_nodes, &self.times))
+            .collect();
+        for it in &lines {
+            line(text, it);
+        }
+        if !lines.is_empty() {
+            text.push('\n');
+        }
     }
 
     fn write_repetitions(&self, text: &mut String) {
@@ -323,7 +340,7 @@ fn shortened(names: &[String]) -> String {
     }
 }
 
-pub(super) fn line(text: &mut String, line: &str) {
+fn line(text: &mut String, line: &str) {
     text.push_str(line);
     text.push('\n');
 }
