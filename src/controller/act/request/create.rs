@@ -4,7 +4,7 @@ use k8s_openapi::api::batch::v1::Job;
 use serde::Serialize;
 
 use super::Request;
-use refit_api::names;
+use refit_api::{Hook, names};
 use refit_facts::{NodeFacts, NodeName, PlanName};
 use refit_job::{
     HookInput, JobError, JobInput, NodeInput, PlanInput, RebootInput, RebootPodMode, VerifyInput, hook_job,
@@ -90,32 +90,42 @@ pub(super) fn job(cluster: &ClusterState, step: Step) -> Result<Option<Request>,
             job,
             attempt,
         } => {
-            let created = cluster.job_input(&plan).map(|input| {
-                let input = HookInput {
-                    plan: input,
-                    hook,
-                    name: &job,
-                    attempt,
-                };
-                hook_job(&input, settings)
-            });
-            let created = created.transpose().map_err(text)?.flatten();
-            if created.is_some() {
-                let hook = hook.as_str();
-                tracing::info!(
-                    plan = &*plan,
-                    job = &*job,
-                    hook,
-                    attempt,
-                    "creating a Job that runs once for the roll-out"
-                );
-            }
+            let created = of_hook(cluster, &plan, hook, &job, attempt)?;
             (job, created)
         }
         _ => return Ok(None),
     };
     let body = manifest.map(|manifest| body(&manifest)).transpose()?;
     Ok(body.map(|body| Request::create(Kind::Job, name.text(), vec![body])))
+}
+
+fn of_hook(
+    cluster: &ClusterState,
+    plan: &PlanName,
+    hook: Hook,
+    name: &str,
+    attempt: i64,
+) -> Result<Option<Job>, String> {
+    let Some(input) = cluster.job_input(plan) else {
+        return Ok(None);
+    };
+    let input = HookInput {
+        plan: input,
+        hook,
+        name,
+        attempt,
+    };
+    let created = hook_job(&input, cluster.job_settings()).map_err(|error| error.to_string())?;
+    if created.is_some() {
+        tracing::info!(
+            plan = &**plan,
+            job = name,
+            hook = hook.as_str(),
+            attempt,
+            "creating a Job that runs once for the roll-out"
+        );
+    }
+    Ok(created)
 }
 
 /// The request for a pod that reboots its node, or reads its boot ID; `None` if the Plan or the node is gone.
