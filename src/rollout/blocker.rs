@@ -105,8 +105,8 @@ pub enum Blocker {
     /// The node has just been registered.
     NodeJoining(Joining),
     NodeBusy {
-        /// The Plan, or the kind and name of another object.
-        by: String,
+        /// The Plan, or another object, and the one that it is of.
+        by: Vec<ObjectRef>,
     },
     /// Another client has set a condition of the node to True that says so.
     NodeInMaintenance {

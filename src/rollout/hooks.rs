@@ -16,7 +16,7 @@ use super::resolve::Resolved;
 use super::state::ClusterState;
 use super::step::{Key, Step};
 use refit_api::text::{MAX_CONDITION_MESSAGE, seconds, shorten};
-use refit_api::{Hook, HookPhase, HookStatus, PlanStatus, Reason, annotation, names};
+use refit_api::{Hook, HookPhase, HookStatus, ObjectRef, PlanStatus, Reason, annotation, names};
 use refit_facts::{JobFacts, JobName, JobOutcome, NodeFacts};
 use refit_job::name::hook_job_name;
 
@@ -212,7 +212,7 @@ fn waits(cluster: &ClusterState, job: &JobFacts, stored: Option<&HookStatus>) ->
 }
 
 /// What runs on a node, where no Plan may take it down. A node that is not Ready may never report the end.
-pub(super) fn running_on(cluster: &ClusterState, node: &NodeFacts) -> Option<String> {
+pub(super) fn running_on(cluster: &ClusterState, node: &NodeFacts) -> Option<Vec<ObjectRef>> {
     let pod = cluster
         .world
         .pods
@@ -221,7 +221,7 @@ pub(super) fn running_on(cluster: &ClusterState, node: &NodeFacts) -> Option<Str
         .filter(|_| node.ready)?;
     let job = cluster.world.jobs.hooks().find(|job| job.uid == pod.job_uid);
     let (kind, name) = job.map_or(("Pod", &pod.name), |job| ("Job", job.name.text()));
-    Some(format!("{kind} {name} of Plan {}", pod.plan))
+    Some(vec![ObjectRef::new(kind, &**name), ObjectRef::plan(&*pod.plan)])
 }
 
 /// The step that creates the Job of a hook, unless one is there or something must be written first.

@@ -68,6 +68,7 @@ pub use memory::StepFailure;
 pub use memory::answers::{DaemonPods, LeaseCheck, LeaseState, PodCheck, Refusal, UnreadyPod};
 pub use memory::turns::{MaintenanceProgress, MaintenanceTask};
 pub use observation::{Kind, Observation, StepEffect};
+pub use permissions::plan_needs;
 pub use picture::{Differs, PlanPicture, Slot};
 pub use settings::Defaults;
 pub use state::ClusterState;

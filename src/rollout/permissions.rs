@@ -26,11 +26,9 @@ impl DerivedPlan {
     }
 }
 
-impl ClusterState {
-    /// What Plans need permissions for.
-    pub fn needs(&self) -> BTreeSet<PlanNeed> {
-        self.plans.values().flat_map(DerivedPlan::needs).collect()
-    }
+/// What Plans need permissions for.
+pub fn plan_needs(cluster: &ClusterState) -> BTreeSet<PlanNeed> {
+    cluster.plans.values().flat_map(DerivedPlan::needs).collect()
 }
 
 /// The role of `deploy/` that grants it.
@@ -52,7 +50,7 @@ pub(super) fn are_asked(cluster: &ClusterState) -> bool {
     let known = cluster.world.permissions.as_ref().is_some_and(|missing| {
         // Someone may have granted a missing permission, so it is checked again, with the back-off of a refused
         // step.
-        missing.is_empty() && missing.knows(cluster.needs())
+        missing.is_empty() && missing.knows(plan_needs(cluster))
     });
     !known && !cluster.plans.is_empty()
 }

@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 
 use super::state::ClusterState;
 use super::world::reservations::Reservations;
-use refit_api::Holder;
+use refit_api::{Holder, ObjectRef};
 use refit_facts::NodeName;
 
 /// The object, other than a Plan, that wants or holds a node.
-pub(super) fn reserved_by<'a>(cluster: &'a ClusterState, node: &str) -> Option<&'a str> {
+pub(super) fn reserved_by(cluster: &ClusterState, node: &str) -> Option<ObjectRef> {
     let wants = || {
         cluster
             .world
@@ -20,7 +20,10 @@ pub(super) fn reserved_by<'a>(cluster: &'a ClusterState, node: &str) -> Option<&
             .get(node)
             .map(|it| &*it.object)
     };
-    held_by(cluster, node).or_else(wants)
+    // Its kind and its name, as the ledger has them. Whatever is written there keeps Plans off.
+    let text = held_by(cluster, node).or_else(wants)?;
+    let (kind, name) = text.split_once(' ').unwrap_or(("NodeMaintenance", text));
+    Some(ObjectRef::new(kind, name))
 }
 
 /// The object, other than a Plan, that is in the ledger of a node.

@@ -123,7 +123,7 @@ pub fn prepare(cluster: &ClusterState, step: Step) -> Result<Option<Request>, St
         Step::Maintain(turn) => Some(Request::Maintain(turn)),
         Step::Remediation(step) => Some(Request::Remediation(step)),
         Step::AskPermissions => Some(Request::Permissions(Checked {
-            needs: cluster.needs(),
+            needs: refit_rollout::plan_needs(cluster),
             front_ends: cluster.has_front_ends(),
         })),
         Step::ReadPlans => None, // the watch does

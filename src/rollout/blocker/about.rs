@@ -37,15 +37,7 @@ impl Blocker {
                 [limits_map()].into_iter().chain(nodes).collect()
             }
             Self::Frozen { .. } | Self::Blackout { of_all: true, .. } => vec![limits_map()],
-            Self::NodeBusy { by } => {
-                // Its kind and its name, and perhaps more.
-                let mut words = by.split(' ');
-                let object = words.next().zip(words.next());
-                object
-                    .map(|(kind, name)| ObjectRef::new(kind, name))
-                    .into_iter()
-                    .collect()
-            }
+            Self::NodeBusy { by } => by.clone(),
             Self::DependencyNotComplete { plan, .. } | Self::DependencySelectsNothing { plan } => {
                 vec![ObjectRef::plan(&**plan)]
             }

@@ -180,7 +180,10 @@ impl fmt::Display for Blocker {
                 "the node has just joined, and its labels and taints may not be complete: it may start at {}",
                 refit_api::text::seconds(*until)
             ),
-            Self::NodeBusy { by } => write!(f, "{by} works on the node"),
+            Self::NodeBusy { by } => {
+                let by = by.iter().map(|it| format!("{} {}", it.kind, it.name));
+                write!(f, "{} works on the node", by.collect::<Vec<_>>().join(" of "))
+            }
             Self::NodeInMaintenance { type_, reason, .. } => write!(
                 f,
                 "another client works on the node: its condition {type_} is True, with reason {reason:?}"

@@ -10,6 +10,7 @@ use super::quorum::Quorums;
 use crate::node::state::NodeStates;
 use crate::node::state::{NodeState, Start};
 use crate::{hooks, reservation};
+use refit_api::ObjectRef;
 use refit_facts::{JobFacts, JobOutcome, NodeName, PlanName, PodFacts};
 
 /// The disruptive Plan that works on each node.
@@ -170,9 +171,7 @@ impl<'a> DisruptionLocks<'a> {
     pub(super) fn blocker(&self, plan: &DerivedPlan, node: &NodeName) -> Option<Blocker> {
         let name = &plan.facts.name;
         if let Some(object) = reservation::reserved_by(self.cluster, node) {
-            return Some(Blocker::NodeBusy {
-                by: object.to_owned(),
-            });
+            return Some(Blocker::NodeBusy { by: vec![object] });
         }
         let facts = self.cluster.world.nodes.get(node);
         if let Some((type_, condition)) =
@@ -188,7 +187,7 @@ impl<'a> DisruptionLocks<'a> {
             && let Some(other) = self.locked_by.get(node).filter(|other| *other != name)
         {
             return Some(Blocker::NodeBusy {
-                by: format!("Plan {other}"),
+                by: vec![ObjectRef::plan(&**other)],
             });
         }
         if plan.disruptive
@@ -202,7 +201,7 @@ impl<'a> DisruptionLocks<'a> {
             && let Some(job) = self.cluster.world.jobs.on(node).find(blocks)
         {
             return Some(Blocker::NodeBusy {
-                by: format!("Plan {}", job.plan),
+                by: vec![ObjectRef::plan(&*job.plan)],
             });
         }
         self.leaving_blocker(plan, node)
