@@ -62,7 +62,7 @@ impl NodeReconciler<'_> {
         let says = says.filter(|says| !says.is_empty());
         let says = says.unwrap_or("pods of spec.drain.waitFor had not ended in time");
         let prefix = format!("error: unable to drain node {:?}: ", &*node.name);
-        let says = says.strip_prefix(&prefix).unwrap_or(says);
+        let says = says.rsplit_once(&prefix).map_or(says, |(_, why)| why);
         shorten(says, MAX_MESSAGE).into_owned()
     }
 
@@ -95,16 +95,18 @@ impl NodeReconciler<'_> {
     }
 
     /// What status says of a drain that waits for pods to end. Of a node that was released before, that comes first, because it
-    /// may go on like that.
+    /// may go on like that, unless the Plan was edited or a person has given the node its turn.
     pub(super) fn wait_for_pods(
         &self,
         node: &NodeFacts,
         job: &JobFacts,
         progress: String,
     ) -> (Reason, String) {
-        let released = self
-            .record(node)
-            .filter(|record| record.phase == Phase::Skipped && record.hash == job.hash && record.retries > 0);
+        let released = self.record(node).filter(|record| {
+            record.phase == Phase::Skipped
+                && record.hash == job.hash
+                && record.inputs.as_deref() == Some(&*self.plan.inputs)
+        });
         let Some(record) = released else {
             return (Reason::PodsRunning, progress);
         };
