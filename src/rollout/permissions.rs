@@ -1,14 +1,12 @@
 //! The permissions of the controller that Plans need.
 
-use std::collections::BTreeSet;
-
 use super::plan::DerivedPlan;
 use super::state::ClusterState;
 use refit_facts::PlanNeed;
 
 impl DerivedPlan {
     /// What it needs permissions for.
-    fn needs(&self) -> impl Iterator<Item = PlanNeed> {
+    pub(super) fn needs(&self) -> impl Iterator<Item = PlanNeed> {
         let all = [
             (PlanNeed::RollOut, true),
             (PlanNeed::Reboots, self.spec().has_sentinel()),
@@ -20,13 +18,6 @@ impl DerivedPlan {
         ];
         all.into_iter()
             .filter_map(|(need, applies)| applies.then_some(need))
-    }
-}
-
-impl ClusterState {
-    /// What Plans need permissions for.
-    pub fn needs(&self) -> BTreeSet<PlanNeed> {
-        self.plans.values().flat_map(DerivedPlan::needs).collect()
     }
 }
 

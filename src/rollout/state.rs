@@ -20,7 +20,7 @@ use super::world::reservations::ReservationDecisions;
 use refit_api::Reason;
 use refit_facts::store::{DeletedUids, Listing};
 use refit_facts::{
-    JobFacts, NodeFacts, NodeName, PlanFacts, PlanName, PlanUid, Schema, Taint, Termination, Text,
+    JobFacts, NodeFacts, NodeName, PlanFacts, PlanName, PlanNeed, PlanUid, Schema, Taint, Termination, Text,
 };
 use refit_job::JobSettings;
 
@@ -248,6 +248,11 @@ impl ClusterState {
     pub fn is_reserved_for(&self, uid: &str) -> bool {
         let mut all = self.world.reservations.iter().flatten();
         all.any(|(_, reservation)| *reservation.uid == *uid)
+    }
+
+    /// What Plans need permissions for.
+    pub fn needs(&self) -> BTreeSet<PlanNeed> {
+        self.plans.values().flat_map(DerivedPlan::needs).collect()
     }
 
     /// Whether the node has the taint of a new node, or a Plan may give it one at any moment.
