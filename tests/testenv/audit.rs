@@ -505,7 +505,7 @@ mod tests {
                 "patch",
                 "plans/status",
                 "p",
-                json!({ "status": { "applying": nodes } }),
+                json!([{ "op": "add", "path": "/status", "value": { "applying": nodes } }]),
                 Value::Null,
             )
         };
