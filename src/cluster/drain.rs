@@ -37,4 +37,5 @@ pub use failure::Failure;
 pub use forecast::forecast;
 pub use options::{NodeSelection, Options};
 pub use plan_run::PlanRun;
+pub use pods::is_of_operator;
 pub use session::Session;

@@ -211,13 +211,14 @@ fn waits(cluster: &ClusterState, job: &JobFacts, stored: Option<&HookStatus>) ->
     stored?.message.clone()
 }
 
-/// What runs on a node, where no Plan may take it down. A node that is not Ready may never report the end.
+/// What runs on a node, where no Plan may take it down. A node that is not Ready may never report the end, and a
+/// pod that waits to be started loses nothing.
 pub(super) fn running_on(cluster: &ClusterState, node: &NodeFacts) -> Option<Vec<ObjectRef>> {
     let pod = cluster
         .world
         .pods
         .hooks_on(&node.name)
-        .next()
+        .find(|pod| pod.waiting.is_none())
         .filter(|_| node.ready)?;
     let job = cluster.world.jobs.hooks().find(|job| job.uid == pod.job_uid);
     let (kind, name) = job.map_or(("Pod", &pod.name), |job| ("Job", job.name.text()));
@@ -233,9 +234,9 @@ pub(super) fn start(cluster: &ClusterState, plan: &DerivedPlan, hook: Hook, now:
     let is_ready = plan.facts.status().latest_hash.as_deref() == Some(&**hash)
         && plan.digests.is_stored()
         && permissions::are_granted(cluster, plan);
-    // Never two of a Plan at once.
+    // Never two of a Plan at once, nor one beside that of a deleted Plan of its name.
     let others = cluster.world.jobs.hooks_of(&plan.facts.name);
-    let mut others = others.filter(|other| other.plan_uid == plan.facts.uid && other.name != job);
+    let mut others = others.filter(|other| other.name != job);
     let is_alone = !others.any(JobFacts::is_live);
     if !is_ready || !is_alone {
         return None;

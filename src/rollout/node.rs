@@ -362,7 +362,7 @@ impl NodeReconciler<'_> {
 
 /// Words of the scheduler, which does not name the taint (kubernetes/kubernetes,
 /// `pkg/scheduler/framework/plugins/tainttoleration`).
-const UNTOLERATED: &str = "untolerated taint";
+pub(crate) const UNTOLERATED: &str = "untolerated taint";
 
 /// Why a Job is replaced.
 const NOT_REQUIRED: &str = "the Plan no longer requires it, and none of its pods runs";

@@ -31,16 +31,19 @@ pub fn plan_needs(cluster: &ClusterState) -> BTreeSet<PlanNeed> {
     cluster.plans.values().flat_map(DerivedPlan::needs).collect()
 }
 
-/// The role of `deploy/` that grants it.
-fn role(need: PlanNeed) -> ObjectRef {
+/// The roles of `deploy/` that grant it.
+fn roles(need: PlanNeed, namespace: &str) -> Vec<ObjectRef> {
     let of_cluster = |name| ObjectRef::new("ClusterRole", name);
+    let in_namespace = |namespace, name| ObjectRef::at("Role", &format!("{namespace}/{name}"));
     match need {
-        PlanNeed::RollOut | PlanNeed::Reboots | PlanNeed::Workloads => of_cluster(names::ROLE),
-        PlanNeed::DrainChecks => of_cluster(names::ROLE_DRAIN_CHECKS),
-        PlanNeed::PodBlockers | PlanNeed::DaemonSets => of_cluster(names::ROLE_PODS),
+        PlanNeed::RollOut => vec![in_namespace(namespace, names::ROLE), of_cluster(names::ROLE)],
+        PlanNeed::Reboots => vec![in_namespace(namespace, names::ROLE)],
+        PlanNeed::Workloads => vec![of_cluster(names::ROLE)],
+        PlanNeed::DrainChecks => vec![of_cluster(names::ROLE_DRAIN_CHECKS)],
+        PlanNeed::PodBlockers | PlanNeed::DaemonSets => vec![of_cluster(names::ROLE_PODS)],
         PlanNeed::Remediation => {
             let namespace = MaintenanceGroup::Medik8s.lease_namespace();
-            ObjectRef::at("Role", &format!("{namespace}/{}", names::ROLE_REMEDIATION))
+            vec![in_namespace(namespace, names::ROLE_REMEDIATION)]
         }
     }
 }
@@ -73,16 +76,17 @@ pub(super) fn missing(cluster: &ClusterState, plan: &DerivedPlan) -> Option<Bloc
     let lacks: Vec<_> = phrases
         .chain(for_secrets.map(|what| (PlanNeed::RollOut, what)))
         .collect();
-    let mut roles = Vec::new();
-    for role in lacks.iter().map(|(need, _)| role(*need)) {
-        if !roles.contains(&role) {
-            roles.push(role);
+    let needs: BTreeSet<_> = lacks.iter().map(|(need, _)| *need).collect();
+    let mut all = Vec::new();
+    for role in needs.into_iter().flat_map(|need| roles(need, namespace)) {
+        if !all.contains(&role) {
+            all.push(role);
         }
     }
     let what: Vec<_> = lacks.into_iter().map(|(_, what)| what).collect();
-    (!roles.is_empty()).then(|| Blocker::MissingPermission {
+    (!all.is_empty()).then(|| Blocker::MissingPermission {
         what: what.join(", "),
-        roles,
+        roles: all,
     })
 }
 

@@ -184,11 +184,11 @@ pub(super) fn remedy(
         Reason::MissingPermission if about.is_empty() => {
             vec![Some("kubectl apply -f deploy/rbac.yaml".to_owned())]
         }
-        Reason::MissingPermission => about
-            .iter()
-            .flat_map(|role| grant(namespace, role))
-            .map(Some)
-            .collect(),
+        Reason::MissingPermission => {
+            let mut commands: Vec<_> = about.iter().flat_map(|role| grant(namespace, role)).collect();
+            commands.dedup();
+            commands.into_iter().map(Some).collect()
+        }
         Reason::ChannelWithdrawn | Reason::NoVersion | Reason::Older | Reason::NotComparable => {
             vec![resolve(), edit()]
         }

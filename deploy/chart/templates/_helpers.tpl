@@ -68,7 +68,7 @@ and none goes with the release: other programs have Leases of nodes there. */}}
 {{- if eq $object.kind "Namespace" -}}
 {{- $_ := set $metadata "annotations" (dict "helm.sh/resource-policy" "keep") -}}
 {{- with lookup "v1" "Namespace" "" $metadata.name -}}
-{{- $is_of_others = ne $.root.Release.Name (dig "metadata" "annotations" "meta.helm.sh/release-name" "" .) -}}
+{{- $is_of_others = or (ne $.root.Release.Name (dig "metadata" "annotations" "meta.helm.sh/release-name" "" .)) (ne $.root.Release.Namespace (dig "metadata" "annotations" "meta.helm.sh/release-namespace" "" .)) -}}
 {{- end -}}
 {{- end -}}
 {{- if not (or $is_of_others (and $is_account (not .root.Values.serviceAccount.create))) }}

@@ -132,6 +132,13 @@ pub enum Verdict {
     Refused(String),
 }
 
+/// Whether the API version of a pod's controller is not one of Kubernetes, nor of `OpenKruise`, whose workloads are like those of
+/// Kubernetes.
+pub fn is_of_operator(api_version: &str) -> bool {
+    let group = api_version.split_once('/').map(|(group, _)| group);
+    group.is_some_and(|group| group.contains('.') && group != "apps.kruise.io")
+}
+
 impl Pod {
     pub fn id(&self) -> PodId {
         PodId {
@@ -199,8 +206,8 @@ impl Pod {
     /// Whether an operator controls it, such as that of virtual machines, of storage or of a database. Many of them lift the
     /// budgets of their pods once a node is cordoned, or answer evictions by a webhook and move the pods.
     pub fn is_of_operator(&self) -> bool {
-        let group = |owner: &OwnerReference| Some(owner.api_version.split_once('/')?.0.contains('.'));
-        self.controller().and_then(group).unwrap_or_default()
+        self.controller()
+            .is_some_and(|owner| is_of_operator(&owner.api_version))
     }
 
     fn controller(&self) -> Option<&OwnerReference> {

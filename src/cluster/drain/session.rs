@@ -440,15 +440,19 @@ impl Session {
                     "pod {} {does}: it could not be evicted within {reached}",
                     pod.path()
                 );
-                evictor.announce(pod, &message, self.clock.now()).await;
+                let announced = async {
+                    evictor.announce(pod, &message, self.clock.now()).await;
+                    Ok(())
+                };
+                self.or_stop(announced).await?;
                 (self.report)(Event::Warning { message });
             }
             if continues {
                 return Ok(());
             }
-            let known = deletes.len();
+            let (known, is_stuck) = (deletes.len(), !left.is_empty());
             deletes.extend(left.into_iter().map(|(pod, _)| pod));
-            if deletes.len() == known {
+            if is_stuck && deletes.len() == known {
                 break (end, tracker);
             }
             pods = tracker.pending().map(|(pod, _)| pod.clone()).collect();

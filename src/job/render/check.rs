@@ -111,12 +111,15 @@ fn drain_timeout(spec: &PlanSpec) -> Option<GoDuration> {
     }
 }
 
-/// How long a drain may take at least, with its delays. Pods that are deleted after the timeout get as long again.
+/// How long a drain may take, with its delays. Pods that are deleted after the timeout get as long again, each group of them.
 fn longest_drain(spec: &PlanSpec) -> Option<GoDuration> {
     let drain = spec.drain.as_ref()?;
     let deletes = drain.after_timeout == Some(AfterTimeout::Delete);
-    let timeouts = [Some(()), deletes.then_some(())].into_iter().flatten();
-    let timeouts = timeouts.filter_map(|()| drain_timeout(spec));
+    let groups = 1 + drain.order.iter().flatten().count();
+    let rounds = 1 + if deletes { groups } else { 0 };
+    let timeouts = std::iter::repeat_with(|| drain_timeout(spec))
+        .take(rounds)
+        .flatten();
     let delays = [&drain.load_balancer_delay, &drain.settle_delay];
     let delays = delays
         .into_iter()

@@ -85,6 +85,11 @@ impl Recorder {
             let seen = self.plans.get_mut(plan);
             let phase = seen.and_then(|seen| hooks::observe(&mut seen.hooks, hook, of.as_ref(), now));
             if let Some(phase) = phase {
+                if self.is_live
+                    && let Some(seen) = self.plans.get_mut(plan)
+                {
+                    live::make_room(&mut seen.hooks);
+                }
                 self.note_progress(plan, now);
                 self.emit(now, plan, None, EventKind::Hook(hook, phase));
             }

@@ -177,7 +177,10 @@ impl NodeReconciler<'_> {
         state.frees_slot = is_final && self.plan.failed_nodes_free_slots();
         state.is_released_after_failure = is_final && self.plan.spec().uncordons_failed();
         state.decision = self.plan.failure_decision(record);
-        let waited = record.reason.as_ref().is_some_and(|it| *it == Reason::PodWaiting);
+        // What the pod waited for then, whatever taints the node has now.
+        let says = record.message.as_deref().unwrap_or_default();
+        let waited =
+            record.reason.as_ref().is_some_and(|it| *it == Reason::PodWaiting) && says.contains(UNTOLERATED);
         state.about = waited
             .then(|| self.kept_off_by(node))
             .flatten()

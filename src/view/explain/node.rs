@@ -122,6 +122,12 @@ fn busy(view: &PlanOverview<'_>, node: &NodeProgress, explanation: &mut Explanat
     if ObjectRef::named(&node.about, "Lease").next().is_some() {
         return;
     }
+    // The Job of a hook.
+    if let Some(job) = ObjectRef::named(&node.about, "Job").next() {
+        let of = ObjectRef::named(&node.about, "Plan").next().unwrap_or_default();
+        explanation.link(format!("Job {job}"), format!("runs on the node for Plan {of}"));
+        return;
+    }
     let mut maintenances = view.snapshot.maintenances.iter();
     let named = maintenances
         .find(|it| ObjectRef::named(&node.about, "NodeMaintenance").any(|name| name == it.name()));
