@@ -30,7 +30,7 @@ use super::wave::progress::WaveProgress;
 use super::{differs, hooks, poll, pruning};
 use refit_api::text::{MAX_MESSAGE, seconds, shorten};
 use refit_api::{
-    ChannelStatus, CheckPhase, ConditionType, DespiteStatus, FirstSeen, Hook, HookStatus, NodeCounts,
+    ChannelStatus, CheckPhase, ConditionType, DespiteStatus, FirstSeen, Hook, HookPhase, NodeCounts,
     NodePhase, NodeProgress, OpenEnum, PinnedStatus, PlanCondition, PlanStatus, Reason, RepeatStatus,
     WavePhase, WaveStatus, annotation, redacted,
 };

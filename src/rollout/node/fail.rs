@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 
+use super::UNTOLERATED;
 use super::state::{NodeDecision, NodeState, Start};
 use super::waits::entry_of;
 use super::{NodeReconciler, patch};
