@@ -409,7 +409,7 @@ struct SignificantFields<'a> {
     longest_run: Option<&'a str>,
     wave: Option<(&'a str, &'a OpenEnum<WavePhase>, Option<&'a str>)>,
     checks: Vec<(&'a str, &'a OpenEnum<CheckPhase>)>,
-    hooks: [Option<(&'a str, &'a str, &'a OpenEnum<HookPhase>, Option<&'a str>)>; 2],
+    hooks: Vec<(&'a str, &'a OpenEnum<HookPhase>, Option<&'a str>)>,
     despite: Option<&'a [DespiteStatus]>,
 }
 
@@ -462,15 +462,16 @@ fn significant_fields(status: &PlanStatus) -> SignificantFields<'_> {
             .flatten()
             .map(|check| (check.name.as_str(), &check.phase))
             .collect(),
-        hooks: Hook::ALL.map(|hook| {
-            let stored = hook.status(status)?;
-            // What its pod waits for while it runs is progress.
-            let message = stored
-                .message
-                .as_deref()
-                .filter(|_| stored.phase != HookPhase::Running);
-            Some((stored.hash.as_str(), stored.job.as_str(), &stored.phase, message))
-        }),
+        hooks: Hook::ALL
+            .iter()
+            .filter_map(|hook| hook.status(status))
+            .map(|stored| {
+                // What its pod waits for while it runs is progress.
+                let is_progress = stored.phase == HookPhase::Running;
+                let message = stored.message.as_deref().filter(|_| !is_progress);
+                (stored.job.as_str(), &stored.phase, message)
+            })
+            .collect(),
         despite: status.despite.as_deref(),
     }
 }
