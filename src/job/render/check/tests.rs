@@ -89,7 +89,11 @@ fn delays_of_a_drain_count_towards_the_deadline_of_the_job() {
         ),
         ("{timeout: 9m, loadBalancerDelay: 1m}", None),
         ("{timeout: 6m, afterTimeout: Delete}", Some("12m0s")),
-        ("{timeout: 6m, afterTimeout: Continue}", None),
+        (
+            "{timeout: 4m, afterTimeout: Delete, order: [{}, {}]}",
+            Some("16m0s"),
+        ),
+        ("{timeout: 6m, afterTimeout: Continue, order: [{}]}", None),
         ("{settleDelay: 1h}, jobActiveDeadlineSecs: 0", None),
     ] {
         let remarks = found(&format!("{{upgrade: {{image: x}}, drain: {drain}}}")).remarks;

@@ -68,6 +68,27 @@ fn a_pod_whose_turn_had_not_come_is_evicted_after_those_that_are_deleted() {
 }
 
 #[test]
+fn a_later_group_that_blocks_too_is_deleted_after_a_turn_of_its_own() {
+    let mut scenario = Scenario::of_nodes(&["a"]);
+    scenario.guard("a");
+    scenario.cluster.put(storage()).unwrap();
+    let budget = json!({
+        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": { "name": "osd", "namespace": "shop" },
+        "spec": { "maxUnavailable": 0, "selector": { "matchLabels": { "app": "osd" } } },
+    });
+    scenario.cluster.put(budget).unwrap();
+    scenario.settle();
+    scenario.apply(deleting());
+    scenario.finish();
+    let guarded = sent(&scenario, "DELETE", "pods/guarded-");
+    let asked = sent(&scenario, "POST", "pods/osd-");
+    let deleted = sent(&scenario, "DELETE", "pods/osd-");
+    assert_eq!((guarded.len(), deleted.len()), (1, 1));
+    assert!(asked.len() > 5, "it has a minute: {asked:?}");
+    assert!(guarded[0] < asked[0] && asked.last() < deleted.first());
+}
+
+#[test]
 fn a_pod_with_two_budgets_is_deleted_at_the_timeout_too() {
     let mut scenario = Scenario::of_nodes(&["a"]);
     scenario.guard("a");
