@@ -247,14 +247,7 @@ impl NodeReconciler<'_> {
         change
             .annotations
             .insert(Record::key(&self.plan.facts.name), Some(record.to_text()));
-        if let Some(rest) = asked {
-            let rest = Some(rest).filter(|rest| !rest.is_empty());
-            change
-                .annotations
-                .insert(names::ANNOTATION_RETRY.to_owned(), rest);
-            // A user may add a Plan to the annotation at the same moment, and a blind patch would drop that entry.
-            change.exact = true;
-        }
+        answer(&mut change, asked);
         change
     }
 
@@ -301,6 +294,17 @@ impl NodeReconciler<'_> {
         let rest: Vec<_> = others.map(|(_, text)| text).collect();
         Some(rest.join(","))
     }
+}
+
+/// Leaves this of the annotation `refit.rs/retry`.
+pub(super) fn answer(change: &mut NodeChange, asked: Option<String>) {
+    let Some(rest) = asked else { return };
+    let rest = Some(rest).filter(|rest| !rest.is_empty());
+    change
+        .annotations
+        .insert(names::ANNOTATION_RETRY.to_owned(), rest);
+    // A user may add a Plan to the annotation at the same moment, and a blind patch would drop that entry.
+    change.exact = true;
 }
 
 /// The state of a node whose failure is recorded.

@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 
+use super::fail;
 use super::reboot::{Evidence, awaiting_report};
 use super::state::{NodeDecision, NodeState};
 use super::success::Success;
@@ -288,6 +289,8 @@ impl NodeReconciler<'_> {
         if node.records.contains_key(plan) {
             change.annotations.insert(Record::key(plan), None);
         }
+        // A request that came while the node was in progress shall not retry a failure at another version.
+        fail::answer(&mut change, self.asked_to_retry(node));
         label_receipts::note(self.cluster, node, plan, &success.job_uid, &mut change);
         change
     }

@@ -77,10 +77,7 @@ impl NodeReconciler<'_> {
     ) -> NodeDecision {
         let next = record.attempt.saturating_add(1);
         match stored_entry.filter(|entry| entry.attempt.unwrap_or(1) == next) {
-            Some(entry) => {
-                let begins = self.begin(node, next, Some(entry), leaving);
-                begins.and(self.end_pause(node, record))
-            }
+            Some(entry) => self.begin(node, next, Some(entry), leaving),
             None => NodeDecision::Cleanup(self.end_pause(node, record).into_iter().collect()),
         }
     }

@@ -288,16 +288,12 @@ fn a_request_to_retry_that_meets_the_next_turn_retries_no_later_failure() {
     let mut scenario = Scenario::of_nodes(&["a"]);
     begin(&mut scenario, AfterWait::Skip);
     scenario.pass_secs(1800);
-    // The node gets its turn, and no Job yet.
-    scenario.fault(Rule::on("create", "jobs").answer(503));
     scenario.pass_secs(310);
     assert_eq!(scenario.slots("p"), ["a"]);
-    scenario.retry("a", "p");
-    scenario.pass_secs(20);
-    assert_eq!(scenario.node("a").retry, None);
-    scenario.fault_injector.clear_rules();
+    scenario.retry("a", "p,other");
     end_of_runner(&scenario);
     scenario.finish();
+    assert_eq!(scenario.node("a").retry.as_deref(), Some("other"));
 }
 
 #[test]
