@@ -79,7 +79,7 @@ fn a_later_group_that_blocks_too_is_deleted_after_a_turn_of_its_own() {
     scenario.cluster.put(budget).unwrap();
     scenario.settle();
     scenario.apply(deleting());
-    scenario.pass_secs(60);
+    scenario.pass_secs(130);
     scenario.finish();
     let guarded = sent(&scenario, "DELETE", "pods/guarded-");
     let asked = sent(&scenario, "POST", "pods/osd-");
