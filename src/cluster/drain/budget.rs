@@ -208,6 +208,7 @@ mod tests {
         }
         for (api_version, kind) in [
             ("apps/v1", "StatefulSet"),
+            ("apps.kruise.io/v1alpha1", "CloneSet"),
             ("batch/v1", "Job"),
             ("v1", "ReplicationController"),
         ] {

@@ -143,8 +143,8 @@ impl Loop<'_> {
                 () = &mut self.waiter.cancelled => break End::Cancelled,
                 Ok(()) = self.stop.changed() => {}
                 Some((pod, answer)) = asked.next(), if !asked.is_empty() => {
-                    // This blocks the loop for one list, which is rare and harmless: such a pod makes the drain fail, or
-                    // takes minutes.
+                    // This blocks the loop for one list, of few pods: such a pod makes the drain fail, or waits for minutes
+                    // and is asked about every few seconds.
                     let answer = with_details(self.waiter.lister, self.is_patient, &pod, answer).await;
                     // The pod may be gone soon, so the node is listed at the shortest interval again.
                     if answer == EvictionOutcome::Accepted {

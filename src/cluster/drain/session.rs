@@ -419,6 +419,8 @@ impl Session {
         let reached = options.reached();
         let continues = options.after_timeout == AfterTimeout::Continue;
         let (mut pods, mut deletes) = (found.pods, BTreeSet::new());
+        // The evictions, and the deletions of each group: also a timeout in which no request is sent comes to an end.
+        let mut rounds = options.evict_last.len() + 2;
         let (end, tracker) = loop {
             let work = self.run(node, options, evictor, (pods, &found.later), &deletes);
             let (end, tracker) = work.await;
@@ -452,7 +454,8 @@ impl Session {
             }
             let (known, is_stuck) = (deletes.len(), !left.is_empty());
             deletes.extend(left.into_iter().map(|(pod, _)| pod));
-            if is_stuck && deletes.len() == known {
+            rounds -= 1;
+            if rounds == 0 || is_stuck && deletes.len() == known {
                 break (end, tracker);
             }
             pods = tracker.pending().map(|(pod, _)| pod.clone()).collect();

@@ -122,7 +122,7 @@ fn busy(view: &PlanOverview<'_>, node: &NodeProgress, explanation: &mut Explanat
     if ObjectRef::named(&node.about, "Lease").next().is_some() {
         return;
     }
-    // The Job of a hook.
+    // Only `before` and `after` keep a Plan off by a Job.
     if let Some(job) = ObjectRef::named(&node.about, "Job").next() {
         let of = ObjectRef::named(&node.about, "Plan").next().unwrap_or_default();
         explanation.link(format!("Job {job}"), format!("runs on the node for Plan {of}"));
