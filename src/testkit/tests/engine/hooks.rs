@@ -417,6 +417,37 @@ fn no_plan_takes_down_the_node_on_which_the_pod_of_a_hook_runs() {
 }
 
 #[test]
+fn a_hook_whose_image_cannot_be_pulled_keeps_no_plan_off_its_node() {
+    let mut scenario = running(|_| {});
+    let busy = node_of_pod(&scenario);
+    let (name, container) = scenario.cluster.with(|state| {
+        let mut pods = state.all(Kind::Pod);
+        let pod = pods.find(|pod| pod["metadata"]["labels"]["refit.rs/hook"].is_string());
+        let pod = pod.expect("a pod of a hook");
+        (
+            pod["metadata"]["name"].clone(),
+            pod["spec"]["containers"][0]["name"].clone(),
+        )
+    });
+    let waiting = json!({ "waiting": { "reason": "ImagePullBackOff", "message": "no such image" } });
+    let status =
+        json!({ "phase": "Pending", "containerStatuses": [{ "name": container, "state": waiting }] });
+    let patch = json!({ "status": status });
+    let name = name.as_str().expect("a name");
+    scenario
+        .cluster
+        .patch_status(Kind::Pod, "system-upgrade", name, &patch)
+        .unwrap();
+    scenario.apply(plan_with("other", |spec| spec.concurrency = Some(2)));
+    scenario.pass_secs(60);
+    assert!(
+        scenario.slots("other").contains(&busy),
+        "{:?}",
+        scenario.slots("other")
+    );
+}
+
+#[test]
 fn a_hook_whose_pod_waited_until_the_deadline_says_for_what_whenever_the_controller_dies() {
     let nowhere = |spec: &mut PlanSpec| {
         let before = spec.before.as_mut().expect("the Plan has it");
