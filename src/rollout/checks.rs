@@ -9,6 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::blocker::Blocker;
 use super::decision::Decision;
 use super::step::{Query, Step};
+use crate::later::later;
 use refit_api::text::{MAX_MESSAGE, seconds, shorten};
 use refit_api::{Check, CheckAnswer, CheckPhase, CheckStatus, PlanStatus};
 use refit_facts::{Hash, PlanName};
@@ -95,7 +96,7 @@ impl CheckState {
             return Timestamp::MIN;
         };
         let pause = if asked < from { MIN_PAUSE } else { self.interval() };
-        asked.saturating_add(pause).unwrap_or(Timestamp::MAX)
+        later(asked, pause)
     }
 
     /// Whether the last answer is good, and so new that the next one cannot be missing.

@@ -72,7 +72,7 @@ pub fn decide(cluster: &ClusterState, now: Timestamp) -> Decision {
         decision
             .steps
             .extend(answered::remove_labels(cluster, plan, &nodes));
-        hooks::clean_up(cluster, plan, now, &mut decision);
+        hooks::tend(cluster, plan, now, &mut decision);
         node_states.insert(name.clone(), nodes);
         gates.insert(name.clone(), of_plan);
     }

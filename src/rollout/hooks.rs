@@ -12,6 +12,7 @@ use super::decision::Decision;
 use super::permissions;
 use super::plan::DerivedPlan;
 use super::pruning;
+use super::refusal;
 use super::resolve::Resolved;
 use super::state::ClusterState;
 use super::step::{Key, Step};
@@ -172,7 +173,7 @@ fn blocker(
             }
             let job = cluster.world.jobs.get(&attempt.job);
             let waits = match job {
-                Some(job) => waits(cluster, job, hook.status(plan.facts.status())),
+                Some(job) => waits(cluster, job, hook.status(plan.facts.status()), now),
                 None => cluster
                     .memory
                     .failures
@@ -200,15 +201,21 @@ fn blocker(
     }
 }
 
-/// What the pod of a Job waits for. When the Job exceeds its deadline, its pods are deleted before it has failed, and status
-/// keeps what they waited for.
-fn waits(cluster: &ClusterState, job: &JobFacts, stored: Option<&HookStatus>) -> Option<String> {
+/// What the pod of a Job waits for, or why it has none. When the Job exceeds its deadline, its pods are deleted before it has
+/// failed, and status keeps what they waited for.
+fn waits(
+    cluster: &ClusterState,
+    job: &JobFacts,
+    stored: Option<&HookStatus>,
+    now: Timestamp,
+) -> Option<String> {
     let mut pods = cluster.world.pods.of(job).filter(|pod| !pod.deleting).peekable();
     if pods.peek().is_some() && !matches!(job.outcome, JobOutcome::Failing { .. }) {
         return pods.find_map(|pod| pod.waiting.clone());
     }
     let stored = stored.filter(|stored| stored.job == *job.name && stored.phase == HookPhase::Running);
-    stored?.message.clone()
+    let refusal = refusal::of(cluster, job, now).and_then(|refusal| refusal.text);
+    refusal.or_else(|| stored?.message.clone())
 }
 
 /// What runs on a node, where no Plan may take it down. A node that is not Ready may never report the end, and a
@@ -257,8 +264,8 @@ pub(super) fn start(cluster: &ClusterState, plan: &DerivedPlan, hook: Hook, now:
     }
 }
 
-/// Records the Jobs of hooks that have ended, and ends those that the Plan does not need any more.
-pub(super) fn clean_up(cluster: &ClusterState, plan: &DerivedPlan, now: Timestamp, decision: &mut Decision) {
+/// Records the Jobs of hooks that have ended, ends those that the Plan does not need any more, and asks why one has no pod.
+pub(super) fn tend(cluster: &ClusterState, plan: &DerivedPlan, now: Timestamp, decision: &mut Decision) {
     let jobs = cluster.world.jobs.hooks_of(&plan.facts.name);
     let open = jobs.filter(|job| job.plan_uid == plan.facts.uid && !job.recorded);
     let status = plan.facts.status();
@@ -280,6 +287,11 @@ pub(super) fn clean_up(cluster: &ClusterState, plan: &DerivedPlan, now: Timestam
             decision
                 .steps
                 .push(Step::delete(job, "the Plan no longer requires it"));
+        } else if let Some(refusal) = refusal::of(cluster, job, now) {
+            decision.steps.extend(refusal.ask);
+            if let Some(again) = refusal.again {
+                decision.requeue(again);
+            }
         }
     }
 }
@@ -333,11 +345,11 @@ pub(super) fn status(
     let (phase, since, message) = match &job.outcome {
         JobOutcome::Complete { at } => (HookPhase::Succeeded, *at, None),
         JobOutcome::Failed { at, reason, message } => {
-            let why = why(cluster, job, kept, [reason, message]);
+            let why = why(cluster, job, kept, [reason, message], now);
             (HookPhase::Failed, *at, Some(why))
         }
         JobOutcome::Running | JobOutcome::Failing { .. } => {
-            (HookPhase::Running, job.created, waits(cluster, job, kept))
+            (HookPhase::Running, job.created, waits(cluster, job, kept, now))
         }
     };
     Some(HookStatus {
@@ -356,9 +368,10 @@ fn why(
     job: &JobFacts,
     stored: Option<&HookStatus>,
     [reason, message]: [&str; 2],
+    now: Timestamp,
 ) -> String {
     let is_late = reason == Reason::DeadlineExceeded.name();
-    let waited = is_late.then(|| waits(cluster, job, stored)).flatten();
+    let waited = is_late.then(|| waits(cluster, job, stored, now)).flatten();
     let failed = || cluster.failed_container(job).map(ToString::to_string);
     let text = waited.or_else(failed).map_or_else(
         || format!("{reason}: {message}"),

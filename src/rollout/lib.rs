@@ -24,6 +24,7 @@ mod grants;
 mod hook_inputs;
 mod hooks;
 mod label_receipts;
+mod later;
 mod lifecycle;
 mod maintenance;
 mod memory;

@@ -7,7 +7,6 @@ mod cancel;
 mod daemon_sets;
 pub(super) mod fail;
 mod finish;
-mod later;
 mod lost;
 mod reboot;
 mod recover;

@@ -18,6 +18,7 @@ use super::start::limit::{INTERVAL, Limit, Turn, Verdict};
 use super::state::ClusterState;
 use super::step::{Key, NodeChange, Query, RemediationStep, Step, patch};
 use super::{release, reservation};
+use crate::later::later;
 use refit_api::remediation::holder;
 use refit_api::{NodeMark, RemediationPause, names};
 use refit_facts::{NodeFacts, NodeName, PlanName, Text};
@@ -191,7 +192,7 @@ fn take(cluster: &ClusterState, node: &NodeFacts, now: Timestamp, decision: &mut
     let known = known(cluster, node).map(|check| (check.seen, &check.state));
     match known {
         Some((seen, LeaseState::Held { .. })) => {
-            let due = seen.saturating_add(RETRY).unwrap_or(Timestamp::MAX);
+            let due = later(seen, RETRY);
             if due > now {
                 decision.requeue(due);
             } else {

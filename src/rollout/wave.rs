@@ -15,6 +15,7 @@ use super::open_waves::OpenWaves;
 use super::plan::DerivedPlan;
 use super::start::gate::Gate;
 use super::targets::TargetState;
+use crate::later::later;
 use progress::{WaveProgress, rounded_up};
 use refit_api::approval::WaveApproval;
 use refit_api::exemption::StartLimit;
@@ -36,7 +37,7 @@ pub(super) fn progress(
     let hash = &*plan.resolved.as_ref()?.hash;
     let stored = stored(plan, waves, hash);
     let (mut index, mut phase, mut since) = stored.unwrap_or((0, WavePhase::Progressing, now));
-    if since > now.saturating_add(ROUNDED).unwrap_or(Timestamp::MAX) {
+    if since > later(now, ROUNDED) {
         since = now;
     }
     let mut until = None;

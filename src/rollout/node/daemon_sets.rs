@@ -7,8 +7,8 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 
 use super::NodeReconciler;
-use super::later::later;
 use super::state::NodeState;
+use crate::later::later;
 use crate::memory::answers::UnreadyPod;
 use crate::step::{Key, Query, Step};
 use refit_api::ObjectRef;

@@ -4,10 +4,10 @@
 
 use super::NodeReconciler;
 use super::reboot::{ASKING_NODE, EVIDENCE_LOST, EVIDENCE_UNAVAILABLE};
-use super::settle::later;
 use super::state::{NodeDecision, NodeState, Start};
 use super::success::Success;
 use crate::blocker::Blocker;
+use crate::later::later;
 use refit_api::{NodeProgress, Reason};
 use refit_facts::record::{Reboot, Record};
 use refit_facts::{Hash, JobUid, NodeFacts, SentinelResult};

@@ -7,12 +7,12 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::settle::later;
 use super::state::{NodeDecision, NodeState, Start};
 use super::success::Success;
 use super::{NodeReconciler, patch};
 use crate::blocker::Blocker;
 use crate::failure;
+use crate::later::later;
 use crate::step::{Key, NodeChange, Step};
 use refit_api::{NodePhase, Reason, names};
 use refit_facts::record::{Phase, Reboot, Record};

@@ -5,8 +5,8 @@
 use jiff::{SignedDuration, Timestamp};
 
 use super::NodeReconciler;
-use super::settle::later;
 use super::state::{NodeDecision, NodeState};
+use crate::later::later;
 use crate::memory::answers::WorkloadReadings;
 use crate::release::drop_record;
 use crate::step::{Key, Query, Step};

@@ -7,10 +7,10 @@ use jiff::Timestamp;
 
 use super::NodeReconciler;
 use super::daemon_sets::DaemonSetsWait;
-pub(super) use super::later::later;
 use super::state::{NodeDecision, NodeState};
 use super::success::Success;
 use crate::blocker::Blocker;
+use crate::later::later;
 use refit_api::text::seconds;
 use refit_api::{ObjectRef, Reason, SettleConditionSpec};
 use refit_facts::record::Record;

@@ -4,15 +4,10 @@
 use jiff::SignedDuration;
 
 use super::NodeReconciler;
-use super::settle::later;
 use super::state::NodeState;
 use crate::refusal;
 use refit_api::{NodePhase, NodeProgress, OpenEnum, Reason};
 use refit_facts::{JobFacts, JobOutcome, NodeFacts};
-
-/// How long a Job may have no pod. The Job controller creates it within a second, unless the API server refuses it, and says
-/// that in events only.
-const POD_DUE: SignedDuration = SignedDuration::from_secs(30);
 
 /// Waits that end with the deadline of the Job.
 const WAITS: [Reason; 3] = [Reason::PodWaiting, Reason::PodRefused, Reason::DrainWaiting];
@@ -52,9 +47,13 @@ impl NodeReconciler<'_> {
         if state.reason.is_some() || has_pod && !is_ending {
             return state;
         }
-        let never_had_one = self.failures(job) == 0 && self.cluster.world.pods.of(job).next().is_none();
-        if !is_ending && job.parallelism > 0 && never_had_one {
-            return self.with_refusal(state, job);
+        if let Some(refusal) = refusal::of(self.cluster, job, self.now) {
+            state.steps.extend(refusal.ask);
+            state.requeue_at = refusal.again;
+            return match refusal.text {
+                Some(text) => state.with_reason(Reason::PodRefused, text),
+                None => state,
+            };
         }
         let Some(entry) = entry else { return state };
         if let Some(phase) = entry.phase.known().filter(|_| is_ending) {
@@ -64,33 +63,6 @@ impl NodeReconciler<'_> {
             Some((reason, text)) => state.with_reason(reason, text.to_owned()),
             None => state,
         }
-    }
-
-    /// Adds why a Job has had no pod for some time.
-    fn with_refusal(&self, mut state: NodeState, job: &JobFacts) -> NodeState {
-        let due = later(job.created, POD_DUE);
-        if self.now < due {
-            state.requeue_at = Some(due);
-            return state;
-        }
-        let refusal = refusal::of(&self.cluster.memory, job, self.now);
-        state.steps.extend(refusal.ask);
-        state.requeue_at = refusal.again;
-        let (namespace, name) = (&self.cluster.defaults.namespace, &job.name);
-        if !refusal.is_answered {
-            return state;
-        }
-        let text = refusal.words.map_or_else(
-            || {
-                format!(
-                    "Job {name} has had no pod for {} seconds: the API server may refuse it, as the events of the Job say (kubectl \
-                     describe job -n {namespace} {name})",
-                    POD_DUE.as_secs()
-                )
-            },
-            |words| format!("the API server refuses the pod of Job {name}: {words}"),
-        );
-        state.with_reason(Reason::PodRefused, text)
     }
 
     /// The reason and the message of a failed Job, of which status has this entry.

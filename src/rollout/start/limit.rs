@@ -6,6 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::locks::DisruptionLocks;
 use crate::blocker::Blocker;
+use crate::later::later;
 use crate::node::state::NodeState;
 use crate::picture::{Ask, PlanPicture};
 use crate::plan::DerivedPlan;
@@ -68,7 +69,7 @@ impl Turn<'_, '_> {
     ) -> Verdict {
         let until = known.as_ref().map(|(seen, blocker)| {
             let time = blocker.as_ref().map_or(FRESH, |(_, interval)| *interval);
-            seen.saturating_add(time).unwrap_or(Timestamp::MAX)
+            later(*seen, time)
         });
         let blocked = known.and_then(|(_, blocked)| blocked);
         let blocked = blocked.map(|(blocker, _)| Verdict::Skip(blocker));

@@ -4,6 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::limit::{Limit, Turn, Verdict};
 use crate::blocker::Blocker;
+use crate::later::later;
 use crate::plan::DerivedPlan;
 use refit_api::wait_for;
 use refit_facts::NodeFacts;
@@ -33,7 +34,7 @@ impl DerivedPlan {
 fn until(record: &Record, now: Timestamp) -> Option<Timestamp> {
     let pause = wait_for::pause(record.retries);
     let is_plausible = record.at.duration_since(now) <= SignedDuration::from_mins(1);
-    let until = record.at.saturating_add(pause).unwrap_or(Timestamp::MAX);
+    let until = later(record.at, pause);
     (is_plausible && until > now).then_some(until)
 }
 

@@ -3,6 +3,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 
+use crate::later::later;
 use refit_facts::{Schema, Text};
 
 /// How long refit writes nothing after an API server dropped its fields, unless the CRD changes. The API servers of a
@@ -79,7 +80,7 @@ impl Definition {
             // is in every status, so that server drops it too.
             Schema::Current => "status.observedGeneration",
         };
-        let pause = |at: Timestamp| at.saturating_add(PRUNED_PAUSE).unwrap_or(Timestamp::MAX);
+        let pause = |at: Timestamp| later(at, PRUNED_PAUSE);
         let until = self.pruned.map(pause).filter(|until| now < *until)?;
         let until = Some(until);
         Some(Unwritable::Outdated { missing, until })

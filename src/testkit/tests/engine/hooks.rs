@@ -483,3 +483,28 @@ fn a_hook_whose_pod_waited_until_the_deadline_says_for_what_whenever_the_control
     }
     assert!(writes > 1, "{writes}");
 }
+
+#[test]
+fn a_hook_whose_pod_the_api_server_refuses_says_why() {
+    let mut scenario = Scenario::of_nodes(&["a", "b"]);
+    let why = "pods \"x\" is forbidden: violates PodSecurity \"restricted:latest\"";
+    scenario.cluster.with(|state| state.refuses_pods = Some(why));
+    scenario.apply(hooked(|spec| spec.job_active_deadline_secs = Some(600)));
+    scenario.pass_secs(90);
+    let stored = hook_status(&scenario, Hook::Before);
+    assert_eq!(stored.phase, HookPhase::Running);
+    let waits = stored.message.expect("why it has no pod");
+    assert!(
+        waits.starts_with("the API server refuses the pod of Job ") && waits.contains("violates PodSecurity"),
+        "{waits}"
+    );
+    assert!(scenario.complete("p")[2].ends_with(&format!(": {waits}")));
+    scenario.pass_secs(600);
+    let failed = hook_status(&scenario, Hook::Before);
+    assert_eq!(failed.phase, HookPhase::Failed);
+    let text = failed.message.expect("why it failed");
+    assert!(
+        text.starts_with(&format!("{waits} (DeadlineExceeded: ")),
+        "{text}"
+    );
+}
