@@ -37,12 +37,6 @@ const SHAPE: Shape = Shape {
     run: Duration::from_millis(200),
 };
 
-const BROAD: Shape = Shape {
-    nodes: 8,
-    concurrency: 2,
-    run: Duration::from_millis(500),
-};
-
 /// A roll-out with a channel, Secrets, a window, an exclusive Plan with prepare and delay, a failure and the attempt
 /// after it, refit's own fields, the next version, and the deletion of the Plan while nodes are being upgraded.
 async fn whole_roll_out(rollout: &RollOut) {
