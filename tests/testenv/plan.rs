@@ -1,6 +1,6 @@
 //! Plans, short to write and to read.
 
-use refit_api::{Plan, PlanStatus};
+use refit_api::{Plan, PlanCondition, PlanStatus};
 
 use super::context::find_condition;
 
