@@ -194,7 +194,7 @@ impl State {
                 tokio::time::sleep(delay).await;
                 answer
             }
-            Some(Effect::DelayEvents(_) | Effect::Overtake) => {
+            Some(Effect::Overtake) => {
                 bail!("only the simulated API server has this fault")
             }
             Some(Effect::Answer(moment, code)) => {
