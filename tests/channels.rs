@@ -7,9 +7,6 @@ pub(crate) mod received;
 pub(crate) mod registry;
 mod secrets;
 
-use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::Namespace;
-use kube::api::{Api, Patch, PatchParams};
 use refit_api::Plan;
 use serde_json::json;
 
@@ -38,33 +35,12 @@ fn last_error(plan: &Plan) -> String {
         .unwrap_or_default()
 }
 
-#[expect(clippy::disallowed_methods, reason = "put into status as the time of a poll")]
-fn ago(span: SignedDuration) -> String {
-    (Timestamp::now() - span).to_string()
-}
-
-/// Sets the time of the last poll in status, which only a controller that starts later reads.
-async fn polled(ctx: &TestContext, name: &str, at: &str) {
-    let patch = json!({ "status": { "channel": { "lastPolled": at } } });
-    ctx.plans()
-        .patch_status(name, &PatchParams::default(), &Patch::Merge(patch))
-        .await
-        .unwrap_or_else(|error| panic!("cannot patch the status of Plan {name}: {error}"));
-}
-
 /// Kills the controller and starts it again.
 pub(crate) async fn restarted(ctx: &TestContext, controller: &Controller) -> Controller {
     controller.kill();
     let controller = controller.start_again();
     ctx.wait_until_working(&controller).await;
     controller
-}
-
-/// Checks that a Plan has exactly one event with this text.
-pub(crate) async fn has_one_event(ctx: &TestContext, plan: &str, text: &str) {
-    let events = ctx.event_lines(plan).await;
-    let count = events.iter().filter(|event| **event == text).count();
-    assert_eq!(count, 1, "{text}: {events:#?}");
 }
 
 async fn at_version(ctx: &TestContext, name: &str, wanted: &str) -> Plan {
@@ -139,67 +115,6 @@ async fn hanging_channels_delay_no_other_channel() {
         (says(&hangs, "Validated"), says(&hangs, "Complete")),
         ("True/PlanIsValid/".to_owned(), NOT_READY.to_owned())
     );
-}
-
-#[tokio::test]
-async fn one_poll_serves_all_plans_of_a_channel_and_has_a_user_agent() {
-    let ctx = TestContext::new().await;
-    let channel = ChannelServer::start().await;
-    channel.redirects("/stable", "/v1.2.3+k3s1");
-    let controller = ctx.start_and_warm_up().await;
-    let names: Vec<_> = (0..5).map(|number| format!("follower-{number}")).collect();
-    for name in &names {
-        ctx.plan(&follower(name, &channel.url("/stable"))).await;
-    }
-    for name in &names {
-        at_version(&ctx, name, "v1.2.3-k3s1").await;
-    }
-    // Neither edits nor further Plans cause another poll.
-    ctx.edit_plan("follower-0", json!({ "spec": { "concurrency": 3 } }))
-        .await;
-    ctx.plan(&follower("late", &channel.url("/stable"))).await;
-    at_version(&ctx, "late", "v1.2.3-k3s1").await;
-    let asked = channel.asked("/stable");
-    assert_eq!(asked.len(), 1);
-    let namespaces = Api::<Namespace>::all(ctx.client.clone());
-    let uid = namespaces.get("kube-system").await.unwrap().metadata.uid;
-    let header = |number: usize, name: &str| {
-        let request = &channel.asked("/stable")[number];
-        let value = request.headers.get(name);
-        value.map(|value| value.to_str().unwrap().to_owned())
-    };
-    assert_eq!(header(0, "x-suc-cluster-id"), uid);
-    assert_eq!(header(0, "x-suc-latest-version"), None, "there is none yet");
-    assert_eq!(
-        header(0, "user-agent").as_deref(),
-        Some(concat!("refit/", env!("CARGO_PKG_VERSION")))
-    );
-
-    // A restarted controller reads the time of the last poll from status.
-    let controller = restarted(&ctx, &controller).await;
-    assert_eq!(channel.asked("/stable").len(), 1, "the interval is not over");
-
-    // One poll after it serves all Plans.
-    controller.kill();
-    channel.redirects("/stable", "/v1.2.4+k3s1");
-    for name in names.iter().map(String::as_str).chain(["late"]) {
-        polled(&ctx, name, &ago(SignedDuration::from_hours(1))).await;
-    }
-    let controller = controller.start_again();
-    for name in &names {
-        let plan = at_version(&ctx, name, "v1.2.4-k3s1").await;
-        assert_eq!(says(&plan, "LatestResolved"), "True/Channel/");
-    }
-    ctx.wait_until_working(&controller).await;
-    assert_eq!(channel.asked("/stable").len(), 2);
-    assert_eq!(header(1, "x-suc-cluster-id"), uid);
-    assert_eq!(
-        header(1, "x-suc-latest-version").as_deref(),
-        Some("v1.2.3-k3s1"),
-        "as it is in status"
-    );
-    let resolved = "Normal Resolved: Resolved latest version from Spec.Channel: v1.2.4-k3s1";
-    has_one_event(&ctx, "follower-4", resolved).await;
 }
 
 #[tokio::test]

@@ -62,7 +62,6 @@ mod agent_labels;
 mod attacks;
 mod bad_input;
 mod bench;
-mod careful;
 mod channels;
 mod chart;
 mod checks;
@@ -71,7 +70,6 @@ mod definition;
 mod despite;
 mod drain;
 mod e2e;
-mod evidence;
 mod faults;
 mod gitops {
     //! `refit validate` and `refit render` beside an API server, and beside kubectl.
@@ -84,7 +82,6 @@ mod gitops {
     use fixtures::{files, folder, source};
 }
 mod hooks;
-mod images;
 mod jobs {
     //! Jobs as a real API server stores them, how often they are created, and who owns them.
 
@@ -95,7 +92,6 @@ mod jobs {
     mod shape;
 }
 mod journals;
-mod kubelet;
 mod leader;
 mod lifecycle {
     //! Upgrades of nodes from start to end, with interruptions.
@@ -104,7 +100,6 @@ mod lifecycle {
     mod failure;
     mod health;
     mod joining;
-    mod limit;
     mod prepare;
     mod readme;
 }
@@ -119,7 +114,6 @@ mod node {
 }
 mod node_account;
 mod node_conditions;
-mod node_marks;
 mod node_ops;
 mod notify;
 mod permissions;
@@ -138,7 +132,6 @@ mod rehearse {
 }
 mod rehearse_real;
 mod remediation;
-mod repeat;
 mod rollout;
 mod schema;
 mod soak;
@@ -147,8 +140,6 @@ mod suc_suite;
 mod testenv_tests {
     //! Tests of the test environment, on which all other tests rely.
 
-    mod audit;
-    mod context;
     mod faults;
     mod journal;
     pub(crate) mod lifetime;

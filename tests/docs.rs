@@ -160,8 +160,10 @@ fn every_reason_phase_and_condition_is_in_a_table() {
     for name in names {
         let name = format!("`{name}`");
         let is_documented = |line: &&str| {
-            line.split('|')
-                .any(|cell| cell.split(' ').any(|word| word == name))
+            line.split('|').any(|cell| {
+                cell.split(' ')
+                    .any(|word| word == name || word.starts_with(&format!("[{name}](")))
+            })
         };
         assert!(
             tables.iter().any(is_documented),

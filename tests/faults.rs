@@ -11,7 +11,7 @@ use crate::supervised::SupervisedController;
 use crate::testenv::context::TestContext;
 use crate::testenv::controlplane::Options;
 use crate::testenv::environment::TestEnv;
-use crate::testenv::faults::{FaultProxy, Moment, ProxiedRequest, Rule};
+use crate::testenv::faults::{FaultProxy, Moment, Rule};
 use crate::testenv::wait::{self, SOON};
 
 pub(crate) const SMALL: Shape = Shape {
@@ -63,19 +63,6 @@ const WORK: [&str; 7] = [
 ];
 
 #[tokio::test]
-async fn an_error_for_every_fifth_request_delays_a_roll_out_and_nothing_else() {
-    let rules = WORK.map(|resource| Rule::on("*", resource).every(5).answer(500));
-    let faults = run_with_faults(BROAD, rules).await;
-    assert!(faults.faults() > 0);
-}
-
-#[tokio::test]
-async fn a_connection_that_breaks_at_every_fifth_write_delays_a_roll_out_and_nothing_else() {
-    let faults = run_with_faults(BROAD, [Rule::write().every(5).refuse()]).await;
-    assert!(faults.faults() > 0);
-}
-
-#[tokio::test]
 async fn an_api_server_that_refuses_a_third_of_all_requests_for_load_is_waited_for() {
     let faults = run_with_faults(
         BROAD,
@@ -83,115 +70,6 @@ async fn an_api_server_that_refuses_a_third_of_all_requests_for_load_is_waited_f
     )
     .await;
     assert!(faults.faults() > 0);
-}
-
-#[tokio::test]
-async fn a_slow_api_server_makes_a_slow_roll_out() {
-    run_with_faults(BROAD, [Rule::on("*", "*").late(Duration::from_millis(600))]).await;
-}
-
-#[tokio::test]
-async fn watches_that_are_seconds_late_start_no_second_job() {
-    let late = |resource, millis| Rule::on("watch", resource).late_events(Duration::from_millis(millis));
-    run_with_faults(
-        BROAD,
-        [
-            late("nodes", 3_000),
-            late("jobs", 1_000),
-            late("plans", 2_000),
-            late("pods", 500),
-        ],
-    )
-    .await;
-}
-
-#[tokio::test]
-async fn watches_that_break_or_expire_are_restarted() {
-    let shape = Shape { nodes: 9, ..BROAD };
-    let rollout = RollOut::prepare(TestContext::new().await, shape).await;
-    let faults = rollout.ctx.faults(0).await;
-    let supervised = SupervisedController::start(rollout.controller().through(&faults));
-    rollout.begin().await;
-    let kinds = [
-        "nodes",
-        "jobs",
-        "pods",
-        "plans",
-        "secrets",
-        "customresourcedefinitions",
-    ];
-    for done in [1, 4] {
-        rollout.under_way(done).await;
-        for kind in kinds {
-            if done == 1 {
-                faults.cut_watches(kind);
-                continue;
-            }
-            // A watch that pauses before it restarts cannot expire.
-            let watched = || {
-                let of_kind =
-                    |it: &&ProxiedRequest| it.api_request.verb == "watch" && it.api_request.resource == kind;
-                let is_open = |it: &&ProxiedRequest| of_kind(it) && it.code.is_some();
-                faults.history().iter().filter(is_open).count()
-            };
-            wait::until("the watch is taken up again", async || watched(), |it| *it > 1).await;
-            faults.expire_watches(kind);
-        }
-    }
-    rollout.check_success().await;
-    assert_eq!(supervised.ends(), []);
-    wait::eventually("every kind is watched again after each end", SOON, async || {
-        let history = faults.history();
-        let count = |verb: &str, kind: &str| {
-            let of_kind =
-                |it: &&ProxiedRequest| it.api_request.verb == verb && it.api_request.resource == kind;
-            history.iter().filter(of_kind).count()
-        };
-        // An expired watch starts with a list.
-        let kinds = kinds.map(|kind| (kind, count("watch", kind), count("list", kind)));
-        let again = kinds
-            .iter()
-            .all(|(_, watches, lists)| *watches >= 3 && *lists >= 2);
-        if again { Ok(()) } else { Err(format!("{kinds:?}")) }
-    })
-    .await;
-}
-
-/// Each kind of write, by verb and resource. Of each there are as many as nodes at the least in [`SMALL`], where a node
-/// starts when the one before it is done.
-const WRITES: [(&str, &str); 6] = [
-    ("patch", "plans/status"),
-    ("create", "jobs"),
-    ("patch", "jobs"),
-    ("patch", "nodes"),
-    ("create", "events"),
-    ("update", "leases"),
-];
-
-#[tokio::test]
-async fn a_write_whose_answer_is_lost_is_not_done_twice() {
-    let tries = WRITES.into_iter().map(|(verb, resource)| async move {
-        let faults = run_with_faults(SMALL, [Rule::on(verb, resource).every(3).lose_answer()]).await;
-        assert!(faults.faults() >= 1, "{verb} {resource}");
-    });
-    futures::stream::iter(tries)
-        .buffer_unordered(2)
-        .collect::<()>()
-        .await;
-}
-
-#[tokio::test]
-async fn a_write_that_took_effect_and_is_answered_after_the_client_gave_up_is_not_done_twice() {
-    // The timeout of a request is ten seconds.
-    let tries = WRITES.into_iter().map(|(verb, resource)| async move {
-        let late = Duration::from_secs(11);
-        let faults = run_with_faults(SMALL, [Rule::on(verb, resource).nth(2).late(late)]).await;
-        assert_eq!(faults.faults(), 1, "{verb} {resource}");
-    });
-    futures::stream::iter(tries)
-        .buffer_unordered(6)
-        .collect::<()>()
-        .await;
 }
 
 /// Kills the controller of a roll-out at a request, and restarts it. Returns false if there was no such request.
@@ -225,24 +103,6 @@ async fn a_controller_that_is_killed_at_a_write_has_a_successor_that_continues_f
         assert!(
             killed_at(SMALL, Rule::write().nth(n), moment).await,
             "there is no write {n}"
-        );
-    });
-    futures::stream::iter(tries)
-        .buffer_unordered(2)
-        .collect::<()>()
-        .await;
-}
-
-#[tokio::test]
-async fn a_controller_killed_with_many_slots_in_use_loses_none() {
-    // The first ten slots are filled; from then on, each Job takes the slot of another node.
-    let jobs = || Rule::on("create", "jobs");
-    let at = [12, 15].into_iter();
-    let at = at.flat_map(|n| [(n, Moment::Before), (n, Moment::After)]);
-    let tries = at.map(|(n, moment)| async move {
-        assert!(
-            killed_at(MANY, jobs().nth(n), moment).await,
-            "there is no Job {n}"
         );
     });
     futures::stream::iter(tries)
@@ -355,18 +215,4 @@ async fn a_controller_that_starts_without_an_api_server_says_so_and_works_when_i
     rollout.journal().await;
     let _again = controller.start_again();
     rollout.check_success().await;
-}
-
-#[tokio::test]
-async fn a_controller_that_is_killed_repeatedly_completes_the_roll_out() {
-    let rollout = RollOut::prepare(TestContext::new().await, BROAD).await;
-    let faults = rollout.ctx.faults(0).await;
-    // At each fourth of the 32 writes at the least that eight nodes take.
-    faults.add(Rule::write().every(4).kill(Moment::After));
-    let supervised = SupervisedController::start(rollout.controller().through(&faults));
-    rollout.begin().await;
-    rollout.check_success().await;
-    // One process may make many at a time.
-    assert!(supervised.ends().len() > 1, "{:?}", supervised.ends());
-    wait::holds("one is running", async || supervised.now().is_running()).await;
 }

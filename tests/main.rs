@@ -99,7 +99,6 @@ mod reasons;
 mod reboot;
 mod rehearse;
 mod rehearse_cli;
-mod repeat;
 mod testenv_tests {
     mod binaries;
 }

@@ -319,45 +319,6 @@ async fn a_budget_that_allows_nothing_is_named_and_waited_for() {
 }
 
 #[tokio::test]
-async fn a_plan_and_a_maintenance_never_have_the_same_node_whichever_comes_first() {
-    let test = Maintenances::new(["one", "two"]).await;
-    let controller = test.start();
-    test.begin(MEDIK, "disk", "one").await;
-    test.succeeded(MEDIK, "disk").await;
-    let spec = json!({ "concurrency": 2, "maxUnavailable": 2, "cordon": true });
-    test.harness.plan_with("p", spec).await;
-    let held = test.harness.held_up("p", "one", "NodeBusy").await;
-    assert_eq!(
-        held.message.as_deref(),
-        Some("NodeMaintenance disk works on the node")
-    );
-    test.harness.upgrading("p", "two").await;
-
-    // The other way round: the Plan is at work on `two`.
-    test.begin(MEDIK, "later", "two").await;
-    let waits = |status: &Value| {
-        status["lastError"]
-            .as_str()
-            .unwrap_or_default()
-            .contains("Plan p works on the node")
-    };
-    test.status(MEDIK, "later", "it waits for the Plan", waits).await;
-    controller.kill();
-    let _again = controller.start_again();
-    test.end(MEDIK, "disk").await;
-    test.harness.upgrading("p", "one").await;
-    test.harness.release("two").await;
-    test.succeeded(MEDIK, "later").await;
-    test.harness.release("one").await;
-    test.end(MEDIK, "later").await;
-    test.harness.complete("p").await;
-    for node in ["one", "two"] {
-        assert!(is_free(&test.harness.get(node).await));
-        assert_eq!(test.harness.runs(node, "upgrade").await, 1);
-    }
-}
-
-#[tokio::test]
 async fn a_lease_of_another_is_respected_and_one_that_is_lost_ends_the_maintenance() {
     let test = Maintenances::new(["one"]).await;
     let leases = test.leases("medik8s-leases");

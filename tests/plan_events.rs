@@ -2,51 +2,10 @@
 //! Each test compares the whole set.
 
 use k8s_openapi::api::core::v1::Event;
-use serde_json::json;
 
 use crate::testenv::context::TestContext;
 use crate::testenv::events::line;
-use crate::testenv::faults::Rule;
-use crate::testenv::plan::{plan, status};
-use crate::testenv::wait::{self, SOON};
-
-/// How a Plan begins that is valid and has its version.
-fn begins(version: &str) -> [String; 2] {
-    [
-        "Normal Validated: Plan is valid".to_owned(),
-        format!("Normal Resolved: Resolved latest version from Spec.Version: {version}"),
-    ]
-}
-
-fn complete(version: &str, hash: &str) -> String {
-    format!("Normal Complete: Jobs complete for version {version}. Hash: {hash}")
-}
-
-#[tokio::test]
-async fn a_plan_that_is_edited_during_a_status_write_has_its_events_once() {
-    let ctx = TestContext::new().await;
-    let faults = ctx.faults(3).await;
-    let controller = ctx.controller().through(&faults).start();
-    ctx.wait_until_working(&controller).await;
-    // The status is written in a version of the Plan that is not the latest any more.
-    faults.add(
-        Rule::on("patch", "plans/status")
-            .named("edited")
-            .times(2)
-            .answer(409),
-    );
-    ctx.plan(&plan("edited", "{version: v1, upgrade: {image: i}}"))
-        .await;
-    ctx.edit_plan("edited", json!({ "metadata": { "labels": { "a": "b" } } }))
-        .await;
-    let hash = status(&ctx.plan_complete("edited", SOON).await)
-        .latest_hash
-        .unwrap();
-    assert_eq!(faults.faults(), 2);
-    let mut expected = begins("v1").to_vec();
-    expected.push(complete("v1", &hash));
-    ctx.expect_events("edited", SOON, &expected).await;
-}
+use crate::testenv::wait;
 
 #[tokio::test]
 async fn the_start_of_the_controller_is_an_event_on_its_node() {

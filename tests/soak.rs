@@ -1,5 +1,5 @@
-//! Long roll-outs: several at a time, with controllers killed at random moments, a late Node watch in half of them, and
-//! Jobs that are deleted as soon as their result is recorded in a quarter; and a kill at every write of a small one.
+//! Long roll-outs: several at a time, with controllers killed at random moments, and Jobs that are deleted as soon as
+//! their result is recorded in a quarter of them; and a kill at every write of a small one.
 //!
 //! `cargo cluster` runs a few small ones, `just soak` all. `REFIT_SOAK` is the number of roll-outs of `just soak`, or
 //! `full`; `REFIT_SOAK_SEED` is the seed that an earlier run printed. It determines shapes, faults and the moments of
@@ -38,15 +38,7 @@ async fn play(seed: u64, number: u64, nodes: usize) -> usize {
     let mut rollout = RollOut::prepare(TestContext::new().await, shape).await;
     rollout.limit = LIMIT * u32::try_from(nodes).expect("a small number");
     let mut setup = rollout.controller();
-    let faults = rollout.ctx.faults(seed).await;
-    // The first four cover all combinations: a late watch, Jobs that are deleted at once, both, neither.
-    let late = number
-        .is_multiple_of(2)
-        .then(|| random_millis(&mut random, 1_000..=4_000));
-    if let Some(late) = late {
-        faults.add(Rule::on("watch", "nodes").late_events(late));
-        setup = setup.through(&faults);
-    }
+    // In a quarter of them.
     let at_once = matches!(number % 8, 1 | 2);
     if at_once {
         setup = setup.env("SYSTEM_UPGRADE_JOB_TTL_SECONDS_AFTER_FINISH", "0");
@@ -69,7 +61,7 @@ async fn play(seed: u64, number: u64, nodes: usize) -> usize {
     let kills = supervised.ends().len();
     let Shape { concurrency, run, .. } = shape;
     eprintln!(
-        "soak: roll-out {number}: {nodes} nodes, {concurrency} at a time, upgrades of {run:?}, Node watch late by {late:?}, \
+        "soak: roll-out {number}: {nodes} nodes, {concurrency} at a time, upgrades of {run:?}, \
          Jobs kept: {}; {kills} kills, {:.0?}",
         !at_once,
         started.elapsed()

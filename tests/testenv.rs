@@ -32,7 +32,7 @@
 //! | register nodes, run their pods, reboot them | `TestContext::run_nodes`, [`kubelet`] |
 //! | register nodes whose pods end when the test says so | [`manual_kubelet`] |
 //! | have real nodes with kubelet, containerd and a host that reboots | [`real`]; root and Debian, `just e2e` |
-//! | see every state of a Plan; compare Events | [`history`], [`events`] |
+//! | compare Events | [`events`] |
 //! | check the invariants of the simulation | [`journal`] |
 //! | start, freeze and kill the controller; its log, memory and CPU time | [`controller`] |
 //! | count requests and Jobs | [`audit`] |
@@ -75,7 +75,6 @@ pub mod controlplane;
 pub mod environment;
 pub mod events;
 pub mod faults;
-pub mod history;
 pub mod image;
 pub mod journal;
 pub mod kubeconfig;

@@ -34,8 +34,9 @@ pub struct CheckSpec {
     /// Defaults to none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret_ref: Option<SecretRef>,
-    /// Secret with certificate authorities to trust for the server, besides the public ones and those of `--ca-file`,
-    /// as PEM under `ca.crt`, in the Plan's namespace.
+    /// Secret with certificate authorities to trust for the server, as PEM under `ca.crt`, in the Plan's namespace.
+    ///
+    /// They are trusted besides the public ones and those of `--ca-file`.
     #[serde(default, rename = "caSecretRef", skip_serializing_if = "Option::is_none")]
     pub ca_secret_ref: Option<SecretRef>,
     /// How often the check runs while its result is needed, as a Go duration of at least `5s`. Defaults to `1m`.
@@ -44,8 +45,9 @@ pub struct CheckSpec {
     /// Time limit of a request, as a Go duration of at most `30s`. Defaults to `10s`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<String>,
-    /// Number of consecutive checks that must pass before a node starts, counted since another node last started, ended or
-    /// failed. Defaults to 1.
+    /// Number of consecutive checks that must pass before a node starts. Defaults to 1.
+    ///
+    /// Counted since another node last started, ended or failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 100))]
     pub passes: Option<i64>,

@@ -24,10 +24,10 @@ pub const MAX_RETRIES: i64 = 100;
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FailureSpec {
-    /// `Hold`: a failed node keeps its slot. `Stop`: it frees its slot, and no further node starts once `budget` is
-    /// used up. `Continue`: it frees its slot, and the roll-out continues. Defaults to `Hold`.
+    /// What a failed node means for others. Defaults to `Hold`.
     ///
-    /// Nodes in progress finish.
+    /// `Hold`: it keeps its slot. `Stop`: it frees its slot, and no further node starts once `budget` is used up.
+    /// `Continue`: it frees its slot, and the roll-out continues. Nodes in progress finish.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<FailurePolicy>,
     /// With `policy: Stop`, the number of failed nodes at which the roll-out stops, or a share of the selected nodes
@@ -37,10 +37,10 @@ pub struct FailureSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<BudgetLimit>")]
     pub budget: Option<IntOrString>,
-    /// How often the Plan is tried again on a node where it failed, by a new Job each time; the node keeps its slot.
-    /// `UpgradeInterrupted`, `RebootLoop`, `EvidenceLost` and `SentinelMissing` are never retried. Defaults to 0.
+    /// How often the Plan is tried again on a node where it failed, by a new Job each time. Defaults to 0.
     ///
-    /// An edit of the containers or a manual retry resets the count.
+    /// The node keeps its slot. `UpgradeInterrupted`, `RebootLoop`, `EvidenceLost` and `SentinelMissing` are never
+    /// retried. An edit of the containers or a manual retry resets the count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 100))]
     pub retries: Option<i64>,

@@ -77,17 +77,19 @@ pub struct PlanSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<NodeLimit>")]
     pub max_unavailable: Option<IntOrString>,
-    /// The order in which nodes start: criteria, the most significant first; of equal nodes, the controller's own
-    /// comes last. If absent, the order is that of system-upgrade-controller, which differs between Plans and
-    /// versions.
+    /// The order in which nodes start: criteria, the most significant first. If absent, the order is that of
+    /// system-upgrade-controller.
+    ///
+    /// Of equal nodes, the controller's own comes last. The order of system-upgrade-controller differs between Plans
+    /// and versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 8))]
     pub order: Option<Vec<OrderSpec>>,
-    /// If true, a control-plane or etcd node starts only while a majority of these nodes stays available without it:
-    /// Ready, and left alone by Plans that cordon, drain, reboot or are exclusive. Defaults to true if the Plan
-    /// cordons, drains or reboots nodes.
+    /// If true, a control-plane or etcd node starts only while a majority of these nodes stays available without it.
+    /// Defaults to true if the Plan cordons, drains or reboots nodes.
     ///
-    /// Has no effect with fewer than three, or for a node that is not Ready itself.
+    /// Available are nodes that are Ready, and left alone by Plans that cordon, drain, reboot or are exclusive. Has no
+    /// effect with fewer than three, or for a node that is not Ready itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control_plane_quorum: Option<bool>,
     /// Parts of the selected nodes that are upgraded one after the other, such as a canary, then a tenth; nodes that
@@ -131,23 +133,23 @@ pub struct PlanSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-in-job" = true))]
     pub service_account_name: Option<String>,
-    /// URL from which the Plan gets its version, unless `version` is set:
-    /// `https://update.k3s.io/v1-release/channels/stable` redirects to it; `…/channels#stable` reads the server's
-    /// list; `github://k3s-io/k3s` are releases of a repository, without prereleases;
-    /// `oci://docker.io/rancher/k3s-upgrade` are tags in a registry.
+    /// URL from which the Plan gets its version, unless `version` is set.
     ///
-    /// Polled every 15 minutes, or as `SYSTEM_UPGRADE_PLAN_POLLING_INTERVAL` says.
+    /// `https://update.k3s.io/v1-release/channels/stable` redirects to it; `…/channels#stable` reads the server's list;
+    /// `github://k3s-io/k3s` are releases of a repository, without prereleases; `oci://docker.io/rancher/k3s-upgrade`
+    /// are tags in a registry. Polled every 15 minutes, or as `SYSTEM_UPGRADE_PLAN_POLLING_INTERVAL` says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub channel: Option<String>,
-    /// Secret with the credentials for the channel, in the Plan's namespace. Its keys are one of: `token` (bearer);
-    /// `username` and `password` (basic); `header` and `value`; `.dockerconfigjson` (registries). Defaults to none,
-    /// and to `imagePullSecrets` for registries.
+    /// Secret with the credentials for the channel, in the Plan's namespace. Defaults to none, and to
+    /// `imagePullSecrets` for registries.
     ///
-    /// Sent to the host of the channel only.
+    /// Its keys are one of: `token` (bearer); `username` and `password` (basic); `header` and `value`;
+    /// `.dockerconfigjson` (registries). Sent to the host of the channel only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub channel_secret_ref: Option<SecretRef>,
-    /// Secret with certificate authorities to trust for the channel, besides the public ones and those of `--ca-file`,
-    /// as PEM under `ca.crt`, in the Plan's namespace.
+    /// Secret with certificate authorities to trust for the channel, as PEM under `ca.crt`, in the Plan's namespace.
+    ///
+    /// They are trusted besides the public ones and those of `--ca-file`.
     #[serde(
         default,
         rename = "channelCASecretRef",
@@ -158,14 +160,14 @@ pub struct PlanSpec {
     /// gives the version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// Limits which versions the Plan takes from the channel, and when; how far a node may be behind; and whether
-    /// images run by digest. If absent, the Plan follows the channel, except to older versions and other
-    /// distributions.
+    /// Limits which versions the Plan takes from the channel, how far a node may be behind, and whether images run by
+    /// digest. If absent, the Plan follows the channel, except to older versions and other distributions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version_policy: Option<VersionPolicySpec>,
-    /// Plans in the same namespace that must be `Complete` before a node starts: for their current generation and
-    /// version, at this Plan's version if both follow one channel, and at no older one if both install one
-    /// distribution. Defaults to none.
+    /// Plans in the same namespace that must be `Complete` before a node starts. Defaults to none.
+    ///
+    /// They must be so for their current generation and version, at this Plan's version if both follow one channel, and
+    /// at no older one if both install one distribution.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32))]
     pub depends_on: Option<Vec<DependencySpec>>,
@@ -209,16 +211,18 @@ pub struct PlanSpec {
     /// Time before which no node starts, in RFC 3339: `2026-12-05T02:00:00Z`. Defaults to none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_before: Option<String>,
-    /// When the Plan runs again on all nodes at the same version, such as a weekly package update. If absent, every
-    /// node runs the Plan once for each version.
+    /// When the Plan runs again on all nodes at the same version. If absent, every node runs the Plan once for each
+    /// version.
     ///
-    /// Each repetition is a roll-out with another `latestHash`; it begins when it is due and the roll-out before it
-    /// is over, and missed ones are one.
+    /// Such as a weekly package update. Each repetition is a roll-out with another `latestHash`; it begins when it is
+    /// due and the roll-out before it is over, and missed ones are one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repeat: Option<RepeatSpec>,
-    /// Container that checks the node before anything happens there, by default without privileges and with the
-    /// host's `/` read-only. Exit code 0: the Job continues. 77: the node is skipped at this version (annotation
-    /// `refit.rs/skip`), for the reason in the termination message. Other: the Job fails. Defaults to none.
+    /// Container that checks the node before anything happens there, by default without privileges and with the host's
+    /// `/` read-only. Defaults to none.
+    ///
+    /// Exit code 0: the Job continues. 77: the node is skipped at this version (annotation `refit.rs/skip`), for the
+    /// reason in the termination message. Other: the Job fails.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-in-job" = true))]
     pub preflight: Option<Box<ContainerSpec>>,
@@ -233,10 +237,11 @@ pub struct PlanSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-in-job" = true))]
     pub upgrade: Option<Box<ContainerSpec>>,
-    /// Container that checks the node once it has upgraded, rebooted and settled, before it is uncordoned. Exit code
-    /// 0: the node is done. Other: the Job retries, and in the end the node fails (`VerifyFailed`). Defaults to none.
+    /// Container that checks the node once it has upgraded, rebooted and settled, before it is uncordoned. Defaults to
+    /// none.
     ///
-    /// It runs in a Job of its own, by default without privileges and with the host's `/` read-only.
+    /// Exit code 0: the node is done. Other: the Job retries, and in the end the node fails (`VerifyFailed`). It runs
+    /// in a Job of its own, by default without privileges and with the host's `/` read-only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-in-job" = true))]
     pub verify: Option<Box<ContainerSpec>>,
@@ -252,16 +257,18 @@ pub struct PlanSpec {
     #[schemars(extend("x-in-job" = true))]
     pub drain: Option<DrainSpec>,
     /// If true, remediation operators leave a node alone while the Plan works on it, and a failed node until it is
-    /// retried: it has the label `remediation.medik8s.io/exclude-from-remediation`, the controller holds its Lease
-    /// `medik8s-leases/node-<name>`, and its Machine of Cluster API has the annotation
-    /// `cluster.x-k8s.io/skip-remediation`. A node whose Lease another one holds does not start. Defaults to false.
+    /// retried. Defaults to false.
     ///
-    /// The controller must be allowed to write these Leases.
+    /// The node has the label `remediation.medik8s.io/exclude-from-remediation`, the controller holds its Lease
+    /// `medik8s-leases/node-<name>`, and its Machine of Cluster API has the annotation
+    /// `cluster.x-k8s.io/skip-remediation`. A node whose Lease another one holds does not start. The controller must be
+    /// allowed to write these Leases.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pause_remediation: Option<bool>,
-    /// If true, a node that joins after the Plan's first roll-out has begun has the taint `refit.rs/new-node:NoSchedule`
-    /// until the Plan is done there, so that no pod starts on it before. Nodes that were there before never get it.
-    /// Defaults to false.
+    /// If true, a node that joins after the Plan's first roll-out has begun has the taint
+    /// `refit.rs/new-node:NoSchedule` until the Plan is done there. Defaults to false.
+    ///
+    /// No pod starts on it before. Nodes that were there before never get it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub taint_new_nodes: Option<bool>,
     /// Secrets with which the kubelet pulls the Job's images, in the Plan's namespace. Defaults to none.
@@ -304,21 +311,26 @@ pub struct PlanSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-in-job" = true))]
     pub host_access: Option<HostAccess>,
-    /// Which of `prepare` and `upgrade` get a token of `serviceAccountName`: `All`, `PrepareOnly` or `None`.
-    /// `preflight` and `verify` never do; `cordon` and `drain` do; `before` and `after` do with `All`. Defaults to
-    /// `All`, and for `serviceAccountName: system-upgrade` to `REFIT_JOB_API_ACCESS` of the controller, `PrepareOnly`
-    /// in refit's manifests.
+    /// Which of `prepare` and `upgrade` get a token of `serviceAccountName`: `All`, `PrepareOnly` or `None`. Defaults
+    /// to `All`, and for `serviceAccountName: system-upgrade` to `REFIT_JOB_API_ACCESS` of the controller.
+    ///
+    /// `preflight` and `verify` never get one; `cordon` and `drain` do; `before` and `after` do with `All`. refit's
+    /// manifests set `REFIT_JOB_API_ACCESS` to `PrepareOnly`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-in-job" = true))]
     pub api_access: Option<ApiAccess>,
-    /// What the version is of. `Kubernetes`: of the kubelets, so a node with a newer one does not start, and other
-    /// nodes wait for the control plane. `Other`: not compared. Defaults to `Kubernetes` for images known to install
-    /// it (`k3s-upgrade`, `rke2-upgrade`, their installers, images named after kubeadm), otherwise to `Other`.
+    /// What the version is of: `Kubernetes`, or `Other`, which is not compared with nodes. Defaults to `Kubernetes` for
+    /// images known to install it, otherwise to `Other`.
+    ///
+    /// With `Kubernetes`, a node with a newer kubelet does not start, and other nodes wait for the control plane.
+    /// Images known to install it are `k3s-upgrade`, `rke2-upgrade`, their installers, and those named after kubeadm.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub installs: Option<Installs>,
-    /// What follows if the kubelet of a done node goes back to an older version, as on a re-imaged machine. `Report`:
-    /// only `status.versionDiffers`. `Rerun`: a minute later the Plan runs there again. Only if it installs
-    /// Kubernetes. Defaults to `Report`.
+    /// What follows if the kubelet of a done node goes back to an older version: `Report`, or `Rerun`, which runs the
+    /// Plan there again. Defaults to `Report`.
+    ///
+    /// That happens on a machine that was re-imaged. `Report` is only an entry in `status.versionDiffers`; `Rerun`
+    /// follows after a minute. Has an effect only if the Plan installs Kubernetes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_drift: Option<OnDrift>,
     /// Container that runs once for each roll-out, before its first node starts, such as a snapshot of etcd. No node
@@ -481,10 +493,11 @@ pub struct DrainSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-in-job" = false))]
     pub avoid_pending_nodes: Option<bool>,
-    /// Time between the label of `excludeFromLoadBalancers` and the first eviction, in which load balancers notice it, as a
-    /// Go duration such as `1m`. Defaults to `0s`.
+    /// Time between the label of `excludeFromLoadBalancers` and the first eviction, as a Go duration such as `1m`.
+    /// Defaults to `0s`.
     ///
-    /// Comes before `timeout`, and counts towards the deadline of the Job. Has no effect on Windows.
+    /// Load balancers notice the label in this time. Comes before `timeout`, and counts towards the deadline of the
+    /// Job. Has no effect on Windows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load_balancer_delay: Option<String>,
     /// Time between the end of the drain and the upgrade, as a Go duration such as `10s`. Defaults to `0s`.
@@ -492,33 +505,34 @@ pub struct DrainSpec {
     /// Counts towards the deadline of the Job. Has no effect on Windows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settle_delay: Option<String>,
-    /// What happens to pods that could not be evicted within `timeout`. `Fail` fails the node; `Delete` deletes them,
-    /// whatever their `PodDisruptionBudgets` allow, and waits for as long again; `Continue` leaves them, and the upgrade
-    /// begins. Defaults to `Fail`.
+    /// What happens to pods that could not be evicted within `timeout`. Defaults to `Fail`.
     ///
-    /// `Delete` concerns no pods of `order` whose turn had not come: they are evicted in the time that follows, and only
-    /// those that still block at its end are deleted. Has no effect on Windows.
+    /// `Fail` fails the node; `Delete` deletes them, whatever their `PodDisruptionBudgets` allow, and waits for as long
+    /// again; `Continue` leaves them, and the upgrade begins. `Delete` concerns no pods of `order` whose turn had not
+    /// come: they are evicted in the time that follows, and only those that still block at its end are deleted. Has no
+    /// effect on Windows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after_timeout: Option<AfterTimeout>,
     /// Pods that are evicted last, as groups by labels: first all other pods, then those of the first entry, and so on.
-    /// Each group begins when the one before is gone. Defaults to none.
+    /// Defaults to none.
     ///
-    /// Has no effect on Windows.
+    /// Each group begins when the one before is gone. Has no effect on Windows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 16))]
     pub order: Option<Vec<LabelSelector>>,
-    /// Pods that may end by themselves once the node is cordoned: the drain begins when they have succeeded, failed or
-    /// are gone. Entries wait at the same time. Defaults to none.
+    /// Pods that may end by themselves once the node is cordoned, before the drain begins. Defaults to none.
     ///
-    /// Pods of DaemonSets, static pods and those of upgrades are not waited for. Has no effect on Windows.
+    /// The drain begins when they have succeeded, failed or are gone. Entries wait at the same time. Pods of
+    /// DaemonSets, static pods and those of upgrades are not waited for. Has no effect on Windows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 16))]
     pub wait_for: Option<Vec<WaitForSpec>>,
-    /// If true, a node starts only if its drain would end, by what is known before: the drain would refuse no pod, no
-    /// `PodDisruptionBudget` refuses an eviction for good, and the pods fit on other nodes, by an estimate. Other nodes start.
-    /// Defaults to the controller's `REFIT_CHECK_DRAINS`, which defaults to false.
+    /// If true, a node starts only if its drain would end, by what is known before. Defaults to the controller's
+    /// `REFIT_CHECK_DRAINS`.
     ///
-    /// The controller must be allowed to list pods and `PodDisruptionBudgets`.
+    /// That is, the drain would refuse no pod, no `PodDisruptionBudget` refuses an eviction for good, and the pods fit
+    /// on other nodes, by an estimate. Other nodes start. The controller must be allowed to list pods and
+    /// `PodDisruptionBudgets`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-in-job" = false))]
     pub check_first: Option<bool>,

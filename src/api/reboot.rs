@@ -30,9 +30,11 @@ pub const MIN_READY_AFTER_REBOOT: GoDuration = GoDuration::from_nanos(10_000_000
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RebootSpec {
-    /// Who reboots the node. `Refit`: refit, as `when` says. `Payload`: `upgrade`, after it has ended with success,
-    /// as `shutdown -r +1` does; the node is done when it is Ready in another boot than that in which its Job began.
-    /// Allows only `timeout` besides. Defaults to `Refit`.
+    /// Who reboots the node: `Refit`, as `when` says, or the `Payload`, which allows only `timeout` besides. Defaults
+    /// to `Refit`.
+    ///
+    /// `Payload`: `upgrade`, after it has ended with success, as `shutdown -r +1` does; the node is done when it is
+    /// Ready in another boot than that in which its Job began.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<RebootBy>,
     /// `Never`, `Always`, or `IfRequired`: if one of `requiredFiles` exists after the upgrade. Defaults to `Never`,
@@ -45,8 +47,10 @@ pub struct RebootSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 32))]
     pub required_files: Option<Vec<String>>,
-    /// Program on the host that reboots it, and its arguments, run without a shell in the host's mount and process
-    /// namespaces. Defaults to `systemctl reboot`, and `reboot` if that is missing or fails.
+    /// Program on the host that reboots it, and its arguments. Defaults to `systemctl reboot`, and `reboot` if that is
+    /// missing or fails.
+    ///
+    /// Run without a shell in the host's mount and process namespaces.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 64))]
     pub command: Option<Vec<String>>,
@@ -71,11 +75,12 @@ pub struct SettleSpec {
     /// without a `v`. Defaults to false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub os_image: Option<bool>,
-    /// If true, the controllers of the evicted pods must have as many ready pods as before the drain, or as many as they
-    /// want if that is less; the node is schedulable, and keeps its slot. Defaults to false.
+    /// If true, the controllers of the evicted pods must have as many ready pods as before the drain, or as many as
+    /// they want if that is less. Defaults to false.
     ///
-    /// Without the permissions of the component `deploy/overlays/read-workloads`, only ReplicaSets and StatefulSets count, and
-    /// must have all pods that they want.
+    /// The node is schedulable meanwhile, and keeps its slot. Without the permissions of the component
+    /// `deploy/overlays/read-workloads`, only ReplicaSets and StatefulSets count, and must have all pods that they
+    /// want.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workloads: Option<bool>,
     /// Conditions of the Node that must have this status, such as those of the node problem detector.

@@ -15,11 +15,10 @@ use refit_base::version::policy::Policy;
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct VersionPolicySpec {
-    /// Versions that the Plan may take from the channel, such as `>=1.33 <1.35`, `1.33.x`, `~1.33` or `^1`; `||`
-    /// means either. At most 1,024 characters. If absent, any version.
+    /// Versions that the Plan may take from the channel, such as `>=1.33 <1.35`. If absent, any version.
     ///
-    /// A bound without a build such as `+k3s1` is for all builds. A prerelease needs one of the same release in the
-    /// range.
+    /// Also `1.33.x`, `~1.33` or `^1`; `||` means either. At most 1,024 characters. A bound without a build such as
+    /// `+k3s1` is for all builds. A prerelease needs one of the same release in the range.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1024))]
     pub range: Option<String>,
@@ -35,12 +34,15 @@ pub struct VersionPolicySpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub max_minor_skip: Option<i32>,
-    /// Age at which the Plan takes a version, as a Go duration such as `72h`, from its release if the channel dates
-    /// it, otherwise from when it was first seen. Defaults to `0s`.
+    /// Age at which the Plan takes a version, as a Go duration such as `72h`. Defaults to `0s`.
+    ///
+    /// Counted from its release if the channel dates it, otherwise from when it was first seen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub minimum_age: Option<String>,
-    /// If true, the tags of the Plan's images are resolved once for each hash, and Jobs run these digests, on all
-    /// architectures, even if a tag moves. Defaults to false.
+    /// If true, Jobs run the digests of the Plan's images. Defaults to false.
+    ///
+    /// The tags are resolved once for each hash, so all nodes run the same images, on all architectures, even if a tag
+    /// moves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pin_digest: Option<bool>,
     /// If true, the Plan takes a version from the channel only once the annotation `refit.rs/approve` names it.

@@ -32,13 +32,15 @@ pub struct WaitForSpec {
     /// Namespace of the pods. If absent, those of all namespaces count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
-    /// How long to wait, as a Go duration such as `2h`. Required. Comes before `drain.timeout`, and in addition to the
-    /// deadline of the Job.
+    /// How long to wait, as a Go duration such as `2h`. Required.
+    ///
+    /// Comes before `drain.timeout`, and in addition to the deadline of the Job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<String>,
-    /// What happens if such a pod still runs after `timeout`. `Evict` begins the drain, which evicts it like others;
-    /// `Skip` releases the node as it was, and its turn comes again after 5 minutes, then after 10, 20, 40, and then
-    /// every hour; `Fail` fails the node. Defaults to `Evict`.
+    /// What happens if such a pod still runs after `timeout`: `Evict`, `Skip` the node, or `Fail`. Defaults to `Evict`.
+    ///
+    /// `Evict` begins the drain, which evicts it like others; `Skip` releases the node as it was, and its turn comes
+    /// again after 5 minutes, then after 10, 20, 40, and then every hour; `Fail` fails the node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after_timeout: Option<AfterWait>,
 }

@@ -5,7 +5,7 @@
 //! # use refit::rehearse::fault::{Moment, Rule};
 //! # use std::time::Duration;
 //! Rule::on("create", "jobs").nth(3).answer(409);
-//! Rule::on("watch", "nodes").late_events(Duration::from_secs(3));
+//! Rule::on("patch", "nodes").late(Duration::from_secs(3));
 //! Rule::write().nth(7).kill(Moment::After);
 //! Rule::write().chance(0.05).lose_answer();
 //! ```
@@ -28,8 +28,6 @@ pub enum Effect {
     Disconnect(Moment),
     /// The request, or its response, is held back.
     Delay(Moment, Duration),
-    /// Each event of a watch is held back.
-    DelayEvents(Duration),
     /// Another client writes the object first.
     Overtake,
     /// The client's process is killed.
@@ -184,12 +182,6 @@ impl Rule {
     #[must_use]
     pub fn late(self, by: Duration) -> Self {
         self.effect(Effect::Delay(Moment::After, by))
-    }
-
-    /// Each event of a watch is held back.
-    #[must_use]
-    pub fn late_events(self, by: Duration) -> Self {
-        self.effect(Effect::DelayEvents(by))
     }
 
     #[must_use]

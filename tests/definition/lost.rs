@@ -3,9 +3,8 @@
 use futures::future::join_all;
 use jiff::Timestamp;
 use kube::ResourceExt as _;
-use kube::api::{Patch, PatchParams};
 use refit_api::{Plan, crd};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{foreign, put, serve};
 use crate::testenv::audit::Requests;
@@ -139,60 +138,6 @@ async fn while_our_fields_are_pruned_nothing_is_written_and_nothing_begins() {
     let suspended_now = ctx.plans().get("suspended").await.unwrap();
     assert_eq!(says(&suspended_now, "Complete"), SUSPENDED);
     assert_eq!(ctx.requests().await.most_jobs_at_once("suspended"), 0);
-    assert!(controller.is_running());
-}
-
-#[tokio::test]
-async fn a_plan_that_lost_our_fields_for_good_is_held_until_it_is_applied_again() {
-    let ctx = TestContext::alone().await;
-    let nodes = ctx.manual_kubelet(["a"]).await;
-    let a = nodes.name("a");
-    let controller = ctx.start_and_warm_up().await;
-    let spec = "{version: v1, concurrency: 1, suspend: true, nodeSelector: {}, upgrade: {image: i}}";
-    for name in ["lost", "again", "accepted"] {
-        ctx.plan(&plan(name, spec)).await;
-        ctx.plan_until(name, "is noted", SOON, noted).await;
-    }
-    replaced(&ctx, "lost", 1).await;
-    // What system-upgrade-controller does at each turn: it writes a status.
-    for name in ["lost", "again", "accepted"] {
-        let patch = Patch::Merge(json!({ "status": { "latestVersion": "v0" } }));
-        ctx.plans()
-            .patch_status(name, &PatchParams::default(), &patch)
-            .await
-            .unwrap();
-    }
-    serve(&ctx, &crd::plans()).await;
-    let pruned = |plan: &Plan| says(plan, "Complete").starts_with("False/SpecPruned/");
-    for name in ["lost", "again", "accepted"] {
-        let plan = ctx
-            .plan_until(name, "says that it was pruned", SOON, pruned)
-            .await;
-        assert_eq!(plan.spec.suspend, None, "it is gone for good");
-        assert!(
-            ctx.event_lines(name)
-                .await
-                .iter()
-                .any(|lines| lines.starts_with("Warning SpecPruned: "))
-        );
-    }
-    // Applied again as it was, and as it is.
-    ctx.edit_plan("again", json!({ "spec": { "suspend": true } }))
-        .await;
-    ctx.plan_until("again", "is suspended", SOON, |plan| {
-        says(plan, "Complete") == SUSPENDED
-    })
-    .await;
-    ctx.edit_plan("accepted", json!({ "spec": { "suspend": false } }))
-        .await;
-    nodes.succeed("accepted", &a).await;
-    ctx.plan_complete("accepted", SOON).await;
-    let lost = ctx.plans().get("lost").await.unwrap();
-    assert!(pruned(&lost), "{}", says(&lost, "Complete"));
-    assert_eq!(
-        ctx.jobs_of("lost").await.len() + ctx.jobs_of("again").await.len(),
-        0
-    );
     assert!(controller.is_running());
 }
 

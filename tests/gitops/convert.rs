@@ -5,80 +5,9 @@ use std::process::Command;
 
 use crate::workdir::Workdir;
 
-const KURED: &str = "# A comment
-apiVersion: apps/v1
-kind: DaemonSet
-metadata: {name: kured, namespace: kube-system}
-spec:
-  selector: {matchLabels: {name: kured}}
-  template:
-    metadata: {labels: {name: kured}}
-    spec:
-      serviceAccountName: kured
-      hostPID: true
-      tolerations:
-        - {key: node-role.kubernetes.io/control-plane, effect: NoSchedule}
-      volumes:
-        - {name: sentinel, hostPath: {path: /var/run, type: Directory}}
-      containers:
-        - name: kured
-          image: ghcr.io/kubereboot/kured:1.17.0
-          env: [{name: KURED_NODE_ID, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}]
-          volumeMounts: [{mountPath: /sentinel, name: sentinel, readOnly: true}]
-          command:
-            - /usr/bin/kured
-            - --reboot-sentinel=/sentinel/reboot-required
-            - --reboot-days=mon,tue
-            - --start-time=1am
-            - --end-time=5am
-            - --time-zone=Europe/Berlin
-            - --drain-timeout=30m
-            - --blocking-pod-selector=app=batch
-            - --prometheus-url=http://prometheus.monitoring:9090
-            - --alert-filter-regexp=^Watchdog$
-            - --drain-delay=10s
-            - --prefer-no-schedule-taint=weave.works/kured-node-reboot
-";
+const KURED: &str = include_str!("convert/kured.yaml");
 
-const OTHERS: &str = "apiVersion: v1
-kind: List
-items:
-  - apiVersion: apps/v1
-    kind: DaemonSet
-    metadata: {name: flatcar-linux-update-agent, namespace: reboot-coordinator}
-    spec:
-      template:
-        spec:
-          containers: [{name: agent, image: flatcar-linux-update-operator, command: [/bin/update-agent]}]
-  - apiVersion: apps/v1
-    kind: Deployment
-    metadata: {name: flatcar-linux-update-operator, namespace: reboot-coordinator}
-    spec:
-      template:
-        spec:
-          containers:
-            - name: operator
-              image: flatcar-linux-update-operator
-              command: [/bin/update-operator, -reboot-window-start=14:00, -reboot-window-length=1h]
-  - apiVersion: operator.kairos.io/v1alpha1
-    kind: NodeOp
-    metadata: {name: example-nodeop, namespace: default}
-    spec:
-      command: [sh, -c, echo]
-      image: busybox:1.37
-      hostMountPath: /mnt/host
-      cordon: true
-      drainOptions: {enabled: true, force: true}
-      preflight: {command: [/bin/true]}
-      concurrency: 1
-  - apiVersion: operator.kairos.io/v1alpha1
-    kind: NodeOpUpgrade
-    metadata: {name: kairos-upgrade, namespace: default}
-    spec:
-      image: quay.io/kairos/opensuse:leap-15.6-standard-amd64-generic-v3.4.2-k3sv1.30.11-k3s1
-      concurrency: 1
-      stopOnFailure: true
-";
+const OTHERS: &str = include_str!("convert/others.yaml");
 
 #[test]
 fn the_daemonset_of_kured_becomes_a_plan_with_what_differs_as_comments() {
@@ -87,51 +16,7 @@ fn the_daemonset_of_kured_becomes_a_plan_with_what_differs_as_comments() {
     dir.run("convert kured.yaml")
         .ends(0)
         .err_has(&format!("{from}: --drain-delay was left out"))
-        .prints(&format!(
-            r#"# From {from}.
-# - `refit agent` (deploy/overlays/agent) must run on these nodes: it says which of them need a
-#   reboot.
-# - --drain-delay was left out: a `prepare` container that waits does the same, with the node still
-#   schedulable.
-# - the taint weave.works/kured-node-reboot is called pending.refit.rs/<plan>.
-apiVersion: upgrade.cattle.io/v1
-kind: Plan
-metadata:
-  name: kured
-  namespace: system-upgrade
-spec:
-  concurrency: 1
-  checks:
-  - name: alerts
-    prometheus:
-      url: http://prometheus.monitoring:9090
-      query: count(ALERTS{{alertname!~".*(?:^Watchdog$).*"}} != 0) or vector(0)
-      max: 0.0
-  jobActiveDeadlineSecs: 2100
-  nodeSelector: {{}}
-  serviceAccountName: system-upgrade
-  trigger: RebootNeeded
-  tolerations:
-  - effect: NoSchedule
-    key: node-role.kubernetes.io/control-plane
-  windows:
-  - days:
-    - mon
-    - tue
-    startTime: 1am
-    endTime: 5am
-    timeZone: Europe/Berlin
-  drain:
-    timeout: 30m0s
-    force: true
-    blockedBy:
-    - selector:
-        matchLabels:
-          app: batch
-    avoidPendingNodes: true
-  reboot: {{}}
-"#
-        ));
+        .prints(include_str!("convert/kured.out.yaml"));
 }
 
 #[test]

@@ -51,6 +51,11 @@ fn plan(lines: &str) -> String {
 /// value, or the field of the finding.
 const MISTAKES: &str = include_str!("hints/mistakes.txt");
 
+/// Lines of spec in each line of a file, with `\n` between them.
+fn listed(file: &str) -> impl Iterator<Item = String> {
+    file.lines().map(|lines| lines.replace("\\n", "\n"))
+}
+
 /// The lines of each, and what is behind the arrow.
 fn mistakes() -> impl Iterator<Item = (String, &'static str)> {
     let cases = MISTAKES
@@ -131,48 +136,8 @@ fn each_hint_for_such_a_mistake_is_right_by_itself() {
 
 #[test]
 fn an_ambiguous_value_has_no_hint_with_yaml() {
-    for lines in [
-        "postCompleteDelay: soon",
-        "reboot: {timeout: -5}",
-        "jobActiveDeadlineSecs: a while",
-        "concurrency: several",
-        "maxConcurrent: most",
-        "window: {days: [someday], startTime: '22:00', endTime: '04:00'}",
-        "window: {days: [mo], startTime: '22:00', endTime: '04:00', timeZone: PST}",
-        "upgrade: {image: i, command: \"echo 'open\"}",
-        "upgrade: {image: i, command: 'run {{ .Values.name }}'}",
-        "upgrade: {image: i, args: echo | cat}",
-        "upgrade: {image: i, command: [sh], args: echo hi}",
-        "version: true",
-        "nodeSelector: '*'",
-        "nodeSelector: all",
-        "versionPolicy: {minimumAge: 72}",
-        "versionPolicy: {minimumAge: '72'}",
-        "drain: {timeout: 3600000}",
-        "window: {days: [1-5], startTime: '22:00', endTime: '04:00'}",
-        "upgrade: {image: i, envs: [A]}",
-        "windows: [{cron: '0 22 * * fri', duration: 4}]",
-        "windows: [{cron: '0 22 * * fri', duration: '4'}]",
-        "windows: [{cron: '0 22 * * fri', duration: 8d}]",
-        "windows: [{cron: 'every friday', duration: 4h}]",
-        "windows: [{cron: '0 22 31 2 *', duration: 4h}]",
-        "window: {cron: '0 22 * * fri'}",
-        "window: {cron: '0 22 * * fri', duration: 4}",
-        "blackouts: [{start: 01/02/2026, end: 2026-01-03}]",
-        "blackouts: [{start: 2026-12-24 18:00, end: 2026-12-26}]",
-        "blackouts: [{start: 2026-12-24T18:00, end: 2026-12-26}]",
-        "blackouts: [{start: 12-24, end: 2027-01-02}]",
-        "dependsOn: [other/server]",
-        "drain: --force --quickly",
-        "drain: {enabled: false}",
-        "windows: every friday",
-        "order: by name",
-        "order: [random]",
-        "window: {days: [luu], startTime: '22:00', endTime: '04:00'}",
-        "blackouts: [{start: 1324, end: 12-26}]",
-        "upgrade: {image: i, volumeMounts: [{name: a, mountPath: /x}]}",
-    ] {
-        let text = plan(lines);
+    for lines in listed(include_str!("hints/ambiguous.txt")) {
+        let text = plan(&lines);
         let found = findings(&text);
         assert!(!found.is_empty(), "{lines}");
         for found in found {
@@ -218,53 +183,9 @@ fn a_field_of_the_wrong_type_has_no_findings_that_follow_from_it() {
 
 #[test]
 fn one_mistake_has_one_finding() {
-    let spec = [
-        "version:",
-        "concurrency: ~",
-        "nodeSelector: ~",
-        "upgrade:",
-        "upgrade:\n  image:",
-        "upgrade: {Image: i}",
-        "upgrade: {images: i}",
-        "window: {days: [mo], start: '22:00', endTime: '04:00'}",
-        "nodeSelector: {matchExpressions: [{key: a}]}",
-        "nodeSelector: {matchExpressions: [{key: a, operator: In, values: []}]}",
-        "upgrade: {image: i, imagePullPolicy: Always}",
-        "labels: {a: b}",
-        "secrets: [{secretName: x, path: /y}]",
-        "secrets: [{name: x, mountPath: /y}]",
-        "upgrade: {image: i, volumes: [{name: x, hostPath: /x, destination: /y}]}",
-        "upgrade: {image: [i, j]}",
-        "upgrade: {image: 5}",
-        "upgrade: {image: {}}",
-        "upgrade: {image: i, envs: [{value: A}]}",
-        "windows: '0 22 * * fri'",
-        "order: controlPlane",
-        "blackouts: [{start: 1224, end: 12-26}]",
-        "upgrade: {image: i, securityContext: {runAsRoot: true}}",
-        "reboot: {policy: Always}",
-        "retries: 3",
-        "version: Latest",
-        "version: true",
-        "command: bash -c 'x'",
-        "nodeSelector:\nmatchLabels: {a: b}",
-        "upgrade:\nimage: i",
-        "tolerations: [{operator: Exists, a.example/b: c}]",
-        "name: other",
-        "window: {cron: '0 22 * * fri'}",
-        "window: {days: [fri], startTime: '22:00', duration: 4h}",
-        "windows: []",
-        "windows: ['0 22 * * fri']",
-        "windows: [{schedule: '0 22 * * fri', duration: 4h}]",
-        "windows: [{cron: [0, 22], duration: 4h}]",
-        "windows: [{days: fri, startTime: '22:00', endTime: '04:00'}]",
-        "blackouts: [{from: 2026-12-24, end: 2026-12-26}]",
-        "dependsOn: [{plan: server}]",
-        "upgrade: [{name: upgrade, image: i}]",
-    ];
     let mut wrong = Vec::new();
-    for lines in spec {
-        let found = findings(&plan(lines));
+    for lines in listed(include_str!("hints/single.txt")) {
+        let found = findings(&plan(&lines));
         if found.len() != 1 {
             wrong.push(format!("{lines}: {found:#?}"));
         }

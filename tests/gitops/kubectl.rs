@@ -79,217 +79,14 @@ fn numbers(value: &mut Value) {
 }
 
 /// Plain scalars that may be a number, a bool, a date or text, separated by two spaces.
-const SCALARS: &str = r#"
-v1.33.4+k3s1  1.30  1.33.4  1.  .5  -.5  +.5  1e3  1E3  1e+3  1e  1_000  _1  1__0  0755  0o17  0O17  0x1F
-0X1f  0b101  0b2  -0x1f  -017  +017  08  09.5  0_7  1:30  22:00  190:20:30  12:30:45.5  2026-08-01
-2026-08-01T10:00:00Z  2026-8-1  yes  Yes  YES  yEs  y  Y  n  N  no  NO  on  On  off  OFF  true  True  TRUE
-tRUE  false  null  Null  NULL  nULL  ~  .inf  -.inf  .Inf  .nan  .NaN  inf  nan  Infinity  1.5.2  1,000
-1 000  9223372036854775807  9223372036854775808  18446744073709551615  18446744073709551616
--9223372036854775808  -9223372036854775809  1e400  1e-400  0.1  0.30000000000000004
-123456789012345678901234567890  1.7976931348623157e308  -0  -0.0  +0  0  00  0x  0b  0o  --1  +-1  1-1
-a:b  a#b  a #b  10%  %10  @a  `a`  a'b  a"b  =  <<  ?a  -a  :a  a:  !a  &a  *a  |a  >a  a, b  [a]  {a: b}
-[a, b,]  {a: 1, b: 2,}  {a, b}  [a: b]  {? a : b}  !!str 1.30  !!int "5"  !!float 5  !!bool "yes"
-!!null x  !!binary aGk=  !custom a  ! a  !!str  !!int 1.5  !!bool maybe  '1.30'  "1.30"  'it''s'
-"\\u00e4\\x41\\n"  "\\/"  "\\q"  "\\e"  "\\U0001F600"  "\\uD83D\\uDE00"  'a\\n'  &x 5  &x  a\tb  5 # five
-text # comment  text#no  äöü  🚀  a\u{a0}b  a\u{2028}b  a\u{85}b  \u{feff}a  a\u{feff}  0.0.0.0  1.2.3.4/24
-::1  08:00  1e3.5  0xg  0b12  1_0.5_0  ._5  1._5  1.5_  1_  -_1  0x_1  0_x1  685_230.15  0x7fffffffffffffff
-0x8000000000000000  0xffffffffffffffff  0x1ffffffffffffffff  -0xffffffffffffffff  01777777777777777777777
-0777777777777777777777  0o1777777777777777777777  &a.b 1  &ä 1  &a: 1  !env VERSION  1e5.0  +.inf  0x1p4  1_000.5e3
-"#;
+const SCALARS: &str = include_str!("kubectl/scalars.txt");
 
 /// Keys, separated by two spaces.
-const KEYS: &str = "1  1.5  yes  true  null  ~  'a'  \"a b\"  ? a  [a]  {a: b}  0x1f  a b  <<  '<<'  -  - a  2026-08-01  1e3  !!str 5  *a  &a b";
+const KEYS: &str = include_str!("kubectl/keys.txt");
 
 /// Files by name. `<json>`, `<flow>` and `<block>` are the same Plan, `<head>` is its beginning, `<json q>` and
 /// `<other>` are another one, and `<json:VALUE>` is the Plan with that version.
-const FILES: &str = r##"
-json with blanks before it => \n \t<json>
-json with a newline at its end => <json>\n
-json with a trailing comma => <json:"v1",>
-json with a comment => <json> # a comment\n
-json with a comment before it => # a comment\n<json>\n
-json with a surrogate pair => <json:"\\uD83D\\uDE00">
-json with a slash escaped => <json:"a\\/b">
-json with large numbers => <json:123456789012345678901>
-json with a number with an exponent => <json:1e3>
-json with NaN => <json:NaN>
-json with a number with a plus => <json:+5>
-json with a number with a zero before it => <json:010>
-json with yes => <json:yes>
-json, then yaml => <json>\n---\n<block>
-yaml, then json => <block>---\n<json>\n
-yaml, then two json objects => <block>---\n<json>\n<json>\n
-json, then text => <json>\nand more\n
-json, then a brace => <json>}\n
-json list => [<json>]
-json after a separator => ---\n<json>\n
-flow => <flow>\n
-flow with a comment before it => # a comment\n<flow>\n
-flow after a separator => ---\n<flow>\n
-flow on the separator's line => --- <flow>\n
-flow, then block => <flow>\n---\n<other>
-block, then flow => <block>---\n<flow>\n
-block after a separator => ---\n<block>
-block with an end => <block>...\n
-block with an end, then another => <block>...\n<other>
-block with an end and a separator => <block>...\n---\n<other>
-two blocks => <block>---\n<other>
-two blocks with a comment at the separator => <block>--- # another\n<other>
-two blocks with blanks at the separator => <block>---  \n<other>
-two blocks with a tab at the separator => <block>---\t\n<other>
-two blocks with a separator that is indented => <block> ---\n<other>
-two blocks with four dashes => <block>----\n<other>
-two blocks with a key at the separator => <block>--- kind: x\n<other>
-two blocks with a tag at the separator => <block>--- !!map\n<other>
-empty documents => ---\n---\n<block>---\n---\n# nothing\n---\n<other>---\n
-a stream of jsonnet => ---\n<json>\n---\n<json q>\n...\n
-a stream of jsonnet with a comment at its end => ---\n<json>\n... # over\n
-json with an end => <json>\n...\n
-json with an end, then another => ---\n<json>\n...\n<other>
-a document of null => null\n---\n<block>
-a document of text => text\n---\n<block>
-a document of a number => 5\n---\n<block>
-a document that is a list => - a\n---\n<block>
-a comment only => # nothing\n
-blanks only =>   \n\n
-a directive => %YAML 1.2\n---\n<block>
-a directive of YAML 1.1 => %YAML 1.1\n---\n<block>
-a directive after a comment => # a comment\n%YAML 1.2\n---\n<block>
-a directive without a separator => %YAML 1.2\n<block>
-a tag directive => %TAG !e! tag:example.com,2000:\n---\n<block>
-a directive of another document => <block>...\n%YAML 1.2\n---\n<other>
-a byte order mark => \u{feff}<block>
-a byte order mark before json => \u{feff}<json>
-a byte order mark before flow => \u{feff}<flow>
-a byte order mark before a separator => \u{feff}---\n<block>
-a byte order mark in the second document => <block>---\n\u{feff}<other>
-a line separator in a comment => # one\u{2028}two\n<block>
-a line separator in a comment at an end => <block># one\u{2028}two: three\n
-a paragraph separator in a comment => # one\u{2029}two\n<block>
-a next line in a comment => # one\u{85}two\n<block>
-a form feed in a comment => # one\u{c}two\n<block>
-a vertical tab in text => <block>x: a\u{b}b\n
-a DEL in text => <block>x: a\u{7f}b\n
-a C1 control in text => <block>x: a\u{81}b\n
-a NUL in text => <block>x: a\u{0}b\n
-a line separator in quotes => <block>x: "a\u{2028}b"\n
-a next line in quotes => <block>x: "a\u{85}b"\n
-a line separator in a block => <block>x: |\n  a\u{2028}b\n
-a line separator between keys => <block>x: a\u{2028}y: b\n
-a next line between keys => <block>x: a\u{85}y: b\n
-a private character => <block>x: \u{e000}\n
-a noncharacter => <block>x: \u{fffe}\n
-a tab before a key => <head>spec:\n\tversion: v1\n
-a tab after a key => <head>spec:\n  version:\tv1\n
-a tab at an end => <head>spec:\n  version: v1\t\n
-a tab in an empty line => <head>spec:\n\t\n  version: v1\n
-a tab before a comment => <head>spec:\n  version: v1\t# why\n
-a tab in flow => <head>spec: {\n\tversion: v1\n\t}\n
-a tab after a dash => <head>spec:\n  a:\n  -\tb\n
-a tab in a block => <head>spec:\n  a: |\n    \tb\n
-a tab before a block => <head>spec:\n  a: |\n\tb\n
-a key twice => <head>spec: {a: 1, a: 2}\n
-a key twice at the top => <head>kind: Plan\n
-a merge key => <head>spec:\n  base: &b {x: 1, y: 2}\n  use: {<<: *b, y: 3}\n
-a merge key after a key => <head>spec:\n  base: &b {x: 1, y: 2}\n  use: {y: 3, <<: *b}\n
-a merge key of a list => <head>spec:\n  a: &a {x: 1}\n  b: &b {x: 2, y: 2}\n  use: {<<: [*a, *b]}\n
-a merge key twice => <head>spec:\n  a: &a {x: 1}\n  b: &b {y: 2}\n  use:\n    <<: *a\n    <<: *b\n
-a merge key in quotes => <head>spec:\n  a: &a {x: 1}\n  use: {'<<': *a}\n
-a merge key of text => <head>spec: {<<: text}\n
-a merge key of null => <head>spec: {<<: }\n
-a merge key of an object => <head>spec: {<<: {x: 1}, y: 2}\n
-a merge key of a merge key => <head>spec:\n  a: &a {x: 1}\n  b: &b {<<: *a, y: 2}\n  c: {<<: *b}\n
-an alias => <head>spec: {a: &a [1], b: *a}\n
-an alias of nobody => <head>spec: {b: *a}\n
-an alias of a later anchor => <head>spec: {b: *a, a: &a 1}\n
-an alias of another document => <head>spec: {a: &a 1}\n---\n<head>spec: {a: *a}\n
-an alias of itself => <head>spec: {a: &a [*a]}\n
-an anchor twice => <head>spec: {a: &a 1, b: &a 2, c: *a}\n
-an alias as a key => <head>spec: {a: &a x, *a : 1}\n
-a literal block => <head>spec:\n  a: |\n    one\n      two\n\n    three\n\n
-a literal block that is stripped => <head>spec:\n  a: |-\n    one\n
-a literal block that is kept => <head>spec:\n  a: |+\n    one\n\n\n  b: 1\n
-a folded block => <head>spec:\n  a: >\n    one\n    two\n\n    three\n      four\n    five\n
-a block with an indicator => <head>spec:\n  a: |2\n      one\n    two\n
-a block with a comment => <head>spec:\n  a: | # why\n    one\n
-a block of nothing => <head>spec:\n  a: |\n  b: 1\n
-a block with dashes => <head>spec:\n  a: |\n    ---\n    one\n
-a block with dashes at the margin => <head>spec:\n  a: |\n---\n<block>
-a block without an end => <head>spec:\n  a: |\n    one
-a block that is less indented => <head>spec:\n  a: |\n      one\n    two\n
-a block with empty lines of blanks => <head>spec:\n  a: |\n    one\n      \n    two\n
-a block at the margin => <head>spec: |\none\n
-text in lines => <head>spec:\n  a: one\n    two\n\n    three\n
-text in quotes in lines => <head>spec:\n  a: "one\n    two \\\n    three"\n
-text in quotes at the margin => <head>spec:\n  a: "one\ntwo"\n
-text in quotes with dashes at the margin => <head>spec:\n  a: "one\n--- two"\n
-text in quotes with a separator => <head>spec:\n  a: "one\n---\ntwo"\n
-a list at its key's margin => <head>spec:\n  a:\n  - 1\n  - 2\n
-a list in a list => <head>spec:\n  a:\n  - - 1\n    - 2\n  - - 3\n
-an object in a list => <head>spec:\n  a:\n  - b: 1\n    c: 2\n  -\n    b: 3\n
-an item of nothing => <head>spec:\n  a:\n  -\n  - 1\n
-a key that is explicit => <head>spec:\n  ? a\n  : 1\n  ? b\n
-a colon in text => <head>spec:\n  a: b: c\n
-a colon at an end => <head>spec:\n  a: b:\n
-a colon without a blank in flow => <head>spec: {a:1, "b":2}\n
-a question mark in flow => <head>spec: [?a, ? b]\n
-a comma without a blank => <head>spec: [a,b,c]\n
-a comma twice => <head>spec: [a,,b]\n
-a comma at the start => <head>spec: [,a]\n
-flow in lines below its key => <head>spec: {\n  a: 1,\n  b: 2\n}\n
-flow at the margin => <head>spec:\n{a: 1}\n
-flow with a comment => <head>spec: [a, # one\n  b]\n
-flow that is not closed => <head>spec: [a\n
-flow that is closed twice => <head>spec: [a]]\n
-flow with text behind it => <head>spec: [a] b\n
-flow with a comment stuck to it => <head>spec: [a]#b\n
-quotes with text behind them => <head>spec: "a" b\n
-quotes with a comment stuck to them => <head>spec: "a"#b\n
-quotes that are not closed => <head>spec: "a\n
-a dash in flow => <head>spec: [- a]\n
-a lonely dash in flow => <head>spec: [-]\n
-keys that are unevenly indented => <head>spec:\n  a: 1\n   b: 2\n
-keys that are less indented => <head>spec:\n    a: 1\n  b: 2\n
-a key without a blank => <head>spec:\n  a:1\n
-a key alone => <head>spec:\n  a\n
-a key of many lines => <head>spec:\n  "a\n  b": 1\n
-a tag with a handle of nobody => <head>spec: !e!x a\n
-a tag of an object => <head>spec: !!map {a: 1}\n
-a tag of a set => <head>spec: !!set {a}\n
-a tag of a list for an object => <head>spec: !!seq {a: 1}\n
-an anchor without a value => <head>spec: {a: &x , b: *x}\n
-an anchor with a tag => <head>spec: {a: &x !!str 5, b: !!str &y 6}\n
-json => <json>
-two json objects => <json><json q>
-two json objects in lines => <json>\n<json q>\n
-two json objects with a separator => <json>\n---\n<json q>\n
-json with a tab in a string => <json:"v\t1">
-json with a key twice => <json:"v0", "version": "v1">
-json with a next line in a string => <json:"a\u{85}b">
-json with a DEL in a string => <json:"a\u{7f}b">
-json with a C1 control in a string => <json:"a\u{9b}b">
-json with a noncharacter in a string => <json:"a\u{fffe}b">
-json with a line separator in a string => <json:"a\u{2028}b">
-json with half of a surrogate pair => <json:"\\uD800">
-json, then yaml in lines => <json>\n<other>
-two flow objects => <flow>\n<flow>\n
-an object without a kind => {}\n---\n<block>
-a key that differs in case => <json:"v1", "Kind": "Plan">
-a merge key of an alias of a list => <head>spec:\n  a: &a [{x: 1}]\n  use: {<<: *a}\n
-an end before all => ...\n<block>
-a tab in flow in a list => <head>spec:\n  a:\n  - b: [\n\ta,\n\tb]\n
-flow with a comment stuck to a comma => <head>spec: [a,#b\n  c]\n
-flow with a comment stuck to its start => <head>spec: [#a\n  c]\n
-an object with a comment stuck to a comma => <head>spec: {a: b,#c\n  d: e}\n
-a block with a comment stuck to it => <head>spec:\n  a: |#c\n    one\n
-flow that begins with a comment => {#a\n  apiVersion: upgrade.cattle.io/v1, kind: Plan, metadata: {name: p}}\n
-a key that is binary => <head>spec: {!!binary aGk=: 1}\n
-a list of a list of objects => apiVersion: v1\nkind: List\nitems:\n- apiVersion: v1\n  kind: List\n  items:\n  - <json>\n
-a tab before a key below a value => <head>spec:\n  a: b\n\tversion: v1\n
-a no-break space before a key => <head>spec:\n  a: b\n\u{a0}\u{a0}version: v1\n
-block => <block>
-nothing => 
-"##;
+const FILES: &str = include_str!("kubectl/files.txt");
 
 fn scalars() -> BTreeSet<String> {
     let written = SCALARS.lines().flat_map(|line| line.split("  ")).map(unescaped);
@@ -354,7 +151,7 @@ fn files() -> Vec<(String, String)> {
             format!("{HEAD}spec:\n  a: {scalar}\n"),
         )
     });
-    let keys = KEYS.split("  ");
+    let keys = KEYS.trim_end().split("  ");
     let keys = keys.map(|key| (format!("key {key}"), format!("{HEAD}spec:\n  {key}: v\n")));
     let files = FILES.lines().filter_map(|line| line.split_once(" => "));
     let files = files.map(|(name, text)| (name.to_owned(), expanded(text)));

@@ -3,14 +3,12 @@
 use kube::ResourceExt as _;
 use serde_json::json;
 
-use crate::harness::has_condition;
 use crate::scenario::Backend;
 use crate::testenv::wait::{self, SOON};
 
 scenarios! {
     both {
         a_node_that_is_deleted_in_mid_run_gives_its_slot_to_the_next,
-        a_job_that_completes_while_no_controller_runs_is_not_run_again,
     }
     real {
         a_node_that_was_cut_off_while_its_upgrade_went_on_is_done_when_it_is_back,
@@ -54,34 +52,4 @@ async fn a_node_that_is_deleted_in_mid_run_gives_its_slot_to_the_next(on: Backen
     harness
         .made_once_each([(first, &plan_hash), (other, &plan_hash)])
         .await;
-}
-
-async fn a_job_that_completes_while_no_controller_runs_is_not_run_again(on: Backend) {
-    let harness = on.held(["one", "two"]).await;
-    let controller = harness
-        .ctx
-        .controller()
-        .env("SYSTEM_UPGRADE_JOB_TTL_SECONDS_AFTER_FINISH", "0")
-        .start();
-    harness
-        .plan_with("asleep", json!({ "concurrency": 2, "cordon": true }))
-        .await;
-    for node in ["one", "two"] {
-        harness.upgrading("asleep", node).await;
-    }
-    controller.kill();
-    for node in ["one", "two"] {
-        harness.release(node).await;
-        harness
-            .job_until("asleep", node, "is Complete", |job| {
-                has_condition(job, "Complete")
-            })
-            .await;
-    }
-    let _controller = controller.start_again();
-    let plan_hash = harness.complete("asleep").await;
-    harness
-        .made_once_each([("one", &plan_hash), ("two", &plan_hash)])
-        .await;
-    harness.expect_complete_events(["one", "two"]).await;
 }

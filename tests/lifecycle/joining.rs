@@ -12,35 +12,10 @@ use crate::testenv::plan::status;
 use crate::testenv::wait::{self, SOON};
 
 scenarios! {
-    both {
-        a_node_with_a_taint_takes_no_slot_and_starts_when_the_plan_tolerates_it,
-    }
     real {
         a_server_that_joins_without_its_role_label_is_not_taken_for_an_agent,
         a_node_that_joins_after_the_roll_out_takes_no_pods_before_the_plan_is_done_there,
     }
-}
-
-async fn a_node_with_a_taint_takes_no_slot_and_starts_when_the_plan_tolerates_it(on: Backend) {
-    let harness = on
-        .harness_with(["one"], |set| set.taint("dedicated", "etcd", "NoSchedule"))
-        .await;
-    let _controller = harness.ctx.controller().start();
-    harness.plan("patch", json!({})).await;
-    let waits = harness.held_up("patch", "one", "TaintNotTolerated").await;
-    assert_eq!(
-        waits.message.as_deref(),
-        Some(
-            "the node has the taint dedicated=etcd:NoSchedule, which the Plan does not tolerate; to upgrade such nodes, add to \
-             spec.tolerations: {key: dedicated, value: \"etcd\", effect: NoSchedule}"
-        )
-    );
-    let toleration = json!({ "key": "dedicated", "value": "etcd", "effect": "NoSchedule" });
-    harness
-        .edit("patch", json!({ "tolerations": [toleration] }))
-        .await;
-    let plan_hash = harness.complete("patch").await;
-    harness.made_once_each([("one", &plan_hash)]).await;
 }
 
 /// The nodes of a simulated cluster have existed for long.

@@ -121,8 +121,6 @@ fn a_failing_snapshot_looks_as_the_documents_show_it() {
         );
     }
     assert!(lines().count() > 3, "{shown}");
-    let rehearsal = std::fs::read_to_string(root.join("docs/rehearsal.md")).unwrap();
-    assert!(rehearsal.contains(line));
 }
 
 #[test]

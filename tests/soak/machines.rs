@@ -1,8 +1,8 @@
 //! Faults of machines on the real control plane: each stops a roll-out for a while, and is printed with the time until
 //! the next node is done. The table of `docs/reliability.md` has the figures of `just soak`.
 //!
-//! `cargo cluster` runs those that take seconds. Others there are in `tests/faults.rs` (API server, 429, slow and lost
-//! answers) and `tests/leader.rs` (killed and frozen leaders), without figures.
+//! `cargo cluster` runs those that take seconds. Others there are in `tests/faults.rs` (API server, 429) and
+//! `tests/leader.rs` (killed and frozen leaders), without figures.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};

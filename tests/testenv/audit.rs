@@ -202,17 +202,6 @@ impl Requests {
         tally
     }
 
-    /// A line for each request, for error messages.
-    pub fn timeline(&self) -> Vec<String> {
-        let line = |it: &Request| {
-            format!(
-                "{} {} {} {} {} by {}",
-                it.at, it.verb, it.resource, it.name, it.code, it.user
-            )
-        };
-        self.0.iter().map(line).collect()
-    }
-
     /// Requests that RBAC refused.
     pub fn forbidden(&self) -> Vec<&Request> {
         let refused = self.0.iter().filter(|request| request.code == 403);

@@ -3,11 +3,8 @@
 //! The controller's kubeconfig points to the proxy, which terminates TLS with a CA of its own and forwards all requests
 //! without a fault.
 
-mod stream;
-
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use http::header::{CONNECTION, CONTENT_TYPE, HOST, RETRY_AFTER};
@@ -19,7 +16,6 @@ use hyper_util::client::legacy::Client as HttpClient;
 use hyper_util::rt::TokioExecutor;
 use kube::client::ConfigExt as _;
 use serde_json::json;
-use tokio::sync::broadcast;
 
 use refit_testkit::fault::Rules;
 pub use refit_testkit::fault::{ApiRequest, Effect, Moment, Rule};
@@ -43,12 +39,9 @@ struct Inner {
 struct State {
     upstream: Uri,
     http: HttpClient<HttpsConnector, Full<Bytes>>,
-    /// The administrator's client.
-    client: kube::Client,
     rules: Mutex<Rules>,
     history: Mutex<Vec<ProxiedRequest>>,
     kill_target: Mutex<Weak<Process>>,
-    watch_ends: broadcast::Sender<EndWatches>,
 }
 
 type HttpsConnector = hyper_rustls::HttpsConnector<hyper_util::client::legacy::connect::HttpConnector>;
@@ -62,13 +55,6 @@ pub struct ProxiedRequest {
     pub code: Option<u16>,
 }
 
-/// Ends all open watches of a resource.
-#[derive(Clone, Debug)]
-struct EndWatches {
-    resource: String,
-    end: stream::WatchEnd,
-}
-
 impl FaultProxy {
     /// Starts a proxy to the cluster of a kubeconfig, with files in `dir`. The seed determines chance.
     pub async fn start(kubeconfig: &Path, dir: &Path, seed: u64) -> Result<Self> {
@@ -78,17 +64,14 @@ impl FaultProxy {
         std::fs::write(&authority_file, authority.pem())?;
 
         let mut config = kubeconfig::load(kubeconfig, &name).await?;
-        let client = kube::Client::try_from(config.clone())?;
         // Forwarded requests have the controller's credentials.
         config.auth_info = kube::config::AuthInfo::default();
         let state = Arc::new(State {
             http: HttpClient::builder(TokioExecutor::new()).build(config.rustls_https_connector()?),
             upstream: config.cluster_url,
-            client,
             rules: Mutex::new(Rules::new(seed)),
             history: Mutex::default(),
             kill_target: Mutex::default(),
-            watch_ends: broadcast::channel(64).0,
         });
         let handler = {
             let state = state.clone();
@@ -114,16 +97,6 @@ impl FaultProxy {
     /// Removes all rules. Requests that hang continue to hang.
     pub fn clear_rules(&self) {
         lock(&self.0.state.rules).clear();
-    }
-
-    /// Breaks the open watches of a resource, as the restart of an API server does.
-    pub fn cut_watches(&self, resource: &str) {
-        self.order(resource, stream::WatchEnd::Cut);
-    }
-
-    /// Ends the open watches of a resource with the event `410 Expired`: the client must list again.
-    pub fn expire_watches(&self, resource: &str) {
-        self.order(resource, stream::WatchEnd::Expired);
     }
 
     /// All requests in the order of their arrival.
@@ -178,14 +151,6 @@ impl FaultProxy {
         write().unwrap_or_else(|error| panic!("{}: {error:#}", original.display()));
         path
     }
-
-    fn order(&self, resource: &str, end: stream::WatchEnd) {
-        // It is an error if no watch is open.
-        let _ = self.0.state.watch_ends.send(EndWatches {
-            resource: resource.to_owned(),
-            end,
-        });
-    }
 }
 
 impl State {
@@ -217,38 +182,35 @@ impl State {
         effect: Option<Effect>,
         index: usize,
     ) -> Result<Response<Body>> {
-        let uri = request.uri().clone();
-        let forward = |late| self.forward(request, api_request, late, index);
+        let forward = || self.forward(request, index);
         match effect {
-            None => forward(Duration::ZERO).await,
-            Some(Effect::DelayEvents(delay)) => forward(delay).await,
+            None => forward().await,
             Some(Effect::Delay(Moment::Before, delay)) => {
                 tokio::time::sleep(delay).await;
-                forward(Duration::ZERO).await
+                forward().await
             }
             Some(Effect::Delay(Moment::After, delay)) => {
-                let answer = forward(Duration::ZERO).await;
+                let answer = forward().await;
                 tokio::time::sleep(delay).await;
                 answer
             }
             Some(Effect::Overtake) => {
-                self.overtake(&uri, api_request).await?;
-                forward(Duration::ZERO).await
+                bail!("only the simulated API server has this fault")
             }
             Some(Effect::Answer(moment, code)) => {
-                after(moment, forward(Duration::ZERO)).await?;
+                after(moment, forward()).await?;
                 Ok(status(code, api_request))
             }
             Some(Effect::Hang(moment)) => {
-                after(moment, forward(Duration::ZERO)).await?;
+                after(moment, forward()).await?;
                 std::future::pending().await
             }
             Some(Effect::Disconnect(moment)) => {
-                after(moment, forward(Duration::ZERO)).await?;
+                after(moment, forward()).await?;
                 bail!("the connection was broken by a rule")
             }
             Some(Effect::Kill(moment)) => {
-                after(moment, forward(Duration::ZERO)).await?;
+                after(moment, forward()).await?;
                 if let Some(target) = lock(&self.kill_target).upgrade() {
                     target.kill();
                 }
@@ -257,29 +219,7 @@ impl State {
         }
     }
 
-    /// Writes the object of a request as another client.
-    async fn overtake(&self, uri: &Uri, request: &ApiRequest) -> Result<()> {
-        let touched = json!({ "metadata": { "annotations": { "example.com/touched": names::random() } } });
-        let object = match request.resource.split_once('/') {
-            Some((_, subresource)) => uri.path().trim_end_matches(subresource),
-            None => uri.path(),
-        };
-        let write = Request::patch(object)
-            .header(CONTENT_TYPE, "application/merge-patch+json")
-            .body(touched.to_string().into_bytes())?;
-        self.client.request_text(write).await?;
-        Ok(())
-    }
-
-    async fn forward(
-        &self,
-        request: Request<Incoming>,
-        api_request: &ApiRequest,
-        late: Duration,
-        index: usize,
-    ) -> Result<Response<Body>> {
-        // Subscribes before the request, so that it also ends a watch that is being opened.
-        let watch_ends = self.watch_ends.subscribe();
+    async fn forward(&self, request: Request<Incoming>, index: usize) -> Result<Response<Body>> {
         let (mut head, body) = request.into_parts();
         let mut target = self.upstream.clone().into_parts();
         target.path_and_query = Some(
@@ -302,11 +242,7 @@ impl State {
         for name in [CONNECTION, http::header::TRANSFER_ENCODING] {
             head.headers.remove(name);
         }
-        let body = if api_request.verb == "watch" && head.status.is_success() {
-            stream::watch(body, late, api_request.resource.clone(), watch_ends)
-        } else {
-            body.map_err(anyhow::Error::from).boxed_unsync()
-        };
+        let body = body.map_err(anyhow::Error::from).boxed_unsync();
         Ok(Response::from_parts(head, body))
     }
 }

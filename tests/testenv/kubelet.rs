@@ -184,20 +184,6 @@ impl FakeKubelet {
         self.change(node, NodeChange::Delete).await;
     }
 
-    /// Registers another machine under the name of a deleted node, and waits until it is schedulable.
-    pub async fn recreate_node(&self, node: &str) {
-        self.change(node, NodeChange::Recreate).await;
-        let what = format!("{node} is schedulable");
-        super::wait::eventually(&what, SCHEDULABLE, async || {
-            let schedulable = match &self.0 {
-                Kubelets::Remote { remote, .. } => remote.read(node, machine::Node::is_schedulable).await,
-                Kubelets::Simulated(_) => true,
-            };
-            schedulable.then_some(()).ok_or_else(|| "it is not".to_owned())
-        })
-        .await;
-    }
-
     /// Replaces the steering of the node's pods. Keys have no prefix. An exit code is determined when the container ends.
     pub async fn behaviour(&self, node: &str, steering: &[(&str, &str)]) {
         let steering = steering

@@ -1,9 +1,8 @@
 //! Plans, short to write and to read.
 
-use refit_api::{Plan, PlanStatus};
+use refit_api::{Plan, PlanCondition, PlanStatus};
 
 use super::context::find_condition;
-use super::history::text;
 
 /// A Plan as YAML: its name, and its spec in YAML's flow style.
 pub fn plan(name: &str, spec: &str) -> String {
@@ -18,4 +17,15 @@ pub fn status(plan: &Plan) -> PlanStatus {
 /// A condition as `status/reason/message`, empty where there is none.
 pub fn says(plan: &Plan, condition: &str) -> String {
     find_condition(plan, condition).map(text).unwrap_or_default()
+}
+
+/// `status/reason/message` of a condition.
+fn text(condition: &PlanCondition) -> String {
+    let [reason, message] = [condition.reason.as_deref(), condition.message.as_deref()];
+    format!(
+        "{}/{}/{}",
+        condition.status,
+        reason.unwrap_or_default(),
+        message.unwrap_or_default()
+    )
 }

@@ -68,13 +68,22 @@ fn phases() -> String {
     table
 }
 
+/// The name of a reason, which leads to the page that says more, and its remedy without that link.
+fn linked(reason: Reason) -> (String, &'static str) {
+    let (name, remedy) = (quoted(reason.name()), reason.remedy());
+    for more in ["; [more](", ". [More]("] {
+        if let Some((remedy, page)) = remedy.split_once(more) {
+            return (format!("[{name}]({page}"), remedy);
+        }
+    }
+    (name, remedy)
+}
+
 fn explained(kind: Kind) -> String {
     let mut table = table(&["reason", "what it means", "remedy"]);
     for reason in of_kind(kind) {
-        row(
-            &mut table,
-            &[&quoted(reason.name()), reason.about(), reason.remedy()],
-        );
+        let (name, remedy) = linked(reason);
+        row(&mut table, &[&name, reason.about(), remedy]);
     }
     table
 }

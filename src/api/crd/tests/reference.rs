@@ -11,11 +11,58 @@ use crate::{PlanSpec, PlanStatus};
 
 const INTRODUCTION: &str = "# The fields of a Plan
 
-In short; `kubectl explain plan.spec.FIELD` says more. A field of spec is text unless its type follows its name; an absent one is none or false unless its text says otherwise. Times are
+In short; `kubectl explain plan.spec.FIELD` says more, and so do the pages behind names. A field of spec is text unless its type follows its name; an absent one is none or false unless its text says otherwise. Times are
 RFC 3339, durations Go's, such as `1h30m`, time zones IANA's, such as `Europe/Berlin` (`Local`: the controller's; by default UTC). Shares such as `10%` are of the selected nodes, rounded
 down, at least 1. Secrets are in the Plan's namespace. *refit*: not in system-upgrade-controller's CRD, which drops such fields. Types of Kubernetes' own are in
 [its reference](https://kubernetes.io/docs/reference/kubernetes-api/). Generated from the comments in `src/api` by `just generate`.
 ";
+
+/// Pages and sections that say more about a field.
+const PAGES: [(&str, &str); 34] = [
+    ("spec.after", "rollouts.md#once-for-each-roll-out"),
+    ("spec.apiAccess", "security.md#privileges"),
+    ("spec.before", "rollouts.md#once-for-each-roll-out"),
+    ("spec.blackouts", "rollouts.md#windows-and-blackouts"),
+    ("spec.channel", "channels.md"),
+    ("spec.channelCASecretRef", "channels.md#certificate-authorities"),
+    ("spec.channelSecretRef", "channels.md#credentials"),
+    ("spec.checks", "rollouts.md#checks"),
+    (
+        "spec.controlPlaneQuorum",
+        "rollouts.md#the-control-plane-keeps-its-majority",
+    ),
+    ("spec.dependsOn", "rollouts.md#one-plan-after-another"),
+    ("spec.drain", "drain.md"),
+    ("spec.failure", "rollouts.md#failures"),
+    ("spec.installs", "versions.md#what-nodes-say"),
+    (
+        "spec.maxUnavailable",
+        "operations.md#how-many-nodes-may-be-unavailable",
+    ),
+    ("spec.nodeInfo", "rollouts.md#nodes-that-need-nothing"),
+    ("spec.onDrift", "versions.md#what-nodes-say"),
+    ("spec.order", "rollouts.md#order"),
+    ("spec.pauseRemediation", "rollouts.md#remediation-operators"),
+    (
+        "spec.preflight",
+        "rollouts.md#checks-of-a-node-before-the-upgrade",
+    ),
+    ("spec.reboot", "reboot.md"),
+    ("spec.repeat", "rollouts.md#repetitions"),
+    ("spec.settle", "reboot.md#when-a-node-is-well"),
+    ("spec.skipWhen", "rollouts.md#nodes-that-need-nothing"),
+    ("spec.taintNewNodes", "rollouts.md#no-pods-before-the-plan"),
+    ("spec.trigger", "reboot-requests.md"),
+    ("spec.verify", "rollouts.md#checks-of-a-node-after-the-upgrade"),
+    ("spec.versionPolicy", "versions.md#guards"),
+    ("spec.waves", "rollouts.md#waves"),
+    ("spec.windows", "rollouts.md#windows-and-blackouts"),
+    ("spec.drain.afterTimeout", "drain.md#order-and-timeout"),
+    ("spec.drain.blockedBy", "drain.md#pods-that-delay-a-node"),
+    ("spec.drain.checkFirst", "drain.md#before-the-cordon"),
+    ("spec.drain.order", "drain.md#order-and-timeout"),
+    ("spec.drain.waitFor", "drain.md#pods-that-end-by-themselves"),
+];
 
 /// A type of the Plan, and its users: `prepare` and `upgrade` share one.
 struct Section {
@@ -185,7 +232,12 @@ impl Reference {
             } else {
                 format!(", {type_}")
             };
-            let _ = writeln!(out, "- `{name}`{own}{type_}: {text}{}", more(field));
+            let path = format!("{}.{name}", section.paths[0]);
+            let name = match PAGES.iter().find(|(of, _)| *of == path) {
+                Some((_, page)) => format!("[`{name}`]({page})"),
+                None => format!("`{name}`"),
+            };
+            let _ = writeln!(out, "- {name}{own}{type_}: {text}{}", more(field));
         }
     }
 

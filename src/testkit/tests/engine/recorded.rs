@@ -74,11 +74,6 @@ fn the_committed_recordings_are_what_the_commands_print() {
             table::status(std::slice::from_ref(server), None, &[], &of_one),
         ),
         ("README.md", "refit explain server node-2", shortened(&explained)),
-        (
-            "docs/steering.md",
-            "refit explain server node-2",
-            shortened(&explained),
-        ),
     ];
     let mut files: BTreeMap<&str, String> = BTreeMap::new();
     for (file, command, text) in sessions {

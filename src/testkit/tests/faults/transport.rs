@@ -92,12 +92,7 @@ impl FaultyTransport {
         sleep_until(process.reachable_from()).await;
     }
 
-    /// Sends a request. `event_delay` is that of each event of a watch, besides random ones.
-    async fn send(
-        &mut self,
-        request: Request<AnyBody>,
-        event_delay: Duration,
-    ) -> Result<Response<FaultyBody>, BoxError> {
+    async fn send(&mut self, request: Request<AnyBody>) -> Result<Response<FaultyBody>, BoxError> {
         let watches = ApiRequest::of(request.method(), request.uri()).verb == "watch";
         let (breaks, forgets) = if watches {
             self.fault_injector.watch_fault()
@@ -125,7 +120,6 @@ impl FaultyTransport {
                 behind.get(&path).copied()
             }),
             fault_injector: self.fault_injector.clone(),
-            event_delay,
             process: self.process.clone(),
             queue: VecDeque::new(),
             ended: false,
@@ -183,20 +177,19 @@ impl FaultyTransport {
         request: Request<AnyBody>,
     ) -> Result<Response<FaultyBody>, BoxError> {
         match effect {
-            None => self.send(request, Duration::ZERO).await,
-            Some(Effect::DelayEvents(delay)) => self.send(request, delay).await,
+            None => self.send(request).await,
             Some(Effect::Delay(Before, time)) => {
                 sleep(time).await;
-                self.send(request, Duration::ZERO).await
+                self.send(request).await
             }
             Some(Effect::Delay(After, time)) => {
-                let answer = self.send(request, Duration::ZERO).await;
+                let answer = self.send(request).await;
                 sleep(time).await;
                 answer
             }
             Some(Effect::Overtake) => {
                 overtake(&self.cluster, &ApiRequest::of(request.method(), request.uri()));
-                self.send(request, Duration::ZERO).await
+                self.send(request).await
             }
             Some(Effect::Answer(moment, code)) => {
                 self.send_if(moment, request).await?;
@@ -221,7 +214,7 @@ impl FaultyTransport {
     /// Sends a request, and drops its response, if the effect comes after it.
     async fn send_if(&mut self, moment: Moment, request: Request<AnyBody>) -> Result<(), BoxError> {
         if moment == After {
-            self.send(request, Duration::ZERO).await?;
+            self.send(request).await?;
         }
         Ok(())
     }
@@ -335,7 +328,6 @@ pub(in crate::tests) struct FaultyBody {
 struct DelayedEvents {
     fault_injector: FaultInjector,
     resource: String,
-    event_delay: Duration,
     /// Number of broken watches of the resource at its start.
     breaks_seen: u32,
     process: Option<Arc<Process>>,
@@ -363,7 +355,7 @@ impl HttpBody for FaultyBody {
             match body.as_mut().poll_frame(cx) {
                 Poll::Ready(Some(Ok(frame))) => {
                     let last = watched.queue.back().map(|(due, _)| *due);
-                    let due = Instant::now() + watched.event_delay + watched.fault_injector.event_delay();
+                    let due = Instant::now() + watched.fault_injector.event_delay();
                     let due = [last, watched.silent_until]
                         .into_iter()
                         .flatten()
