@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use kube::ResourceExt as _;
-use kube::api::Api;
+use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use refit_api::{NodePhase, Plan, names};
 use serde_json::json;
 
@@ -15,6 +15,7 @@ use crate::rollout::{PLAN, RollOut, Shape, account, line};
 use crate::testenv::audit::{Request, Requests};
 use crate::testenv::context::TestContext;
 use crate::testenv::controller::{Controller, NAME, Setup};
+use crate::testenv::faults::Rule;
 use crate::testenv::plan::status;
 use crate::testenv::wait::{self, SOON};
 
@@ -159,6 +160,13 @@ async fn lease(ctx: &TestContext) -> LeaseSpec {
     lease.spec.unwrap_or_default()
 }
 
+/// Changes the holder of the Lease, as a user.
+async fn set_holder(ctx: &TestContext, name: &str) {
+    let patch = Patch::Merge(json!({ "spec": { "holderIdentity": name } }));
+    let patched = leases(ctx).patch(NAME, &PatchParams::default(), &patch).await;
+    patched.expect("the Lease is patched");
+}
+
 async fn holder(ctx: &TestContext) -> Option<String> {
     lease(ctx).await.holder_identity
 }
@@ -256,6 +264,83 @@ async fn a_follower_reads_and_writes_nothing_but_the_lease() {
     ];
     assert_eq!(asked, expected);
     assert_eq!(requests.count("create", "events"), 1);
+}
+
+#[tokio::test]
+async fn a_leader_whose_lease_a_user_assigns_to_another_holder_ends() {
+    let replicas = Replicas::new(["600s", "300s", "500ms"]).await;
+    let (one, other) = replicas.under_way().await;
+    other.kill();
+    let ctx = &replicas.rollout.ctx;
+    set_holder(ctx, "a-user").await;
+    has_lost(&one).await;
+    assert_eq!(holder(ctx).await.as_deref(), Some("a-user"));
+    // After that user releases it, the roll-out continues.
+    set_holder(ctx, "").await;
+    let _again = one.start_again();
+    replicas.rollout.check_success().await;
+}
+
+#[tokio::test]
+async fn a_lease_that_a_user_deletes_is_created_again_by_its_holder() {
+    let replicas = Replicas::new(["600s", "300s", "500ms"]).await;
+    let one = replicas.one.start();
+    one.leading().await;
+    let ctx = &replicas.rollout.ctx;
+    let leases = leases(ctx);
+    let before = leases.get(NAME).await.expect("the Lease");
+    let deleted = leases.delete(NAME, &DeleteParams::default()).await;
+    deleted.expect("the Lease is deleted");
+    let now = async || leases.get_opt(NAME).await;
+    wait::until(
+        "there is another Lease of the same holder",
+        now,
+        |lease| matches!(lease, Ok(Some(lease)) if lease.metadata.uid != before.metadata.uid),
+    )
+    .await
+    .expect("the Lease");
+    holder_is(ctx, "one", SOON).await;
+    assert!(one.is_running());
+}
+
+#[tokio::test]
+async fn a_leader_that_cannot_renew_ends_before_another_replica_leads() {
+    // What it has sent before its deadline may be on its way through the proxy for the rest of its Lease.
+    let times = ["35s", "15s", "500ms"];
+    // Longer than its Lease.
+    let shape = Shape {
+        concurrency: 1,
+        run: Duration::from_secs(5),
+        ..SHAPE
+    };
+    let rollout = RollOut::prepare(TestContext::new().await, shape).await;
+    let ctx = &rollout.ctx;
+    let faults = ctx.faults(0).await;
+    let setup = ctx
+        .controller()
+        .replica("one")
+        .lease_times(times)
+        .kubeconfig(account(ctx, "one").await)
+        .through(&faults);
+    let one = setup.start();
+    one.leading().await;
+    let other = ctx
+        .controller()
+        .replica("other")
+        .lease_times(times)
+        .kubeconfig(account(ctx, "other").await)
+        .start();
+    rollout.begin().await;
+    rollout.under_way(1).await;
+    // Only requests for the Lease fail.
+    faults.add(Rule::on("*", "leases").hang());
+    has_lost(&one).await;
+    holder_is(ctx, "other", SOON).await;
+    let requests = requests_of(ctx, "other").await;
+    let first = lease_writes(&requests).next().expect("the other leads").received;
+    wrote_nothing(&requests_of(ctx, "one").await, first);
+    rollout.check_success().await;
+    assert!(other.is_running());
 }
 
 #[tokio::test]

@@ -44,6 +44,49 @@ fn holders(ledger: &Ledger) -> Vec<(&str, bool)> {
 }
 
 #[tokio::test]
+async fn cordon_and_ledger_are_one_patch_and_completion_is_another() {
+    let harness = DrainHarness::new(&["one"]).await;
+    harness.pods("one", ["a"], json!({})).await;
+    let own = harness
+        .pod("one", "own", json!({ "app": "own", "mirror": true }))
+        .await;
+    let env = harness.plan_env("k3s", "one", Some(&own)).await;
+    let out = run(&harness, "drain", &env).await;
+    assert_eq!(out.code, Some(0), "{out:?}");
+    let (cordoned, ledger) = of_node(&harness).await;
+    let ledger = ledger.unwrap();
+    assert!(cordoned && !ledger.before);
+    assert_eq!(holders(&ledger), [("k3s", true)]);
+    let requests = harness.drainer_requests().await.0;
+    let patches: Vec<_> = requests
+        .iter()
+        .filter(|it| it.resource == "nodes" && it.verb == "patch")
+        .filter(|it| it.sent["spec"].is_object())
+        .collect();
+    assert_eq!(patches.len(), 2, "{patches:#?}");
+    for (patch, passed) in patches.iter().zip([false, true]) {
+        assert!(
+            patch.sent["metadata"]["resourceVersion"].is_string(),
+            "{patch:#?}"
+        );
+        assert_eq!(patch.sent["spec"], json!({ "unschedulable": true }));
+        let text = patch.sent["metadata"]["annotations"]["refit.rs/cordon"]
+            .as_str()
+            .unwrap();
+        assert_eq!(Ledger::parse(text).unwrap().holders[0].completed, passed);
+    }
+    // `cordon` has a single write.
+    let env = harness.plan_env("other", "one", None).await;
+    assert_eq!(run(&harness, "cordon", &env).await.code, Some(0));
+    let (_, ledger) = of_node(&harness).await;
+    let ledger = ledger.unwrap();
+    assert_eq!(
+        (ledger.before, holders(&ledger)),
+        (false, vec![("k3s", true), ("other", true)])
+    );
+}
+
+#[tokio::test]
 async fn a_drain_that_is_killed_at_any_of_ten_points_keeps_what_was_before() {
     let harness = DrainHarness::new(&["one"]).await;
     let node = harness.node("one");
@@ -118,6 +161,35 @@ async fn a_node_that_a_user_uncordons_during_a_drain_stays_uncordoned() {
     let node = harness.node("one");
     assert_eq!(harness.run(Tool::Refit, &["uncordon", &node]).await.code, Some(0));
     assert_eq!(of_node(&harness).await, (false, None));
+}
+
+#[tokio::test]
+async fn a_cancelled_holder_does_not_pass_its_drain() {
+    let harness = DrainHarness::guarded().await;
+    let env = harness.plan_env("k3s", "one", None).await;
+    let drain = WaitingDrain::start(&harness, &env).await;
+    let (_, noted) = of_node(&harness).await;
+    let mut noted = noted.unwrap();
+    for holder in &mut noted.holders {
+        holder.cancelled = true;
+    }
+    let edit = json!({ "metadata": { "annotations": { "refit.rs/cordon": noted.to_text() } } });
+    harness.ctx.edit_node(&harness.node("one"), edit).await;
+    harness.open("guard").await;
+    let out = drain.ended().await;
+    assert_eq!(out.code, Some(1), "{out:?}");
+    assert!(!out.stdout.contains(" drained"), "{out:?}");
+    assert_eq!(
+        of_node(&harness).await,
+        (true, Some(noted.clone())),
+        "the controller releases it"
+    );
+    for verb in ["drain", "cordon"] {
+        let out = run(&harness, verb, &env).await;
+        assert_eq!(out.code, Some(1), "{out:?}");
+        assert!(out.last_line().contains("cancelled by the controller"), "{out:?}");
+    }
+    assert_eq!(of_node(&harness).await.1, Some(noted));
 }
 
 #[tokio::test]
