@@ -10,7 +10,7 @@ use refit_base::version::released_version;
 use refit_formats::page::{Document, Held, PlanCard, Row, RowState, Source, Span, count_versions, failures};
 use refit_job::name::plan_label_key;
 use refit_rehearse::record::Recorder;
-use refit_rehearse::report::{allowed, wait_cards, zone_of};
+use refit_rehearse::report::page::{allowed, wait_cards, zone_of};
 use refit_view::plan::Obstacle;
 use refit_view::{PlanOverview, Snapshot};
 

@@ -61,7 +61,7 @@ impl Report {
             failures: failures(&rows),
             plans: cards,
             rows,
-            versions: count_versions(outcome.kubelets.values().map(String::as_str)),
+            versions: count_versions(outcome.nodes().map(|(_, node)| &*node.facts.kubelet)),
             changes: changes.unwrap_or_default(),
             before: before.map(Into::into),
             ..Document::new(
@@ -112,16 +112,7 @@ impl Report {
             .reasons
             .iter()
             .find(|reason| reason.plan == plan.name);
-        let status = end.plan.status.as_ref();
         let groups = self.wait_groups.iter().filter(|group| group.plan == plan.name);
-        let open = groups.clone().find(|group| group.end.is_none());
-        let failed = status
-            .and_then(|status| status.active.as_ref())
-            .into_iter()
-            .flatten()
-            .find(|node| node.phase == NodePhase::Failed)
-            .and_then(|node| node.reason.clone());
-        let reason = failed.or_else(|| open.map(|group| group.reason.clone()));
         PlanCard {
             name: plan.name.clone(),
             version: plan.version.as_deref().map(released_version),
@@ -132,9 +123,7 @@ impl Report {
             applying: (plan.selected - plan.done - plan.failed - plan.waiting).max(0),
             waiting: plan.waiting,
             failed: plan.failed,
-            held: why
-                .zip(reason)
-                .map(|(why, reason)| Held::new(reason, why.why.clone())),
+            held: why.map(|why| Held::new(why.reason.clone(), why.why.clone())),
             expected_end: None,
             history: Vec::new(),
             waits: groups.filter(|group| group.is_long()).map(wait_card).collect(),
@@ -164,7 +153,8 @@ fn rows(plan: &PlanOutcome, outcome: &Outcome) -> impl Iterator<Item = Row> {
         row.message.clone_from(&node.message);
     }
     for (node, row) in &mut rows {
-        row.zone = outcome.nodes.get(node).and_then(zone_of);
+        let object = outcome.snapshot.node(node);
+        row.zone = object.and_then(|object| zone_of(&object.labels));
     }
     rows.into_values()
 }
