@@ -134,17 +134,14 @@ fn through(outcome: &Outcome, times: &TimeFormat) -> String {
 
 /// Why a Plan is not complete: what `refit explain` would say, and what only a rehearsal knows.
 fn reason(end: &PlanOutcome, outcome: &Outcome) -> Option<UnfinishedPlan> {
-    let namespace = end.plan.metadata.namespace.as_deref().unwrap_or_default();
-    let mut plans = outcome.snapshot.plans.iter();
-    let plan = plans.find(|plan| plan.namespace == namespace && &*plan.facts.name == end.name())?;
-    let view = PlanOverview::new(&outcome.snapshot, plan);
+    let view = outcome.view(end)?;
     let mut found = unfinished(&view, end.complete)?;
     if found.reason == Reason::NoNodes {
         found.why = format!("{}: {}", found.brief, why_no_node(end, outcome));
     }
     if found.reason == Reason::PrepareTimedOut {
         let late = "a Plan that is complete too late: wait by spec.dependsOn instead, or raise spec.jobActiveDeadlineSecs";
-        let awaited = prepare::awaited(&outcome.snapshot, plan);
+        let awaited = prepare::awaited(view.snapshot, view.plan);
         found.why.extend([
             "; it waited for ",
             awaited.as_ref().map_or(late, |(what, _)| what),

@@ -13,8 +13,8 @@ use crate::resources::Kind;
 use crate::state::State;
 use refit_api::schedule::Blackout;
 use refit_api::{Plan, names};
-use refit_view::Snapshot;
 use refit_view::read::{NodeObject, ObjectKind};
+use refit_view::{PlanOverview, Snapshot};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
@@ -88,6 +88,14 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// A Plan as `refit status` would show it at the end.
+    pub fn view(&self, end: &PlanOutcome) -> Option<PlanOverview<'_>> {
+        let mut plans = self.snapshot.plans.iter();
+        let namespace = end.plan.metadata.namespace.as_deref().unwrap_or_default();
+        let plan = plans.find(|it| it.namespace == namespace && &*it.facts.name == end.name())?;
+        Some(PlanOverview::new(&self.snapshot, plan))
+    }
+
     /// All nodes at the end.
     pub fn nodes(&self) -> impl Iterator<Item = (&String, &NodeObject)> {
         self.snapshot.nodes.iter().flatten()
