@@ -154,10 +154,10 @@ fn reason(end: &PlanOutcome, outcome: &Outcome) -> Option<UnfinishedPlan> {
     found
         .why
         .extend(other.map(|(plan, place)| format!("; Plan {plan} {place}")));
-    found.why.push_str(&match view.counts.waiting {
-        0 => String::new(),
-        1 => "; 1 node is left waiting".to_owned(),
-        waiting => format!("; {waiting} nodes are left waiting"),
+    found.why.extend(match view.counts.waiting {
+        0 => None,
+        1 => Some("; 1 node is left waiting".to_owned()),
+        waiting => Some(format!("; {waiting} nodes are left waiting")),
     });
     Some(found)
 }
