@@ -17,7 +17,7 @@ const LIMITS: [(&str, usize); 11] = [
     ("job", 1),
     ("offline", 3),
     ("facts", 1),
-    ("rehearse", 5),
+    ("rehearse", 3),
 ];
 
 type Module = Vec<String>;

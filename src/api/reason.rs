@@ -38,9 +38,7 @@ pub enum Kind {
     Event,
     /// Only in the termination message of the reboot Pod.
     RebootPod,
-    /// Only in `refit rehearse`.
-    Rehearsal,
-    /// Only in `refit status` and `refit explain`.
+    /// Only in `refit status`, `refit explain` and `refit rehearse`.
     Explain,
 }
 
@@ -70,9 +68,7 @@ pub enum ReportedIn {
     ConfigMapEvent,
     /// A message: of a pod, or in the log.
     Message,
-    /// The report of `refit rehearse`.
-    Rehearsal,
-    /// `refit status` and `refit explain`, which look further than the Plan's status.
+    /// `refit status`, `refit explain` and `refit rehearse`, which look further than the Plan's status.
     Explain,
 }
 

@@ -1,6 +1,7 @@
 //! `refit pin`: queries the channels, decides, and writes the files.
 
 mod decide;
+mod flags;
 mod images;
 mod patched;
 mod report;
@@ -8,20 +9,17 @@ mod report;
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
 
-use clap::Args;
-
 use super::USAGE;
-use super::channel_access::{ChannelFlags, Offers};
+use super::channel_access::Offers;
 use super::chosen::{FILES, is_chosen, no_plan, unknown};
-use super::output_format::{OutputFormat, any_of};
 use refit_api::names::GROUP;
-use refit_base::version::Range;
 use refit_cluster::clock::Clock;
 use refit_offline::gitops::kustomize::{attach_with_neighbours, is_patch, patches};
 use refit_offline::gitops::pin::{PinRequest, PlanInFile, kept_tags, plans, repeated, rewrite};
 use refit_offline::gitops::{Source, input, patch, write};
 
 use decide::{Channels, channel_of, decide};
+pub(super) use flags::Flags;
 use report::{Failure, Outcome, Report, Result};
 
 pub(super) const EXAMPLES: &str = "Examples:
@@ -31,57 +29,6 @@ pub(super) const EXAMPLES: &str = "Examples:
   refit pin --channel https://update.k3s.io/v1-release/channels/v1.33 plan.yaml
                                                      for Plans that have no channel
   kustomize build base | refit pin - | kubectl apply -f -";
-
-#[derive(Args, Clone, Debug)]
-pub(super) struct Flags {
-    /// Files, folders, patterns such as 'clusters/**/plan*.yaml', or - for standard input to standard output
-    #[arg(value_name = "FILE", required = true)]
-    files: Vec<String>,
-
-    /// Write nothing: print the changes as a unified diff, and end with 1 if there are any
-    #[arg(long)]
-    check: bool,
-
-    /// Take only versions in this range, such as '>=1.33 <1.34', instead of the Plan's `versionPolicy.range`; a Plan
-    /// whose channel gives another version stays as it is
-    #[arg(long, value_name = "RANGE", value_parser = range)]
-    range: Option<Range>,
-
-    /// Also take a version that is older than the one in the file. The distribution of a Plan never changes
-    #[arg(long)]
-    allow_downgrade: bool,
-
-    /// Channel for Plans that have none
-    #[arg(long, value_name = "URL")]
-    channel: Option<String>,
-
-    /// Write this version, without querying a channel, and without asking whether its images exist
-    #[arg(long, value_name = "VERSION", conflicts_with = "channel")]
-    to: Option<String>,
-
-    /// Only the Plan of this name, such as k3s-server or system-upgrade/k3s-server. May be repeated
-    #[arg(long, value_name = "[NAMESPACE/]NAME")]
-    plan: Vec<String>,
-
-    /// Also change the tags of images that are the version in the file
-    #[arg(long)]
-    image_tag: bool,
-
-    /// Write images that follow the version with their tag and its digest, as the registry has it now
-    #[arg(long)]
-    digest: bool,
-
-    /// Format of the output
-    #[arg(short = 'o', long, value_name = "FORMAT", default_value = "text", value_parser = any_of(&[OutputFormat::Text, OutputFormat::Json]))]
-    output: OutputFormat,
-
-    #[command(flatten)]
-    channels: ChannelFlags,
-}
-
-fn range(text: &str) -> std::result::Result<Range, String> {
-    text.parse::<Range>().map_err(|error| error.to_string())
-}
 
 /// A file with selected Plans.
 struct File {

@@ -24,14 +24,6 @@ pub enum JournalEvent {
         node: String,
         pod: Key,
     },
-    /// A pod bound to one node does not tolerate its taints.
-    Untolerated {
-        node: String,
-        /// The Plan of its Job.
-        plan: String,
-        /// The taints in kubectl's notation.
-        taints: Vec<String>,
-    },
     /// The reason why `prepare` waits has changed; `None` if it no longer waits.
     Prepare {
         node: String,

@@ -24,6 +24,7 @@ use k8s_openapi::api::core::v1::{Pod, Taint};
 
 pub use behaviour::{Boot, ComesBack, Defaults, Delay, PodBehaviour, Reboots};
 pub use command::ContainerStart;
+pub use state::{ContainerAttempt, Exit};
 use state::{PodState, State};
 pub use steering::STEERING_PREFIX;
 use step::Step;
@@ -53,21 +54,6 @@ pub enum Power {
     #[default]
     On,
     Off,
-}
-
-/// How a container ended.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Exit {
-    pub code: i32,
-    /// Termination message.
-    pub message: Option<String>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ContainerAttempt {
-    pub container: String,
-    /// `restartCount` of this start.
-    pub attempt: i32,
 }
 
 /// A write to the API server.

@@ -30,7 +30,7 @@ use super::resources::Kind;
 use super::store::{Change, Object};
 use super::upgrade_script::dependency;
 use crate::json::Value;
-use bands::WaveSpan;
+use events::WaveSpan;
 use refit_api::names::{
     ANNOTATION_DRAIN, ANNOTATION_RECORD_PREFIX, ENV_PLAN_LATEST_VERSION, LABEL_CONTROLLER, LABEL_PLAN,
 };
@@ -129,7 +129,7 @@ impl Recorder {
     }
 
     /// The Plan that a Plan waits for: by its `dependsOn` the first that is not complete, or in `prepare`.
-    pub fn depends(&self, plan: &str) -> Option<&str> {
+    fn depends(&self, plan: &str) -> Option<&str> {
         let seen = self.plans.get(plan)?;
         let mut others = seen.depends_on.iter().map(String::as_str);
         let others = others.find(|other| !self.is_complete(other));
@@ -231,17 +231,8 @@ impl Recorder {
             {
                 preparing.insert(node);
             }
-            let is_unscheduled = || {
-                let mut open = self.open_waits(&name, Reason::Unschedulable);
-                open.any(|wait| wait.node.as_deref() == Some(node))
-            };
-            let is_known_better = match reason.known() {
-                // The drain's own note is more precise, and so are the taints that kept the pod off its node.
-                Some(Reason::DrainWaiting) => true,
-                Some(Reason::PodWaiting) => is_unscheduled(),
-                _ => false,
-            };
-            if !reason.is_empty() && !is_known_better {
+            // The drain's own note is more precise.
+            if !reason.is_empty() && reason != Reason::DrainWaiting {
                 waited.insert(self.record_wait(&name, Some(node), &reason, &reason, message, now));
             }
         }
@@ -253,9 +244,7 @@ impl Recorder {
         self.close_waits(now, |key, wait| {
             let is_noted_elsewhere = match wait.reason.known() {
                 Some(Reason::DrainWaiting) => true,
-                Some(Reason::Prepare | Reason::Unschedulable) => {
-                    wait.node.as_deref().is_some_and(|node| preparing.contains(node))
-                }
+                Some(Reason::Prepare) => wait.node.as_deref().is_some_and(|node| preparing.contains(node)),
                 _ => false,
             };
             key.0 == name && !is_noted_elsewhere && !waited.contains(key)
@@ -471,16 +460,6 @@ impl Recorder {
         change.new.label(LABEL_CONTROLLER)?;
         let plan = change.new.label(LABEL_PLAN)?.to_owned();
         let node = change.new.text("/spec/nodeName").to_owned();
-        if !node.is_empty()
-            && change
-                .old
-                .as_deref()
-                .is_some_and(|old| old.text("/spec/nodeName").is_empty())
-        {
-            self.close_waits(now, |key, wait| {
-                wait.reason == Reason::Unschedulable && key.0 == plan && key.1.as_deref() == Some(&*node)
-            });
-        }
         if change.gone || has_ended(&change.new, "drain") || super::pods::has_ended(&change.new) {
             self.observe_drain(&plan, &node, None, now);
         }

@@ -1,10 +1,10 @@
 //! The result of a rehearsal in one structure, printed as text or JSON. Pure.
 
 mod closed;
-mod compare;
+pub mod compare;
 mod control_plane;
 mod once;
-mod page;
+pub mod page;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -15,24 +15,21 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 pub use closed::closed_bands;
-pub use compare::Comparison;
 pub use control_plane::ControlPlaneReport;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
-pub use once::{HookReport, NewNodeReport};
-pub use page::{allowed, wait_cards, zone_of};
+pub use once::HookReport;
 use serde::Serialize;
 pub use times::{TimeFormat, offset};
 pub use waits::{NodeWait, WaitGroup};
 
-use super::record::{NodeRun, RunState, Wait};
+use super::record::{NewNode, NodeRun, RunState, Wait};
 use super::run::{Outcome, PlanOutcome};
-use super::upgrade_script::PrepareWait;
 use super::verdict::{Verdict, judge};
 use super::version_change::{Unusual, unusual};
 use super::words::duration;
 use refit_api::schedule::{Blackout, Windows, next_blackout};
-use refit_api::{NodePhase, OpenEnum, Reason};
+use refit_api::{NodePhase, OpenEnum};
 
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -71,7 +68,7 @@ pub struct Report {
     pub soaks_without_nodes: Vec<String>,
     /// Nodes that joined, and got no pods before a Plan was done there.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub new_nodes: Vec<NewNodeReport>,
+    pub new_nodes: Vec<NewNode>,
     /// How the text writes times.
     #[serde(skip)]
     pub times: TimeFormat,
@@ -157,18 +154,10 @@ pub struct BlackoutReport {
 pub struct NodeRunReport {
     pub plan: String,
     pub node: String,
-    pub start: Timestamp,
-    pub end: Option<Timestamp>,
     /// `done`, `failed` or `working`.
     pub result: &'static str,
-    /// Why it failed, or cannot continue.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reason: Option<OpenEnum<Reason>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub message: Option<String>,
-    /// Number of failed pods of its Job.
-    #[serde(skip_serializing_if = "is_zero")]
-    pub failures: i64,
+    #[serde(flatten)]
+    pub run: NodeRun,
     pub phases: Vec<PhaseReport>,
 }
 
@@ -193,31 +182,11 @@ pub struct PhaseReport {
 }
 
 #[derive(Clone, Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
 pub struct WaitReport {
-    pub plan: String,
-    /// Absent if the whole Plan waits.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub node: Option<String>,
-    pub reason: OpenEnum<Reason>,
-    pub blocker: String,
-    pub message: String,
-    /// The details of a wait in `prepare`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub prepare: Option<PrepareWait>,
-    /// Taints of the node that its pod does not tolerate.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub taints: Vec<String>,
-    pub start: Timestamp,
-    /// Absent if the wait continues.
-    pub end: Option<Timestamp>,
+    #[serde(flatten)]
+    pub wait: Wait,
     /// Duration until the end of the wait or of the rehearsal.
     pub seconds: i64,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-fn is_zero(number: &i64) -> bool {
-    *number == 0
 }
 
 /// Builds the report.
@@ -231,7 +200,7 @@ pub fn report(outcome: &Outcome, seed: u64, assumed: Vec<String>, times: TimeFor
         })
         .collect();
     // A stable sort: runs with equal starts keep the order of the Plans.
-    turns.sort_by_key(|turn| turn.start);
+    turns.sort_by_key(|turn| turn.run.since);
     let (waits, wait_groups) = wait_groups(outcome.record.waits().into_iter(), outcome.seen);
     let never = outcome.budgets.iter().filter(|budget| budget.never_allows());
     Report {
@@ -242,7 +211,7 @@ pub fn report(outcome: &Outcome, seed: u64, assumed: Vec<String>, times: TimeFor
         seconds: seconds(outcome.start, outcome.end),
         assumed,
         faults: outcome.faults.clone(),
-        nodes: outcome.nodes.len(),
+        nodes: outcome.nodes().count(),
         plans: outcome
             .plans
             .iter()
@@ -256,7 +225,7 @@ pub fn report(outcome: &Outcome, seed: u64, assumed: Vec<String>, times: TimeFor
         budgets_that_never_allow: never.map(|budget| budget.name.clone()).collect(),
         cordoned: outcome.cordoned.clone(),
         soaks_without_nodes: soaks_without_nodes(outcome),
-        new_nodes: once::new_nodes(&outcome.record),
+        new_nodes: outcome.record.new_nodes().to_vec(),
         times,
     }
 }
@@ -280,17 +249,13 @@ fn node_run_report(plan: &str, node: &str, turn: &NodeRun, end: Timestamp) -> No
     NodeRunReport {
         plan: plan.to_owned(),
         node: node.to_owned(),
-        start: turn.since,
-        end: turn.until,
         result: match turn.state {
             RunState::Working => "working",
             RunState::Done => "done",
             RunState::Failed => "failed",
         },
-        reason: turn.reason.clone(),
-        message: turn.message.clone(),
-        failures: turn.failures,
         phases: phases.collect(),
+        run: turn.clone(),
     }
 }
 
@@ -340,7 +305,7 @@ fn version_changes(outcome: &Outcome) -> Vec<VersionChange> {
 /// The waits, the longest first, and their groups.
 fn wait_groups(waits: impl Iterator<Item = Wait>, seen: Timestamp) -> (Vec<WaitReport>, Vec<WaitGroup>) {
     let mut waits: Vec<WaitReport> = waits.map(|wait| wait_report(wait, seen)).collect();
-    waits.sort_by_key(|wait| (wait.end.is_some(), Reverse(wait.seconds)));
+    waits.sort_by_key(|it| (it.wait.until.is_some(), Reverse(it.seconds)));
     let groups = waits::groups(&waits);
     (waits, groups)
 }
@@ -348,15 +313,7 @@ fn wait_groups(waits: impl Iterator<Item = Wait>, seen: Timestamp) -> (Vec<WaitR
 fn wait_report(wait: Wait, seen: Timestamp) -> WaitReport {
     WaitReport {
         seconds: seconds(wait.since, wait.until.unwrap_or(seen)),
-        plan: wait.plan,
-        node: wait.node,
-        reason: wait.reason,
-        blocker: wait.blocker,
-        message: wait.message,
-        prepare: wait.prepare,
-        taints: wait.taints,
-        start: wait.since,
-        end: wait.until,
+        wait,
     }
 }
 

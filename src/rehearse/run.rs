@@ -368,10 +368,6 @@ impl Rehearsal {
                                 recorder.see_prepare(&plan, &node, wait.as_ref(), entry.at);
                                 continue;
                             }
-                            JournalEvent::Untolerated { node, plan, taints } => {
-                                recorder.see_untolerated(&plan, &node, &taints, entry.at);
-                                continue;
-                            }
                             JournalEvent::Reboot { .. } => continue,
                         };
                         plans_changed |= kind == Kind::Plan;

@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{Pod, PodAffinityTerm, Taint};
 use serde::Deserialize as _;
 
-use super::journal::JournalEvent;
 use super::pod_lifecycle::Machine;
 use super::pods::{has_ended, is_bound};
 use super::resources::Kind;
@@ -16,7 +15,7 @@ use super::state::{State, seconds};
 use super::store::{Key, Object};
 use super::write::WriteTarget;
 use crate::json::{Value, json};
-use refit_api::names::{FIELD_NODE_NAME, LABEL_PLAN};
+use refit_api::names::FIELD_NODE_NAME;
 use refit_api::selector::Selector;
 use refit_cluster::node_fit::{selects, tolerates};
 
@@ -80,18 +79,6 @@ impl State {
         if let Some(node) = best {
             return self.bind(key, &object, &node);
         }
-        // Only a pod whose affinity names one node certainly waits for the taints of that node.
-        if reasons.contains_key(TAINT)
-            && let Some(machine) = named.and_then(|name| self.kubelets.machine(name))
-            && let Some(plan) = object.label(LABEL_PLAN)
-        {
-            let what = JournalEvent::Untolerated {
-                node: machine.name.clone(),
-                plan: plan.to_owned(),
-                taints: untolerated(&pod, machine).map(written).collect(),
-            };
-            self.append_journal(what);
-        }
         let rest = all - reasons.values().sum::<usize>();
         if rest > 0 {
             *reasons.entry(AFFINITY).or_default() += rest;
@@ -109,7 +96,7 @@ impl State {
         }
         // This covers `spec.unschedulable`: the node lifecycle controller turns it into a taint
         // (`doNoScheduleTaintingPass`).
-        if untolerated(pod, machine).next().is_some() {
+        if machine.taints.iter().any(|taint| keeps_off(pod, taint)) {
             return Some(TAINT);
         }
         let terms = anti_affinity(&object.value);
@@ -172,12 +159,9 @@ impl State {
     }
 }
 
-/// Taints of a machine that the pod does not tolerate.
-fn untolerated<'m>(pod: &'m Pod, machine: &'m Machine) -> impl Iterator<Item = &'m Taint> {
-    machine.taints.iter().filter(move |taint| {
-        let keeps_off = matches!(taint.effect.as_str(), "NoSchedule" | "NoExecute");
-        keeps_off && !is_tolerated(pod, taint)
-    })
+/// Whether a taint keeps the pod off its machine.
+fn keeps_off(pod: &Pod, taint: &Taint) -> bool {
+    matches!(taint.effect.as_str(), "NoSchedule" | "NoExecute") && !is_tolerated(pod, taint)
 }
 
 fn is_tolerated(pod: &Pod, taint: &Taint) -> bool {
@@ -186,14 +170,6 @@ fn is_tolerated(pod: &Pod, taint: &Taint) -> bool {
         .unwrap_or_default()
         .iter()
         .any(|one| tolerates(one, taint))
-}
-
-/// `key=value:Effect`, as in `kubectl taint`.
-fn written(taint: &Taint) -> String {
-    match taint.value.as_deref() {
-        None | Some("") => format!("{}:{}", taint.key, taint.effect),
-        Some(value) => format!("{}={value}:{}", taint.key, taint.effect),
-    }
 }
 
 fn set_condition(pod: &mut Value, condition: Value) {

@@ -37,14 +37,6 @@ pub enum PrepareWait {
 }
 
 impl PrepareWait {
-    /// The awaited Plan, if there is one.
-    pub fn plan(&self) -> Option<&str> {
-        match self {
-            Self::PlanMissing { plan } | Self::PlanApplying { plan } => Some(plan),
-            Self::NoControlPlane | Self::VersionDiffers { .. } => None,
-        }
-    }
-
     /// The blocker without details that differ between nodes.
     pub fn blocker(&self) -> String {
         match self {

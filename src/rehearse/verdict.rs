@@ -1,7 +1,5 @@
 //! The verdict of a rehearsal in one line, which names the Plan and its blocker. Pure.
 
-mod waits;
-
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::tz::TimeZone;
@@ -11,8 +9,10 @@ use super::nodes::{PlanSelector, contradiction};
 use super::report::times::TimeFormat;
 use super::run::{Ending, Outcome, PlanOutcome};
 use super::words::{duration, one_line, pluralized};
+use refit_api::reason::Kind;
 use refit_api::selector::explain;
-use refit_api::{ConditionType, NodeProgress, PlanCondition, PlanStatus, Reason};
+use refit_api::{ConditionType, NodeProgress, ObjectRef, OpenEnum, PlanCondition, Reason};
+use refit_view::{PlanOverview, prepare};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -33,6 +33,10 @@ pub struct UnfinishedPlan {
     /// The same in a few words.
     #[serde(skip)]
     pub brief: String,
+    pub reason: OpenEnum<Reason>,
+    /// The node on which it fails or makes no progress.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
     /// The Plan that it waits for, if that is the reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waits_for: Option<String>,
@@ -128,144 +132,107 @@ fn through(outcome: &Outcome, times: &TimeFormat) -> String {
     )
 }
 
-/// Why a Plan is not complete.
+/// Why a Plan is not complete: what `refit explain` would say, and what only a rehearsal knows.
 fn reason(end: &PlanOutcome, outcome: &Outcome) -> Option<UnfinishedPlan> {
-    let status = end.plan.status.clone().unwrap_or_default();
-    let says = |how, brief: &str, why: String| {
-        Some(UnfinishedPlan {
-            plan: end.name().to_owned(),
-            how,
-            why,
-            brief: brief.to_owned(),
-            waits_for: None,
-        })
-    };
-    for (type_, says_what) in [
-        (ConditionType::Validated, "is not valid"),
-        (ConditionType::LatestResolved, "has no version"),
-    ] {
-        if let Some(why) = denied(&status, type_) {
-            return says(Problem::Fails, says_what, format!("{says_what}: {why}"));
-        }
+    let view = outcome.view(end)?;
+    let mut found = unfinished(&view, end.complete)?;
+    if found.reason == Reason::NoNodes {
+        found.why = format!("{}: {}", found.brief, why_no_node(end, outcome));
     }
-    let active = status.active.as_deref().unwrap_or_default();
-    let obstacle = status.obstacle.as_ref();
-    let held = obstacle.and_then(|it| {
-        let mut slots = active.iter().filter(|node| node.has_slot());
-        Some((it, slots.find(|node| Some(&node.name) == it.node.as_ref())?))
+    if found.reason == Reason::PrepareTimedOut {
+        let late = "a Plan that is complete too late: wait by spec.dependsOn instead, or raise spec.jobActiveDeadlineSecs";
+        let awaited = prepare::awaited(view.snapshot, view.plan);
+        found.why.extend([
+            "; it waited for ",
+            awaited.as_ref().map_or(late, |(what, _)| what),
+        ]);
+        let other = awaited.filter(|(_, about)| about.kind == "Plan" && about.name != found.plan);
+        found.waits_for = other.map(|(_, about)| about.name);
+    }
+    let other = found.waits_for.as_deref();
+    let other = other.and_then(|other| outcome.absent.get_key_value(other));
+    found
+        .why
+        .extend(other.map(|(plan, place)| format!("; Plan {plan} {place}")));
+    found.why.extend(match view.counts.waiting {
+        0 => None,
+        1 => Some("; 1 node is left waiting".to_owned()),
+        waiting => Some(format!("; {waiting} nodes are left waiting")),
     });
-    if let Some((it, node)) = held.filter(|(_, node)| node.is_failed()) {
-        let failed = active.iter().filter(|node| node.is_failed()).count();
-        let others = match failed - 1 {
-            0 => String::new(),
-            others => format!(" (and on {})", pluralized(others, "more node")),
-        };
-        let (waited, waits_for) = match waits::waited(end, &node.name, outcome) {
-            Some((waited, plan)) => (format!("; {waited}"), plan),
-            None => (String::new(), None),
-        };
-        let brief = format!("failed on {}{others}: {}", node.name, it.reason);
-        let why = format!("{brief}: {}{waited}{}", one_line(&it.message), left(&status));
-        return says(Problem::Fails, &brief, why).map(|reason| UnfinishedPlan { waits_for, ..reason });
-    }
-    let counts = status.nodes.unwrap_or_default();
-    if end.complete {
-        return if counts.selected + counts.disabled == 0 {
-            says(
-                Problem::Fails,
-                "selects no node",
-                format!("selects no node: {}", why_no_node(end, outcome)),
-            )
-        } else {
-            None
-        };
-    }
-    let at_work: Vec<&NodeProgress> = active.iter().filter(|node| node.has_slot()).collect();
-    if let Some(reason) = waits::stalled_in_prepare(end, outcome) {
-        return Some(reason);
-    }
-    if let Some(reason) = waits::stalled_unscheduled(end, outcome, &left(&status)) {
-        return Some(reason);
-    }
-    if let Some(node) = held.map(|(_, node)| node).or(at_work.first().copied()) {
-        let why = match (&node.reason, &node.message) {
-            (Some(reason), Some(message)) => format!("{reason}: {}", one_line(message)),
-            (Some(reason), None) => reason.to_string(),
-            (None, _) => format!("it stays {}", node.phase),
-        };
-        let what = node
-            .reason
-            .as_ref()
-            .map_or_else(|| format!("it stays {}", node.phase), ToString::to_string);
-        let on = format!("makes no progress on {}", node.name);
-        return says(
-            Problem::Stalls,
-            &format!("{on}: {what}"),
-            format!("{on}: {why}{}", left(&status)),
-        );
-    }
-    Some(at_rest(end, &status))
+    Some(found)
 }
 
-/// Why a Plan that works on no node is not complete.
-fn at_rest(end: &PlanOutcome, status: &PlanStatus) -> UnfinishedPlan {
-    let obstacle = status.obstacle.as_ref();
+/// What keeps a Plan from being complete, and on which node, in the words of `refit explain`.
+pub fn unfinished(view: &PlanOverview<'_>, complete: bool) -> Option<UnfinishedPlan> {
+    use Problem::{Fails, Stalls};
+    let slots = || view.nodes.iter().filter(|node| node.has_slot());
+    let obstacle = view.obstacle.as_ref();
+    let held = obstacle.and_then(|it| slots().find(|node| Some(&node.name) == it.node.as_ref()));
     let reason = obstacle.and_then(|it| it.reason.known());
-    let brief = obstacle.map_or_else(
-        || "is not reconciled".to_owned(),
-        |it| match reason {
-            Some(Reason::AfterRunning | Reason::AfterFailed) => format!("is not complete: {}", it.reason),
-            _ => format!("starts no node: {}", it.reason),
+    let is_failed = held.is_some_and(NodeProgress::is_failed);
+    if complete && !is_failed && reason != Some(Reason::NoNodes) {
+        return None;
+    }
+    // What status cannot say of a node at work is nearer to the cause than what others wait for.
+    let stalled = slots().find(|node| {
+        let reason = node.reason.as_ref().and_then(OpenEnum::known);
+        reason.is_some_and(|reason| reason.kind() == Kind::Explain)
+    });
+    let is_denied = |type_| {
+        let condition = PlanCondition::find(&view.plan.facts.status().conditions, type_);
+        condition.is_some_and(|it| it.status == "False")
+    };
+    let (does, how, node) = match (held, reason) {
+        (Some(node), _) if is_failed => ("failed", Fails, Some(node)),
+        (Some(node), _) => ("makes no progress", Stalls, Some(node)),
+        (None, Some(Reason::NoNodes)) => ("selects no node", Fails, None),
+        _ if is_denied(ConditionType::Validated) => ("is not valid", Fails, None),
+        _ if is_denied(ConditionType::LatestResolved) => ("has no version", Fails, None),
+        (None, Some(Reason::BeforeFailed)) => ("starts no node", Fails, None),
+        (None, Some(Reason::AfterFailed)) => ("is not complete", Fails, None),
+        _ if stalled.is_some() => ("makes no progress", Stalls, stalled),
+        (None, Some(Reason::AfterRunning)) => ("is not complete", Stalls, None),
+        (None, Some(_)) => ("starts no node", Stalls, None),
+        (None, None) => match slots().next() {
+            Some(node) => ("makes no progress", Stalls, Some(node)),
+            None => ("is not complete", Stalls, None),
         },
-    );
-    let why = if let Some(it) = obstacle {
-        format!("{brief}: {}", one_line(&it.message))
-    } else {
-        let complete = PlanCondition::find(&status.conditions, ConditionType::Complete);
-        let text = complete.map(|one| {
-            let reason = one.reason.as_deref().unwrap_or_default();
-            format!(
-                "{reason}: {}",
-                one_line(one.message.as_deref().unwrap_or_default())
-            )
-        });
-        format!(
-            "{brief}{}",
-            text.map_or_else(String::new, |text| format!(": {text}"))
-        )
     };
-    let how = match reason {
-        Some(Reason::BeforeFailed | Reason::AfterFailed) => Problem::Fails,
-        _ => Problem::Stalls,
+    let (reason, message, about) = match (node, obstacle) {
+        (Some(node), _) => (node.reason.clone(), node.message.clone(), &node.about[..]),
+        (None, Some(it)) => (Some(it.reason.clone()), Some(it.says()), &it.about[..]),
+        (None, None) => (None, None, &[][..]),
     };
-    UnfinishedPlan {
-        plan: end.name().to_owned(),
+    let alike = slots().filter(|it| it.is_failed() == is_failed && (is_failed || it.reason == reason));
+    let on = node.map_or_else(String::new, |node| match alike.count() - 1 {
+        0 => format!(" on {}", node.name),
+        others => format!(" on {} (and on {})", node.name, pluralized(others, "more node")),
+    });
+    let what = match (&reason, node) {
+        // The word says no more than that.
+        _ if matches!(does, "selects no node" | "is not valid" | "has no version") => String::new(),
+        (Some(reason), _) => format!(": {reason}"),
+        (None, Some(node)) => format!(": it stays {}", node.phase),
+        (None, None) => String::new(),
+    };
+    let brief = format!("{does}{on}{what}");
+    let message = message.map_or_else(String::new, |message| format!(": {}", one_line(&message)));
+    let windows = view.plan.facts.object.spec.start_windows(&TimeZone::system());
+    let windows = windows.filter(|_| node.is_none());
+    let windows = windows.map_or_else(String::new, |windows| format!(" ({windows})"));
+    let mut plans = ObjectRef::named(about, "Plan").filter(|plan| *plan != &*view.plan.facts.name);
+    Some(UnfinishedPlan {
+        plan: view.plan.facts.name.to_string(),
         how,
-        why: format!("{why}{}{}", windows(end), left(status)),
+        why: format!("{brief}{message}{windows}"),
         brief,
-        waits_for: end
-            .depends
-            .clone()
-            .filter(|_| reason == Some(Reason::DependencyNotComplete)),
-    }
+        node: node
+            .map(|node| node.name.clone())
+            .or_else(|| obstacle?.node.clone()),
+        waits_for: plans.next().map(str::to_owned),
+        reason: reason.unwrap_or_default(),
+    })
 }
-
-/// The message of a condition that is False.
-fn denied(status: &PlanStatus, type_: ConditionType) -> Option<String> {
-    let found = PlanCondition::find(&status.conditions, type_).filter(|one| one.status == "False")?;
-    Some(one_line(found.message.as_deref().unwrap_or_default()))
-}
-
-fn left(status: &PlanStatus) -> String {
-    match status.nodes.unwrap_or_default().waiting {
-        0 => String::new(),
-        1 => "; 1 node is left waiting".to_owned(),
-        waiting => format!("; {waiting} nodes are left waiting"),
-    }
-}
-
-/// Label of the nodes whose versions `prepare` checks.
-pub(super) const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
 
 /// Why a Plan selects no node: the first requirement that no node meets.
 fn why_no_node(end: &PlanOutcome, outcome: &Outcome) -> String {
@@ -280,18 +247,12 @@ fn why_no_node(end: &PlanOutcome, outcome: &Outcome) -> String {
     let selector = end.plan.spec.node_selector.clone().unwrap_or_default();
     let requirements = explain::requirements(&selector);
     let mut requirements = requirements.iter();
-    let missing = requirements.find(|one| !outcome.nodes.values().any(|labels| one.matches(labels)));
-    match (missing, outcome.nodes.len()) {
+    let missing = requirements.find(|one| !outcome.nodes().any(|(_, node)| one.matches(&node.labels)));
+    match (missing, outcome.nodes().count()) {
         (Some(one), nodes) => one.unmet(nodes),
         (None, 1) => "the only node does not meet all requirements of spec.nodeSelector".to_owned(),
         (None, nodes) => format!("none of {nodes} nodes meets all requirements of spec.nodeSelector"),
     }
-}
-
-/// The windows of the Plan, for a message about a wait for them.
-fn windows(end: &PlanOutcome) -> String {
-    let windows = end.plan.spec.start_windows(&TimeZone::system());
-    windows.map_or_else(String::new, |windows| format!(" ({windows})"))
 }
 
 #[cfg(test)]

@@ -150,8 +150,8 @@ pub fn decide(cluster: &ClusterState, now: Timestamp) -> Decision {
         if let Some(lifecycle) = &mut lifecycle {
             lifecycle.add_plan(plan, &nodes, &waits);
         }
-        report(cluster, plan, &nodes, &waits, now, &mut decision);
         waits.slots = slots(&nodes);
+        report(cluster, plan, &nodes, &waits, now, &mut decision);
         decision.pictures.insert(name, waits);
     }
     if let Some(lifecycle) = lifecycle {

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use super::blocker::Blocker;
 use super::wave::progress::WaveProgress;
-use refit_api::{DespiteStatus, Hook, NodePhase, OpenEnum, Reason, RepeatStatus};
+use refit_api::{DespiteStatus, Hook, NodePhase, NodeProgress, OpenEnum, Reason, RepeatStatus};
 use refit_facts::{NodeName, Text};
 
 /// A Plan as the decision sees it.
@@ -94,6 +94,21 @@ impl PlanPicture {
         }
         add(self.blocker.as_ref(), rest);
         counts
+    }
+
+    /// Whether metrics count the waiting nodes as this list has them.
+    pub(super) fn counts_waiting_as<'a>(
+        &self,
+        active: &[NodeProgress],
+        not_ready: impl Iterator<Item = &'a NodeName>,
+    ) -> bool {
+        let mut listed = BTreeMap::new();
+        for node in active.iter().filter(|node| !node.has_slot()) {
+            if let Some(reason) = node.reason.as_ref().and_then(OpenEnum::known) {
+                *listed.entry(reason).or_default() += 1;
+            }
+        }
+        listed == self.waiting_by_reason(not_ready)
     }
 
     pub(super) fn requeue(&mut self, at: Timestamp) {

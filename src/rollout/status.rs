@@ -297,6 +297,10 @@ fn active(
             ..NodeProgress::default()
         }
     }));
+    debug_assert!(
+        out.len() >= MAX_ACTIVE || picture.counts_waiting_as(&out, plan.targets.not_ready()),
+        "metrics count other waits than status lists: {out:?}"
+    );
     let room = MAX_ACTIVE.saturating_sub(out.len());
     let skipped = plan.targets.skipped().iter();
     let skipped = skipped.filter(|name| !nodes.contains_key(*name)).take(room);

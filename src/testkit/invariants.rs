@@ -242,7 +242,7 @@ impl Invariants {
                 };
                 done.map_err(|why| format!("{at} {who}: {why}"))
             }
-            JournalEvent::Prepare { .. } | JournalEvent::Untolerated { .. } => Ok(()),
+            JournalEvent::Prepare { .. } => Ok(()),
             JournalEvent::Reboot { node, pod } => {
                 self.log_line(*at, &format!("{} reboots {node}", pod.name));
                 self.reboot(node, &pod.name)

@@ -57,7 +57,8 @@ impl Cause {
             R::DependencyNotComplete
             | R::DependencyUnknown
             | R::DependencySelectsNothing
-            | R::DependencyCycle => Self::Plans,
+            | R::DependencyCycle
+            | R::Prepare => Self::Plans,
             R::NodeNotReady
             | R::NodeLost
             | R::NotReadyAfterReboot

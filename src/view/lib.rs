@@ -13,6 +13,7 @@ pub mod node_op;
 mod obstacle;
 mod overview;
 pub mod plan;
+pub mod prepare;
 pub mod read;
 mod remedy;
 pub mod report;

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use super::plan::{Counts, Obstacle, PlanOverview, condition, derived};
+use super::plan::{Obstacle, PlanOverview, condition, derived};
 use super::read::{EventLine, PlanObject, Snapshot};
 use super::{remedy, stall};
 use refit_api::{ConditionType, NodeProgress, OpenEnum, Reason, Severity};
@@ -13,18 +13,7 @@ impl<'a> PlanOverview<'a> {
         // system-upgrade-controller writes conditions, but never `observedGeneration`.
         let foreign = status.observed_generation.is_none() && !status.conditions.is_empty();
         let (counts, nodes, counted) = match (&status.nodes, &status.active) {
-            (Some(counts), Some(active)) => {
-                let counts = Counts {
-                    selected: counts.selected,
-                    done: counts.done,
-                    applying: counts.applying,
-                    waiting: counts.waiting,
-                    failed: counts.failed,
-                    disabled: counts.disabled,
-                    skipped: counts.skipped.unwrap_or_default(),
-                };
-                (counts, active.clone(), true)
-            }
+            (Some(counts), Some(active)) => (*counts, active.clone(), true),
             _ => derived(snapshot, plan),
         };
         let mut nodes: Vec<NodeProgress> = nodes;
@@ -32,9 +21,9 @@ impl<'a> PlanOverview<'a> {
             if node.has_slot()
                 && !node.is_failed()
                 && node.reason.is_none()
-                && let Some((reason, message)) = stall::stall(snapshot, plan, node)
+                && let Some((reason, message, about)) = stall::stall(snapshot, plan, node)
             {
-                (node.reason, node.message) = (Some(reason.into()), Some(message));
+                (node.reason, node.message, node.about) = (Some(reason.into()), Some(message), about);
             }
         }
         let mut view = Self {
@@ -108,7 +97,8 @@ impl<'a> PlanOverview<'a> {
         let denied = denied.filter_map(|type_| condition(self.plan, type_));
         let mut denied = denied.filter(|it| it.status == "False");
         let complete = || {
-            let selected = self.counts.selected + self.counts.disabled + self.counts.skipped;
+            let selected =
+                self.counts.selected + self.counts.disabled + self.counts.skipped.unwrap_or_default();
             let progresses = [Reason::SyncJob, Reason::Resolved, Reason::Complete];
             condition(self.plan, ConditionType::Complete).filter(|it| {
                 let reason = it.reason.as_ref();

@@ -11,26 +11,14 @@ use super::selected::not_selected;
 use super::time;
 use refit_api::selector::Selector;
 use refit_api::{
-    CheckStatus, ConditionType, DespiteStatus, NodePhase, NodeProgress, ObjectRef, OpenEnum, PlanCondition,
-    PlanState, Reason, WaveStatus, names,
+    CheckStatus, ConditionType, DespiteStatus, NodeCounts, NodePhase, NodeProgress, ObjectRef, OpenEnum,
+    PlanCondition, PlanState, Reason, WaveStatus, names,
 };
 use refit_facts::{JobOutcome, PodStage};
 
 /// States of nodes that are not phases: status only counts them.
 pub(super) const DONE: &str = "Done";
-const DISABLED: &str = "Disabled";
-
-/// Number of nodes in each state.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    pub selected: i64,
-    pub done: i64,
-    pub applying: i64,
-    pub waiting: i64,
-    pub failed: i64,
-    pub disabled: i64,
-    pub skipped: i64,
-}
+pub(super) const DISABLED: &str = "Disabled";
 
 /// What holds a Plan, or a node of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,38 +37,12 @@ pub struct Obstacle {
     pub expected: bool,
 }
 
-/// State of a node in a report.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NodeState {
-    /// It has the version.
-    Done,
-    /// Its label says that the Plan does not concern it.
-    Disabled,
-    Phase(OpenEnum<NodePhase>),
-}
-
-impl NodeState {
-    pub fn as_str(&self) -> &str {
-        match self {
-            Self::Done => DONE,
-            Self::Disabled => DISABLED,
-            Self::Phase(phase) => phase,
-        }
-    }
-}
-
-impl Default for NodeState {
-    fn default() -> Self {
-        Self::Phase(OpenEnum::default())
-    }
-}
-
 /// A Plan with everything derived from it.
 #[derive(Debug)]
 pub struct PlanOverview<'a> {
     pub plan: &'a PlanObject,
     pub snapshot: &'a Snapshot,
-    pub counts: Counts,
+    pub counts: NodeCounts,
     /// Whether the counts are known: without status of refit they need Nodes.
     pub counted: bool,
     /// Whether another controller than refit wrote the status.
@@ -110,7 +72,7 @@ impl<'a> PlanOverview<'a> {
         let counted = [
             (DONE, self.counts.done),
             (NodePhase::Waiting.name(), self.counts.waiting),
-            (Reason::Skipped.name(), self.counts.skipped),
+            (Reason::Skipped.name(), self.counts.skipped.unwrap_or_default()),
             (DISABLED, self.counts.disabled),
         ];
         for (name, count) in counted.into_iter().filter(|(_, count)| *count > 0) {
@@ -211,11 +173,7 @@ impl<'a> PlanOverview<'a> {
             "version": status.latest_version,
             "hash": status.latest_hash,
             "state": self.state(),
-            "counts": self.counted.then(|| json!({
-                "selected": self.counts.selected, "done": self.counts.done, "applying": self.counts.applying,
-                "waiting": self.counts.waiting, "failed": self.counts.failed, "disabled": self.counts.disabled,
-                "skipped": self.counts.skipped,
-            })),
+            "counts": self.counted.then_some(NodeCounts { skipped: self.counts.skipped.or(Some(0)), ..self.counts }),
             "phases": self.phases(),
             "heldBy": self.obstacle.as_ref().map(Obstacle::to_json),
             "wave": status.wave,
@@ -263,9 +221,9 @@ pub(super) fn condition(plan: &PlanObject, type_: ConditionType) -> Option<&Plan
 }
 
 /// The nodes of a Plan from their labels and Jobs, for a status that has only `applying`.
-pub(super) fn derived(snapshot: &Snapshot, plan: &PlanObject) -> (Counts, Vec<NodeProgress>, bool) {
+pub(super) fn derived(snapshot: &Snapshot, plan: &PlanObject) -> (NodeCounts, Vec<NodeProgress>, bool) {
     let status = plan.facts.status();
-    let (mut counts, mut views) = (Counts::default(), Vec::new());
+    let (mut counts, mut views) = (NodeCounts::default(), Vec::new());
     let hash = status.latest_hash.as_deref().unwrap_or_default();
     let applying: BTreeSet<&str> = status.applying.iter().flatten().map(String::as_str).collect();
     let spec = &plan.facts.object.spec;

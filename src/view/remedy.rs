@@ -123,7 +123,7 @@ pub(super) fn remedy(
         Reason::LeasePending => vec![lease(), controller()],
         Reason::NodeBusy => vec![Some(format!("refit status -n {namespace}"))],
         Reason::DependencyUnknown => vec![Some(format!("kubectl get plans -n {namespace}")), edit()],
-        Reason::DependencyNotComplete | Reason::DependencyCycle => {
+        Reason::DependencyNotComplete | Reason::DependencyCycle | Reason::Prepare => {
             let plans = ObjectRef::named(about, "Plan")
                 .map(|plan| Some(format!("refit explain -n {namespace} {plan}")));
             plans.chain([edit()]).collect()

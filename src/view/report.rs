@@ -3,23 +3,26 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::differs::differs;
-use super::plan::{NodeState, PlanOverview};
+use super::plan::{DISABLED, DONE, PlanOverview};
 use super::read::Snapshot;
 use super::selected::not_selected;
-use refit_api::{NodePhase, OpenEnum, Reason, names};
+use refit_api::{NodePhase, Reason, names};
 use refit_facts::JobOutcome;
 use refit_formats::page::escaped;
 
 /// What is reported of a node.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct NodeReport {
     pub node: String,
-    pub state: NodeState,
-    /// Version of the kubelet now.
-    pub kubelet: Option<String>,
+    /// A phase, `Done` or `Disabled`.
+    pub state: String,
+    /// Version of the kubelet.
+    pub kubelet_now: Option<String>,
     /// Version that the last Job or record ran for.
     pub version: Option<String>,
     pub started: Option<String>,
@@ -45,7 +48,7 @@ impl<'a> Report<'a> {
             let report = nodes
                 .entry(node.name.clone())
                 .or_insert_with(|| node_report(snapshot, view, &node.name));
-            report.state = NodeState::Phase(node.phase.clone());
+            report.state = node.phase.to_string();
             report.message = node.reason.as_ref().map(|reason| match &node.message {
                 Some(message) => format!("{reason}: {message}"),
                 None => reason.to_string(),
@@ -56,11 +59,11 @@ impl<'a> Report<'a> {
         for (name, node) in snapshot.nodes.iter().flatten() {
             let value = node.labels.get(&label).map(String::as_str);
             let state = match value {
-                Some(names::LABEL_VALUE_DISABLED) => NodeState::Disabled,
-                Some(_) if value == hash => NodeState::Done,
+                Some(names::LABEL_VALUE_DISABLED) => DISABLED,
+                Some(_) if value == hash => DONE,
                 // Status may not have it yet, as after `refit rerun`.
                 _ if !view.complete && node.facts.skip.is_none() && not_selected(view, node).is_none() => {
-                    NodeState::Phase(NodePhase::Waiting.into())
+                    NodePhase::Waiting.name()
                 }
                 _ => continue,
             };
@@ -71,20 +74,19 @@ impl<'a> Report<'a> {
             let report = nodes
                 .entry(name.clone())
                 .or_insert_with(|| node_report(snapshot, view, name));
-            if state == NodeState::Done {
+            if state == DONE {
                 // Its label has the Plan's current hash.
                 report.version = report
                     .version
                     .take()
                     .or_else(|| view.version().map(str::to_owned));
             }
-            let is_at_work = |phase: &OpenEnum<NodePhase>| !phase.is_empty() && *phase != NodePhase::Waiting;
             // With `settle.workloads`, a node gets its label while it still holds its slot.
-            if !matches!(&report.state, NodeState::Phase(phase) if is_at_work(phase)) {
-                let differs = (state == NodeState::Done).then(|| differs(view, name)).flatten();
+            if report.state.is_empty() || report.state == NodePhase::Waiting.name() {
+                let differs = (state == DONE).then(|| differs(view, name)).flatten();
                 let says = differs.and_then(|it| Some(format!("{}: {}", it.reason?, it.text)));
                 report.message = report.message.take().or(says);
-                report.state = state;
+                state.clone_into(&mut report.state);
             }
         }
         let nodes: Vec<NodeReport> = nodes.into_values().collect();
@@ -100,12 +102,6 @@ impl<'a> Report<'a> {
     }
 
     pub fn to_json(&self) -> Value {
-        let nodes = self.nodes.iter().map(|node| {
-            json!({
-                "node": node.node, "state": node.state.as_str(), "kubeletNow": node.kubelet, "version": node.version,
-                "started": node.started, "ended": node.ended, "attempts": node.attempts, "message": node.message,
-            })
-        });
         let events = self.view.events().map(|event| {
             json!({ "at": format!("{:.0}", event.at), "reason": event.reason, "message": event.message })
         });
@@ -113,7 +109,7 @@ impl<'a> Report<'a> {
             "generated": format!("{:.0}", self.view.snapshot.now),
             "plan": self.view.to_json(),
             "versionBefore": self.previous_version(),
-            "nodes": nodes.collect::<Vec<_>>(),
+            "nodes": self.nodes,
             "events": events.collect::<Vec<_>>(),
             "unknown": self.unknown,
         })
@@ -242,9 +238,9 @@ impl<'a> Report<'a> {
         let nodes = self.nodes.iter().map(|node| {
             vec![
                 node.node.clone(),
-                node.state.as_str().to_owned(),
+                node.state.clone(),
                 text(&node.version),
-                text(&node.kubelet),
+                text(&node.kubelet_now),
                 text(&node.started),
                 text(&node.ended),
                 node.attempts
@@ -299,7 +295,7 @@ fn node_report(snapshot: &Snapshot, view: &PlanOverview<'_>, name: &str) -> Node
     let node = snapshot.node(name);
     let mut report = NodeReport {
         node: name.to_owned(),
-        kubelet: node.map(|node| node.facts.kubelet.to_string()),
+        kubelet_now: node.map(|node| node.facts.kubelet.to_string()),
         ..NodeReport::default()
     };
     if let Some(record) = node.and_then(|node| node.facts.records.get(&view.plan.facts.name)) {
@@ -340,7 +336,7 @@ fn unknown(view: &PlanOverview<'_>, nodes: &[NodeReport]) -> Vec<String> {
     let mut unknown = view.snapshot.gaps.clone();
     let without_times = nodes
         .iter()
-        .filter(|node| node.state == NodeState::Done && node.started.is_none())
+        .filter(|node| node.state == DONE && node.started.is_none())
         .count();
     if without_times > 0 {
         unknown.push(format!(

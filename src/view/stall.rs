@@ -1,14 +1,24 @@
-//! What stops a node whose status only says how far it is: a Job tries again until its deadline, and in the status nothing
-//! happens meanwhile.
+//! What stops a node whose status only says how far it is: a Job tries again until its deadline, or its `prepare` waits, and in
+//! the status nothing happens meanwhile.
 
 use super::plan::{Obstacle, PlanOverview};
 use super::read::{JobObject, PlanObject, PodObject, Snapshot};
-use super::time;
-use refit_api::{NodeProgress, Reason};
+use super::{prepare, time};
+use refit_api::{NodePhase, NodeProgress, ObjectRef, Reason};
 use refit_facts::{JobOutcome, PodStage};
 
-/// The reason and a message, if something stops a node that has a slot.
-pub(super) fn stall(snapshot: &Snapshot, plan: &PlanObject, node: &NodeProgress) -> Option<(Reason, String)> {
+/// The reason, a message and the objects that it is about, if something stops a node that has a slot.
+pub(super) fn stall(
+    snapshot: &Snapshot,
+    plan: &PlanObject,
+    node: &NodeProgress,
+) -> Option<(Reason, String, Vec<ObjectRef>)> {
+    if node.phase == NodePhase::Preparing
+        && let Some((what, about)) = prepare::awaited(snapshot, plan)
+    {
+        let message = format!("`prepare` waits for {what}");
+        return Some((Reason::Prepare, message, vec![about]));
+    }
     let jobs = snapshot.jobs_on(plan, &node.name);
     let job = jobs
         .last()
@@ -26,7 +36,7 @@ pub(super) fn stall(snapshot: &Snapshot, plan: &PlanObject, node: &NodeProgress)
             "the drain waits for pod {}, which should have ended {late} ago; {finalizers}",
             terminating.pod
         );
-        return Some((Reason::PodTerminating, message));
+        return Some((Reason::PodTerminating, message, Vec::new()));
     }
     let pod = snapshot.pod_of(job)?;
     // Once a command runs again, only its end says more.
@@ -42,7 +52,8 @@ pub(super) fn stall(snapshot: &Snapshot, plan: &PlanObject, node: &NodeProgress)
         1 => "a pod of the Job has failed".to_owned(),
         count => format!("{count} pods of the Job have failed"),
     };
-    Some((Reason::PodFailed, format!("{count}; the last one: {last}")))
+    let message = format!("{count}; the last one: {last}");
+    Some((Reason::PodFailed, message, Vec::new()))
 }
 
 /// The pods of a Job that have failed, the oldest first.

@@ -145,7 +145,7 @@ fn a_node_with_a_taint_that_is_not_tolerated_does_not_start() {
             .ends(code);
         ran.last_line().to_owned()
     };
-    let line_of_all = "would stall: Plan servers starts no node: TaintNotTolerated: the node has the taint dedicated=etcd:NoExecute, which \
+    let line_of_all = "would stall: Plan servers starts no node: TaintNotTolerated: Node server-1: the node has the taint dedicated=etcd:NoExecute, which \
                        the Plan does not tolerate; to upgrade such nodes, add to spec.tolerations: {key: dedicated, value: \"etcd\", \
                        effect: NoExecute}; 3 nodes are left waiting";
     assert_eq!(line("", 1), line_of_all);

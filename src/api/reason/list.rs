@@ -203,7 +203,7 @@ reasons! {
         PodWaiting Warning [Node FailedNode PlanEvent]
             "the pod of the Job, or the reboot Pod, does not start: no image, or no place"
             => "correct the image, or make place for the pod on the node"
-        DrainWaiting Warning [Node FailedNode PlanEvent Rehearsal]
+        DrainWaiting Warning [Node FailedNode PlanEvent]
             "evictions are refused; the message names the pod, the budget, and since when"
             => "make the budget's pods Ready, or relax the budget; `drain.timeout` ends the wait, `drain.disableEviction` ignores budgets"
         PodsRunning Normal [Node]
@@ -417,13 +417,6 @@ reasons! {
             "the host's files cannot be read"
             => "check the node"
     }
-    Rehearsal {
-        Prepare Normal [Rehearsal]
-            "`prepare` waits for another Plan"
-        Unschedulable Warning [Rehearsal]
-            "the pod cannot be scheduled: the Plan does not tolerate a taint"
-            => "add a toleration to `spec.tolerations`"
-    }
     Explain {
         Deleting Warning [Explain]
             "the Plan is being deleted; the message names its finalizers"
@@ -434,6 +427,9 @@ reasons! {
         NoNodes Warning [Explain]
             "the Plan selects no node"
             => "correct `nodeSelector`, or label nodes; `refit explain PLAN NODE` says what one lacks"
+        Prepare Normal [Explain]
+            "`prepare` waits for another Plan, or for the control plane"
+            => "wait until that Plan is complete; if it does not progress, see why"
         PodFailed Warning [Explain]
             "pods of the Job have failed, the last one with the message"
             => "correct what the pod or its log says; the Job tries again until its deadline"

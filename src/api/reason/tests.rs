@@ -90,11 +90,9 @@ fn explained(kind: Kind) -> String {
 
 /// Commands print their remedies beside them.
 fn of_commands() -> String {
-    let mut table = table(&["command", "reason", "what it means"]);
-    for (command, kind) in [("rehearse", Kind::Rehearsal), ("explain", Kind::Explain)] {
-        for reason in of_kind(kind) {
-            row(&mut table, &[command, &quoted(reason.name()), reason.about()]);
-        }
+    let mut table = table(&["reason", "what it means"]);
+    for reason in of_kind(Kind::Explain) {
+        row(&mut table, &[&quoted(reason.name()), reason.about()]);
     }
     table
 }

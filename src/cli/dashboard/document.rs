@@ -5,12 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 
 use super::summary::{bands, chain, figures, verdict};
-use refit_api::{DespiteStatus, ExpectedEnd, NodePhase, NodeProgress, RollOut};
+use refit_api::{DespiteStatus, ExpectedEnd, RollOut};
 use refit_base::version::released_version;
-use refit_formats::page::{Document, Held, PlanCard, Row, RowState, Source, Span, count_versions, failures};
-use refit_job::name::plan_label_key;
+use refit_formats::page::{Document, Held, PlanCard, Source, count_versions, failures};
 use refit_rehearse::record::Recorder;
-use refit_rehearse::report::{allowed, wait_cards, zone_of};
+use refit_rehearse::report::page::{allowed, rows, wait_cards};
 use refit_view::plan::Obstacle;
 use refit_view::{PlanOverview, Snapshot};
 
@@ -75,7 +74,10 @@ pub(super) fn document(
         let remark =
             |it: &DespiteStatus| format!("Nodes of Plan {name} start in spite of {}.", it.describe());
         document.remarks.extend(despite.map(remark));
-        let of_plan = rows(view, &name, recorder);
+        let mut of_plan = rows(view, &name, recorder);
+        for row in &mut of_plan {
+            row.spans.drain(..row.spans.len().saturating_sub(MAX_SPANS));
+        }
         document
             .bands
             .extend(bands(view, &name, recorder, document.start));
@@ -142,65 +144,4 @@ fn held(obstacle: &Obstacle) -> Held {
         remedy: obstacle.remedy.clone(),
         commands: obstacle.commands.clone(),
     }
-}
-
-/// The nodes of a Plan: what has been recorded of each, and where each is now.
-fn rows(view: &PlanOverview<'_>, name: &str, recorder: Option<&Recorder>) -> Vec<Row> {
-    let (plan, now) = (&view.plan.facts.name, view.snapshot.now);
-    let mut rows = recorder.map_or_else(BTreeMap::new, |recorder| recorder.rows(plan, now));
-    for (node, row) in &mut rows {
-        if view.node(node).is_none() {
-            leave(view, node, row);
-        }
-    }
-    for node in &view.nodes {
-        let row = rows
-            .entry(node.name.clone())
-            .or_insert_with(|| Row::new(plan, &node.name));
-        enter(node, row, now);
-    }
-    let finish = |mut row: Row| {
-        name.clone_into(&mut row.plan);
-        row.zone = view
-            .snapshot
-            .node(&row.node)
-            .and_then(|node| zone_of(&node.labels));
-        row.spans.drain(..row.spans.len().saturating_sub(MAX_SPANS));
-        row
-    };
-    rows.into_values().map(finish).collect()
-}
-
-/// The node is where status says.
-fn enter(node: &NodeProgress, row: &mut Row, now: Timestamp) {
-    row.state = match node.phase.known() {
-        Some(NodePhase::Failed) => RowState::Failed,
-        Some(NodePhase::Waiting) => RowState::Waiting,
-        _ => RowState::Applying,
-    };
-    row.reason.clone_from(&node.reason);
-    row.message.clone_from(&node.message);
-    if row.spans.is_empty() && node.has_slot() {
-        let since = node.since.as_deref().and_then(|since| since.parse().ok());
-        row.spans.push(Span {
-            phase: node.phase.clone(),
-            from: since.unwrap_or(now).min(now).as_second(),
-            to: None,
-            reason: node.reason.clone().filter(|_| node.is_failed()),
-            message: None,
-        });
-    }
-}
-
-/// Status does not name the node any more.
-fn leave(view: &PlanOverview<'_>, node: &str, row: &mut Row) {
-    let labels = view.snapshot.node(node).map(|node| &node.labels);
-    let label = labels.and_then(|labels| labels.get(&plan_label_key(&view.plan.facts.name)));
-    let hash = view.plan.facts.status().latest_hash.as_ref();
-    if hash.is_some() && label == hash {
-        row.state = RowState::Done;
-    } else if matches!(row.state, RowState::Applying | RowState::Failed) {
-        row.state = RowState::Released;
-    }
-    (row.reason, row.message) = (None, None);
 }

@@ -8,7 +8,8 @@ use super::document::Shown;
 use refit_api::PlanState;
 use refit_formats::page::{Band, Document, Figures, Link, Verdict};
 use refit_rehearse::record::{Recorder, Roles, TAKEN_DOWN, WORKED_ON, peak};
-use refit_rehearse::report::{allowed, closed_bands};
+use refit_rehearse::report::closed_bands;
+use refit_rehearse::report::page::allowed;
 use refit_view::PlanOverview;
 
 /// How far ahead closed windows are drawn at least.

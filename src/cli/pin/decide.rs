@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
+use super::flags::Flags;
+use super::patched;
 use super::report::{Outcome, Result};
-use super::{Flags, patched};
 use crate::cli::channel_access::Offers;
 use refit_base::version::policy::{Offered, Policy};
 use refit_base::version::{Offer, Version};

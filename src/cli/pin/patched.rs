@@ -2,8 +2,8 @@
 
 use jiff::Timestamp;
 
-use super::Flags;
 use super::decide::{Channels, Decision, wanted};
+use super::flags::Flags;
 use super::report::{Outcome, Result};
 use refit_offline::gitops::Source;
 use refit_offline::gitops::pin::PlanInFile;

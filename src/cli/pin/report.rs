@@ -5,7 +5,7 @@ use std::fmt::{self, Display, Write as _};
 use anyhow::Context as _;
 use serde_json::{Value, json};
 
-use super::Flags;
+use super::flags::Flags;
 use crate::cli::output;
 use crate::cli::output_format::OutputFormat;
 use refit_base::version::Version;

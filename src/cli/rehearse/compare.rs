@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 
 use super::{Flags, OutputFormat, Rehearsed, USAGE, exit_code, html, output, rehearse};
-use refit_rehearse::report::Comparison;
+use refit_rehearse::report::compare::Comparison;
 
 /// Rehearses both, and prints what differs. The exit code is that of the new Plans.
 pub(super) fn run(flags: &Flags, old: &str, new: &str) -> anyhow::Result<ExitCode> {

@@ -3,8 +3,22 @@
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ContainerState, ContainerStateTerminated, ContainerStatus, Pod};
 
-use super::{ContainerAttempt, Exit};
 use crate::json::{Value, json, seconds};
+
+/// How a container ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Exit {
+    pub code: i32,
+    /// Termination message.
+    pub message: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContainerAttempt {
+    pub container: String,
+    /// `restartCount` of this start.
+    pub attempt: i32,
+}
 
 /// Precedes the boot in the ID of a container.
 const RUNTIME: &str = "fake://";

@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use serde::Deserialize as _;
 
+use super::events::WaveSpan;
 use super::read::{is_complete, text};
 use super::{EventKind, HookRun, Recorder, Wait, hooks, live};
 use crate::json::Value;
@@ -19,19 +20,6 @@ const SHOWN_BY_OTHERS: [Reason; 5] = [
     Reason::WaveSoaking,
     Reason::WaveNotApproved,
 ];
-
-/// A wave in one of its phases.
-#[derive(Clone, Debug)]
-pub(super) struct WaveSpan {
-    name: String,
-    phase: OpenEnum<WavePhase>,
-    since: Timestamp,
-    until: Option<Timestamp>,
-    /// When a soak should end.
-    due: Option<Timestamp>,
-    /// How many nodes had been started when it began.
-    started: usize,
-}
 
 impl Recorder {
     /// The last wave of `status.wave`, if it is one of this roll-out.

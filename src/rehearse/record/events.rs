@@ -1,9 +1,10 @@
 //! The data of a recording: runs of nodes, waits and events.
 
 use jiff::Timestamp;
+use serde::Serialize;
 
 use crate::upgrade_script::PrepareWait;
-use refit_api::{Hook, HookPhase, NodePhase, OpenEnum, Reason};
+use refit_api::{Hook, HookPhase, NodePhase, OpenEnum, Reason, WavePhase};
 
 /// State of a Plan on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,25 +25,41 @@ pub struct PhaseSpan {
 }
 
 /// A Plan on a node.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub struct NodeRun {
+    #[serde(rename = "start")]
     pub since: Timestamp,
     /// When it was done or failed.
+    #[serde(rename = "end")]
     pub until: Option<Timestamp>,
+    #[serde(skip)]
     pub state: RunState,
     /// Why it failed, or cannot continue.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<OpenEnum<Reason>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
+    #[serde(skip)]
     pub phases: Vec<PhaseSpan>,
     /// Number of failed pods of its Job.
+    #[serde(skip_serializing_if = "is_zero")]
     pub failures: i64,
     /// Number of pods that its drain has evicted so far, and of all that it has to evict.
+    #[serde(skip)]
     pub(super) evicted: (usize, usize),
     /// Number of times that the node has booted.
+    #[serde(skip)]
     pub boots: usize,
+    #[serde(skip)]
     pub(super) has_job: bool,
     /// Whether the label of a done node was removed since.
+    #[serde(skip)]
     pub(super) lost_label: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(number: &i64) -> bool {
+    *number == 0
 }
 
 impl NodeRun {
@@ -71,20 +88,35 @@ impl NodeRun {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A wave in one of its phases.
+#[derive(Clone, Debug)]
+pub(super) struct WaveSpan {
+    pub(super) name: String,
+    pub(super) phase: OpenEnum<WavePhase>,
+    pub(super) since: Timestamp,
+    pub(super) until: Option<Timestamp>,
+    /// When a soak should end.
+    pub(super) due: Option<Timestamp>,
+    /// How many nodes had been started when it began.
+    pub(super) started: usize,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Wait {
     pub plan: String,
     /// `None` if the whole Plan waits.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
     pub reason: OpenEnum<Reason>,
     pub blocker: String,
     pub message: String,
     /// The details of a wait in `prepare`.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub prepare: Option<PrepareWait>,
-    /// Taints of the node that the pod does not tolerate.
-    pub taints: Vec<String>,
+    #[serde(rename = "start")]
     pub since: Timestamp,
     /// `None` if the wait continues.
+    #[serde(rename = "end")]
     pub until: Option<Timestamp>,
 }
 

@@ -35,7 +35,6 @@ impl HookRun {
                 .clone()
                 .unwrap_or_else(|| format!("Job {}", self.job)),
             prepare: None,
-            taints: Vec::new(),
             since: self.since,
             until: self.until,
         }

@@ -1,15 +1,18 @@
 //! Nodes that have joined and are kept free of pods until a Plan is done there (`spec.taintNewNodes`).
 
 use jiff::Timestamp;
+use serde::Serialize;
 
 use crate::store::{Change, Object};
 use refit_api::names::TAINT_NEW_NODE;
 
-/// A node with the taint.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A node that has joined, and gets no pods before a Plan is done there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct NewNode {
     pub node: String,
+    #[serde(rename = "start")]
     pub since: Timestamp,
+    #[serde(rename = "end", skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
 }
 

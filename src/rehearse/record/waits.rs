@@ -69,24 +69,6 @@ impl Recorder {
         });
     }
 
-    /// Records that the pod of a Plan's Job does not tolerate these taints of its node.
-    pub fn see_untolerated(&mut self, plan: &str, node: &str, taints: &[String], now: Timestamp) {
-        let all = taints.join(", ");
-        let word = if taints.len() == 1 { "taint" } else { "taints" };
-        let message = format!("the node has the {word} {all}, which the Plan does not tolerate");
-        let key = self.record_wait(
-            plan,
-            Some(node),
-            &Reason::Unschedulable.into(),
-            &format!("{word} {all}"),
-            &message,
-            now,
-        );
-        if let Some(open) = self.open.get_mut(&key) {
-            open.taints = taints.to_vec();
-        }
-    }
-
     /// Waits for a reason that have not ended.
     pub fn open_waits(&self, plan: &str, reason: Reason) -> impl Iterator<Item = &Wait> {
         let is_it = move |wait: &&Wait| wait.plan == plan && wait.reason == reason;
@@ -117,7 +99,6 @@ impl Recorder {
             blocker: blocker.to_owned(),
             message: message.to_owned(),
             prepare: None,
-            taints: Vec::new(),
             since: now,
             until: None,
         };

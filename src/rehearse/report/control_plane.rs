@@ -32,7 +32,7 @@ pub struct ControlPlaneReport {
 
 /// `None` if no control-plane node was upgraded.
 pub(super) fn report(outcome: &Outcome) -> Option<ControlPlaneReport> {
-    let roles = Roles::of(outcome.nodes.iter().map(|(name, labels)| (name.as_str(), labels)));
+    let roles = Roles::of(outcome.nodes().map(|(name, node)| (name.as_str(), &node.labels)));
     let peak_of = |nodes: &BTreeSet<&str>| {
         let plans = outcome.plans.iter();
         let outages = plans.flat_map(|plan| outcome.record.outages(plan.name(), TAKEN_DOWN, outcome.seen));

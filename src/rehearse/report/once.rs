@@ -25,16 +25,6 @@ pub struct HookReport {
     pub message: Option<String>,
 }
 
-/// A node that has joined and gets no pods before a Plan is done there (`spec.taintNewNodes`).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct NewNodeReport {
-    pub node: String,
-    pub start: Timestamp,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub end: Option<Timestamp>,
-}
-
 pub(super) fn hooks(record: &Recorder, plan: &str) -> Vec<HookReport> {
     let report = |run: &HookRun| HookReport {
         hook: run.hook.as_str(),
@@ -49,15 +39,6 @@ pub(super) fn hooks(record: &Recorder, plan: &str) -> Vec<HookReport> {
         message: run.message.clone(),
     };
     record.hook_runs(plan).iter().map(report).collect()
-}
-
-pub(super) fn new_nodes(record: &Recorder) -> Vec<NewNodeReport> {
-    let report = |NewNode { node, since, until }: &NewNode| NewNodeReport {
-        node: node.clone(),
-        start: *since,
-        end: *until,
-    };
-    record.new_nodes().iter().map(report).collect()
 }
 
 /// What the text says of the Jobs of a Plan, a line each.
@@ -77,13 +58,13 @@ pub(super) fn hook_lines(plan: &str, hooks: &[HookReport], times: &TimeFormat) -
 }
 
 /// The same of nodes that get no pods.
-pub(super) fn new_node_lines(nodes: &[NewNodeReport], times: &TimeFormat) -> Vec<String> {
-    let line = |NewNodeReport { node, start, end }: &NewNodeReport| {
-        let long = end.map_or_else(
+pub(super) fn new_node_lines(nodes: &[NewNode], times: &TimeFormat) -> Vec<String> {
+    let line = |NewNode { node, since, until }: &NewNode| {
+        let long = until.map_or_else(
             || "until the end".to_owned(),
-            |end| format!("for {}", duration(end.duration_since(*start))),
+            |until| format!("for {}", duration(until.duration_since(*since))),
         );
-        let from = times.of_cluster(*start);
+        let from = times.of_cluster(*since);
         format!("No new pods on {node} {long}, from {from} (taintNewNodes)")
     };
     nodes.iter().map(line).collect()

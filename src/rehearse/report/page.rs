@@ -1,15 +1,20 @@
 //! The timeline of a rehearsal as a page for a browser.
 
+use std::collections::BTreeMap;
+
 use jiff::{SignedDuration, Timestamp};
 
 use super::{PlanReport, Report, TimeFormat, WaitGroup, closed_bands, wait_groups};
 use crate::record::{Recorder, WORKED_ON, peak};
 use crate::run::{Ending, Outcome, PlanOutcome};
-use refit_api::{NodeLimit, NodePhase, PlanState, Reason};
+use refit_api::{NodeLimit, NodePhase, NodeProgress, PlanState, Reason};
 use refit_base::version::released_version;
 use refit_formats::page::{
-    Change, Document, Figures, Held, Mood, PlanCard, Row, Source, Verdict, WaitCard, count_versions, failures,
+    Change, Document, Figures, Held, Mood, PlanCard, Row, RowState, Source, Span, Verdict, WaitCard,
+    count_versions, failures,
 };
+use refit_job::name::plan_label_key;
+use refit_view::PlanOverview;
 
 /// Reasons that end at a time that is known: a page of a roll-out that waits for it has that time.
 const UNTIL_A_TIME: [Reason; 4] = [
@@ -32,7 +37,8 @@ impl Report {
         let rows: Vec<Row> = outcome
             .plans
             .iter()
-            .flat_map(|plan| rows(plan, outcome))
+            .filter_map(|plan| outcome.view(plan))
+            .flat_map(|view| rows(&view, &view.plan.facts.name, Some(record)))
             .collect();
         let cards: Vec<PlanCard> = self
             .plans
@@ -61,7 +67,7 @@ impl Report {
             failures: failures(&rows),
             plans: cards,
             rows,
-            versions: count_versions(outcome.kubelets.values().map(String::as_str)),
+            versions: count_versions(outcome.nodes().map(|(_, node)| &*node.facts.kubelet)),
             changes: changes.unwrap_or_default(),
             before: before.map(Into::into),
             ..Document::new(
@@ -112,16 +118,7 @@ impl Report {
             .reasons
             .iter()
             .find(|reason| reason.plan == plan.name);
-        let status = end.plan.status.as_ref();
         let groups = self.wait_groups.iter().filter(|group| group.plan == plan.name);
-        let open = groups.clone().find(|group| group.end.is_none());
-        let failed = status
-            .and_then(|status| status.active.as_ref())
-            .into_iter()
-            .flatten()
-            .find(|node| node.phase == NodePhase::Failed)
-            .and_then(|node| node.reason.clone());
-        let reason = failed.or_else(|| open.map(|group| group.reason.clone()));
         PlanCard {
             name: plan.name.clone(),
             version: plan.version.as_deref().map(released_version),
@@ -132,9 +129,7 @@ impl Report {
             applying: (plan.selected - plan.done - plan.failed - plan.waiting).max(0),
             waiting: plan.waiting,
             failed: plan.failed,
-            held: why
-                .zip(reason)
-                .map(|(why, reason)| Held::new(reason, why.why.clone())),
+            held: why.map(|why| Held::new(why.reason.clone(), why.why.clone())),
             expected_end: None,
             history: Vec::new(),
             waits: groups.filter(|group| group.is_long()).map(wait_card).collect(),
@@ -149,29 +144,62 @@ pub fn allowed(spec: &refit_api::PlanSpec, selected: i64) -> i64 {
     spec.slots(selected).min(unavailable)
 }
 
-/// The rows of a Plan: the nodes that it has started, and those that wait at the end.
-fn rows(plan: &PlanOutcome, outcome: &Outcome) -> impl Iterator<Item = Row> {
-    let mut rows = outcome.record.rows(plan.name(), outcome.end);
-    let status = plan.plan.status.as_ref();
-    let active = status
-        .and_then(|status| status.active.as_deref())
-        .unwrap_or_default();
-    for node in active.iter().filter(|node| node.phase == NodePhase::Waiting) {
+/// The nodes of a Plan: what has been recorded of each, and where each is now.
+pub fn rows(view: &PlanOverview<'_>, name: &str, recorder: Option<&Recorder>) -> Vec<Row> {
+    let (plan, now) = (&view.plan.facts.name, view.snapshot.now);
+    let mut rows = recorder.map_or_else(BTreeMap::new, |recorder| recorder.rows(plan, now));
+    for (node, row) in &mut rows {
+        if view.node(node).is_none() {
+            leave(view, node, row);
+        }
+    }
+    for node in &view.nodes {
         let row = rows
             .entry(node.name.clone())
-            .or_insert_with(|| Row::new(plan.name(), &node.name));
-        row.reason.clone_from(&node.reason);
-        row.message.clone_from(&node.message);
+            .or_insert_with(|| Row::new(plan, &node.name));
+        enter(node, row, now);
     }
-    for (node, row) in &mut rows {
-        row.zone = outcome.nodes.get(node).and_then(zone_of);
-    }
-    rows.into_values()
+    let finish = |mut row: Row| {
+        name.clone_into(&mut row.plan);
+        let object = view.snapshot.node(&row.node);
+        row.zone = object.and_then(|node| node.labels.get(ZONE).cloned());
+        row
+    };
+    rows.into_values().map(finish).collect()
 }
 
-/// The zone of a node, by its labels.
-pub fn zone_of(labels: &std::collections::BTreeMap<String, String>) -> Option<String> {
-    labels.get(ZONE).cloned()
+/// The node is where status says.
+fn enter(node: &NodeProgress, row: &mut Row, now: Timestamp) {
+    row.state = match node.phase.known() {
+        Some(NodePhase::Failed) => RowState::Failed,
+        Some(NodePhase::Waiting) => RowState::Waiting,
+        _ => RowState::Applying,
+    };
+    row.reason.clone_from(&node.reason);
+    row.message.clone_from(&node.message);
+    if row.spans.is_empty() && node.has_slot() {
+        let since = node.since.as_deref().and_then(|since| since.parse().ok());
+        row.spans.push(Span {
+            phase: node.phase.clone(),
+            from: since.unwrap_or(now).min(now).as_second(),
+            to: None,
+            reason: node.reason.clone().filter(|_| node.is_failed()),
+            message: None,
+        });
+    }
+}
+
+/// Status does not name the node any more.
+fn leave(view: &PlanOverview<'_>, node: &str, row: &mut Row) {
+    let labels = view.snapshot.node(node).map(|node| &node.labels);
+    let label = labels.and_then(|labels| labels.get(&plan_label_key(&view.plan.facts.name)));
+    let hash = view.plan.facts.status().latest_hash.as_ref();
+    if hash.is_some() && label == hash {
+        row.state = RowState::Done;
+    } else if matches!(row.state, RowState::Applying | RowState::Failed) {
+        row.state = RowState::Released;
+    }
+    (row.reason, row.message) = (None, None);
 }
 
 /// A roll-out that stalls goes on for a while without anything to see.

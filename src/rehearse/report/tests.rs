@@ -1,3 +1,4 @@
+use super::compare::Comparison;
 use super::*;
 use crate::verdict::UnfinishedPlan;
 use refit_api::TimeWindowSpec;
@@ -57,6 +58,8 @@ fn example() -> Report {
                     how: crate::verdict::Problem::Stalls,
                     why: "starts no node".to_owned(),
                     brief: "starts no node".to_owned(),
+                    reason: refit_api::Reason::Suspended.into(),
+                    node: None,
                     waits_for: None,
                 })
                 .into(),
@@ -88,24 +91,21 @@ fn example() -> Report {
         turns: vec![NodeRunReport {
             plan: "a".to_owned(),
             node: "node-1".to_owned(),
-            start,
-            end: Some(at("2026-01-05T09:04:10Z")),
             result: "done",
-            reason: None,
-            message: None,
-            failures: 0,
+            run: NodeRun::new(start, Some(at("2026-01-05T09:04:10Z")), RunState::Done),
             phases: Vec::new(),
         }],
         waits: vec![WaitReport {
-            plan: "a".to_owned(),
-            node: Some("node-1".to_owned()),
-            reason: "DrainWaiting".into(),
-            blocker: "PodDisruptionBudget shop/web".to_owned(),
-            message: String::new(),
-            prepare: None,
-            taints: Vec::new(),
-            start,
-            end: None,
+            wait: Wait {
+                plan: "a".to_owned(),
+                node: Some("node-1".to_owned()),
+                reason: "DrainWaiting".into(),
+                blocker: "PodDisruptionBudget shop/web".to_owned(),
+                message: String::new(),
+                prepare: None,
+                since: start,
+                until: None,
+            },
             seconds: 60,
         }],
         control_plane: None,
@@ -160,11 +160,13 @@ fn the_page_has_each_line_that_the_text_has_besides_its_tables() {
 fn waits_for_the_same_thing_are_one_line() {
     let mut report = example();
     let wait = |node: &str, seconds: i64| WaitReport {
-        node: Some(node.to_owned()),
-        start: at("2026-01-05T09:00:00Z"),
-        end: Some(at("2026-01-05T09:10:00Z")),
+        wait: Wait {
+            node: Some(node.to_owned()),
+            since: at("2026-01-05T09:00:00Z"),
+            until: Some(at("2026-01-05T09:10:00Z")),
+            ..report.waits[0].wait.clone()
+        },
         seconds,
-        ..report.waits[0].clone()
     };
     let waits = vec![wait("node-1", 250), wait("node-2", 120), wait("node-2", 60)];
     report.wait_groups = waits::groups(&waits);
@@ -261,7 +263,6 @@ fn nodes_that_are_late_for_one_of_several_windows_or_for_a_blackout_are_counted(
         plan,
         rehearsed: true,
         complete: true,
-        depends: None,
     };
     let turns = [
         turn("2026-01-05T21:00:00Z", "2026-01-05T21:40:00Z"),

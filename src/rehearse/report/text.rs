@@ -60,10 +60,11 @@ impl Report {
         }
         let mut rows = vec![["", "NODE", "PLAN", "START", "END", "TOOK", "RESULT"].map(str::to_owned)];
         for (number, turn) in self.turns.iter().enumerate() {
-            let took = turn
-                .end
-                .map_or_else(|| "-".to_owned(), |end| duration(end.duration_since(turn.start)));
-            let result = match &turn.reason {
+            let took = turn.run.until.map_or_else(
+                || "-".to_owned(),
+                |end| duration(end.duration_since(turn.run.since)),
+            );
+            let result = match &turn.run.reason {
                 Some(reason) => format!("{}: {reason}", turn.result),
                 None => turn.result.to_owned(),
             };
@@ -71,8 +72,9 @@ impl Report {
                 (number + 1).to_string(),
                 turn.node.clone(),
                 turn.plan.clone(),
-                self.times.of_plan(&turn.plan, turn.start),
-                turn.end
+                self.times.of_plan(&turn.plan, turn.run.since),
+                turn.run
+                    .until
                     .map_or_else(|| "-".to_owned(), |end| self.times.of_plan(&turn.plan, end)),
                 took,
                 result,

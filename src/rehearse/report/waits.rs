@@ -50,7 +50,7 @@ pub struct NodeWait {
 pub(super) fn groups(waits: &[WaitReport]) -> Vec<WaitGroup> {
     let mut groups: Vec<WaitGroup> = Vec::new();
     let mut places = std::collections::BTreeMap::new();
-    for wait in waits {
+    for WaitReport { wait, seconds } in waits {
         // A whole Plan and one of its nodes that wait for the same thing are separate groups.
         let key = (&wait.plan, &wait.reason, &wait.blocker, wait.node.is_some());
         let place = *places.entry(key).or_insert_with(|| {
@@ -59,8 +59,8 @@ pub(super) fn groups(waits: &[WaitReport]) -> Vec<WaitGroup> {
                 reason: wait.reason.clone(),
                 blocker: wait.blocker.clone(),
                 message: wait.message.clone(),
-                start: wait.start,
-                end: wait.end,
+                start: wait.since,
+                end: wait.until,
                 seconds: 0,
                 waits: 0,
                 nodes: Vec::new(),
@@ -70,19 +70,19 @@ pub(super) fn groups(waits: &[WaitReport]) -> Vec<WaitGroup> {
         let Some(group) = groups.get_mut(place) else {
             continue;
         };
-        group.start = group.start.min(wait.start);
-        group.end = group.end.zip(wait.end).map(|(one, other)| one.max(other));
+        group.start = group.start.min(wait.since);
+        group.end = group.end.zip(wait.until).map(|(one, other)| one.max(other));
         group.waits += 1;
         match &wait.node {
-            None => group.seconds += wait.seconds,
+            None => group.seconds += seconds,
             Some(name) => match group.nodes.iter_mut().find(|node| node.name == *name) {
                 Some(node) => {
-                    node.seconds += wait.seconds;
+                    node.seconds += seconds;
                     node.waits += 1;
                 }
                 None => group.nodes.push(NodeWait {
                     name: name.clone(),
-                    seconds: wait.seconds,
+                    seconds: *seconds,
                     waits: 1,
                 }),
             },

@@ -13,6 +13,8 @@ use crate::resources::Kind;
 use crate::state::State;
 use refit_api::schedule::Blackout;
 use refit_api::{Plan, names};
+use refit_view::read::{NodeObject, ObjectKind};
+use refit_view::{PlanOverview, Snapshot};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
@@ -50,8 +52,6 @@ pub struct PlanOutcome {
     /// False for a Plan that was on the cluster anyway.
     pub rehearsed: bool,
     pub complete: bool,
-    /// The Plan that its nodes wait for in `prepare`.
-    pub depends: Option<String>,
 }
 
 impl PlanOutcome {
@@ -75,10 +75,8 @@ pub struct Outcome {
     pub budgets: Vec<BudgetState>,
     /// Nodes that were not Ready before the roll-out.
     pub not_ready: BTreeSet<String>,
-    /// Labels of all nodes at the end.
-    pub nodes: BTreeMap<String, BTreeMap<String, String>>,
-    /// Kubelet versions at the end, by node.
-    pub kubelets: BTreeMap<String, String>,
+    /// What `refit status` would read at the end.
+    pub snapshot: Snapshot,
     /// Nodes that are still cordoned for a Plan.
     pub cordoned: Vec<String>,
     /// Plans that exist, but not here: where, by name.
@@ -87,6 +85,21 @@ pub struct Outcome {
     pub blackouts: Vec<Blackout>,
     /// What was made to go wrong, a sentence each.
     pub faults: Vec<String>,
+}
+
+impl Outcome {
+    /// A Plan as `refit status` would show it at the end.
+    pub fn view(&self, end: &PlanOutcome) -> Option<PlanOverview<'_>> {
+        let mut plans = self.snapshot.plans.iter();
+        let namespace = end.plan.metadata.namespace.as_deref().unwrap_or_default();
+        let plan = plans.find(|it| it.namespace == namespace && &*it.facts.name == end.name())?;
+        Some(PlanOverview::new(&self.snapshot, plan))
+    }
+
+    /// All nodes at the end.
+    pub fn nodes(&self) -> impl Iterator<Item = (&String, &NodeObject)> {
+        self.snapshot.nodes.iter().flatten()
+    }
 }
 
 /// State before the roll-out.
@@ -122,7 +135,6 @@ impl Rehearsal {
                     PlanOutcome {
                         rehearsed: wanted.contains(&name.as_str()),
                         complete: recorder.is_complete(&name),
-                        depends: recorder.depends(&name).map(str::to_owned),
                         plan,
                     }
                 })
@@ -130,16 +142,6 @@ impl Rehearsal {
             let place = |plan: &PlanOutcome| wanted.iter().position(|name| *name == plan.name());
             plans.sort_by_key(|plan| (!plan.rehearsed, place(plan)));
             let name = |node: &Value| node["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-            let labels = |node: &Value| {
-                let labels = node["metadata"]["labels"].as_object().into_iter().flatten();
-                let labels =
-                    labels.filter_map(|(key, value)| Some((key.to_owned(), value.as_str()?.to_owned())));
-                labels.collect()
-            };
-            let kubelet = |node: &Value| {
-                let version = node["status"]["nodeInfo"]["kubeletVersion"].as_str();
-                version.unwrap_or_default().to_owned()
-            };
             let cordoned = |node: &&Value| {
                 node["metadata"]["annotations"][names::ANNOTATION_CORDON].is_string()
                     && node["spec"]["unschedulable"] == true
@@ -153,14 +155,7 @@ impl Rehearsal {
                 record: recorder,
                 budgets: before.budgets,
                 not_ready: before.not_ready,
-                nodes: state
-                    .all(Kind::Node)
-                    .map(|node| (name(node), labels(node)))
-                    .collect(),
-                kubelets: state
-                    .all(Kind::Node)
-                    .map(|node| (name(node), kubelet(node)))
-                    .collect(),
+                snapshot: snapshot(state, cluster.clock().now()),
                 cordoned: state.all(Kind::Node).filter(cordoned).map(name).collect(),
                 absent: self.absent.clone(),
                 faults: self.assumptions.faults.iter().map(ToString::to_string).collect(),
@@ -168,6 +163,32 @@ impl Rehearsal {
             }
         })
     }
+}
+
+fn snapshot(state: &State, now: Timestamp) -> Snapshot {
+    let mut snapshot = Snapshot {
+        now,
+        ..Snapshot::default()
+    };
+    for (kind, as_read) in [
+        (Kind::Plan, ObjectKind::Plan),
+        (Kind::Node, ObjectKind::Node),
+        (Kind::Job, ObjectKind::Job),
+        (Kind::Pod, ObjectKind::Pod),
+    ] {
+        let is_of_plan = |object: &&Value| {
+            let has_own_kind = matches!(kind, Kind::Plan | Kind::Node);
+            has_own_kind || object["metadata"]["labels"][names::LABEL_PLAN].is_string()
+        };
+        for object in state.all(kind).filter(is_of_plan) {
+            let uid = object["metadata"]["uid"].as_str().unwrap_or_default();
+            // What the controller could not read, it has said.
+            if let Ok(raw) = serde_json::value::to_raw_value(object) {
+                let _ = snapshot.put(as_read, uid, &raw);
+            }
+        }
+    }
+    snapshot
 }
 
 pub(super) fn not_ready(state: &State) -> BTreeSet<String> {

@@ -9,8 +9,11 @@ use serde_json::{Value, json};
 use super::judge as judge_with;
 use super::*;
 use crate::record::Recorder;
-use crate::upgrade_script::PrepareWait;
 use refit_api::Plan;
+use refit_view::Snapshot;
+use refit_view::read::ObjectKind;
+
+const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
 
 fn judge(outcome: &Outcome) -> Verdict {
     judge_with(outcome, &TimeFormat::since(outcome.start))
@@ -20,28 +23,44 @@ fn at(text: &str) -> Timestamp {
     text.parse().unwrap()
 }
 
-/// A Plan at the end of a rehearsal. `depends` is the Plan that it waits for.
-fn plan(name: &str, spec: &Value, status: &Value, complete: bool, depends: Option<&str>) -> PlanOutcome {
-    let plan = json!({
-        "apiVersion": "upgrade.cattle.io/v1", "kind": "Plan", "metadata": { "name": name, "namespace": "n" },
-        "spec": spec, "status": status,
+/// A Plan at the end of a rehearsal.
+fn plan(name: &str, spec: &Value, status: &Value, complete: bool) -> PlanOutcome {
+    let mut plan = json!({
+        "apiVersion": "upgrade.cattle.io/v1", "kind": "Plan",
+        "metadata": { "name": name, "namespace": "n", "uid": name, "generation": 1 }, "spec": spec, "status": status,
     });
+    plan["status"]["observedGeneration"] = json!(1);
+    if complete {
+        plan["status"]["conditions"] = json!([{ "type": "Complete", "status": "True" }]);
+    }
     PlanOutcome {
         plan: serde_json::from_value::<Plan>(plan).unwrap(),
         rehearsed: true,
         complete,
-        depends: depends.map(str::to_owned),
     }
 }
 
 fn outcome(ending: Ending, plans: Vec<PlanOutcome>) -> Outcome {
     let start = at("2026-01-05T09:00:00Z");
-    let node = |name: &str, labels: &[(&str, &str)]| {
-        let labels = labels
-            .iter()
-            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
-        (name.to_owned(), labels.collect::<BTreeMap<_, _>>())
+    let mut snapshot = Snapshot::default();
+    let mut put = |kind, uid: &str, object: Value| {
+        let raw = serde_json::value::to_raw_value(&object).unwrap();
+        snapshot.put(kind, uid, &raw).unwrap();
     };
+    for plan in &plans {
+        let object = serde_json::to_value(&plan.plan).unwrap();
+        put(ObjectKind::Plan, plan.name(), object);
+    }
+    for (name, labels) in [
+        ("control-1", json!({ CONTROL_PLANE: "true", "gpu": "no" })),
+        ("node-1", json!({})),
+    ] {
+        let node = json!({
+            "metadata": { "name": name, "uid": name, "labels": labels },
+            "status": { "nodeInfo": { "kubeletVersion": "v1.33.5" } },
+        });
+        put(ObjectKind::Node, name, node);
+    }
     Outcome {
         ending,
         start,
@@ -51,16 +70,7 @@ fn outcome(ending: Ending, plans: Vec<PlanOutcome>) -> Outcome {
         record: Recorder::new(start),
         budgets: Vec::new(),
         not_ready: std::collections::BTreeSet::new(),
-        nodes: [
-            node("control-1", &[(CONTROL_PLANE, "true"), ("gpu", "no")]),
-            node("node-1", &[]),
-        ]
-        .into(),
-        kubelets: [
-            ("control-1".to_owned(), "v1.33.5".to_owned()),
-            ("node-1".to_owned(), "v1.33.5".to_owned()),
-        ]
-        .into(),
+        snapshot,
         cordoned: Vec::new(),
         absent: BTreeMap::new(),
         blackouts: Vec::new(),
@@ -86,10 +96,10 @@ fn waiting(reason: &str, message: &str) -> Value {
 
 #[test]
 fn a_complete_rehearsal_says_when() {
-    let status = json!({ "nodes": { "selected": 2, "done": 2 } });
+    let status = json!({ "nodes": { "selected": 2, "done": 2 }, "active": [] });
     let verdict = judge(&outcome(
         Ending::Complete,
-        vec![plan("a", &json!({}), &status, true, None)],
+        vec![plan("a", &json!({}), &status, true)],
     ));
     assert!(verdict.complete && verdict.reasons.is_empty());
     assert_eq!(
@@ -102,7 +112,7 @@ fn a_complete_rehearsal_says_when() {
 fn a_plan_that_is_not_resolved_says_what_the_controller_says() {
     let condition =
         |type_: &str| json!({ "conditions": [{ "type": type_, "status": "False", "message": "no\nway" }] });
-    let of = |status: &Value| line(vec![plan("a", &json!({}), status, false, None)]);
+    let of = |status: &Value| line(vec![plan("a", &json!({}), status, false)]);
     assert_eq!(
         of(&condition("Validated")),
         "would fail: Plan a is not valid: no way"
@@ -137,7 +147,7 @@ fn a_selector_that_finds_nothing_says_what_no_node_has() {
         ),
     ] {
         let spec = json!({ "nodeSelector": selector });
-        let line = line(vec![plan("a", &spec, &status, true, None)]);
+        let line = line(vec![plan("a", &spec, &status, true)]);
         assert_eq!(line, format!("would fail: Plan a selects no node: {why}"));
     }
 }
@@ -151,7 +161,7 @@ fn a_node_that_failed_or_is_held_up_is_named() {
             "obstacle": { "node": "node-1", "reason": reason, "message": "why" },
         })
     };
-    let of = |phase, reason| line(vec![plan("a", &json!({}), &status(phase, reason), false, None)]);
+    let of = |phase, reason| line(vec![plan("a", &json!({}), &status(phase, reason), false)]);
     assert_eq!(
         of("Failed", "BackoffLimitExceeded"),
         "would fail: Plan a failed on node-1: BackoffLimitExceeded: why; 1 node is left waiting"
@@ -168,23 +178,19 @@ fn the_cause_comes_before_the_plans_that_wait_for_it() {
         "latestVersion": "v1.34.1", "nodes": { "selected": 2 },
         "active": [{ "name": "node-1", "phase": "Preparing" }],
     });
-    let agents = || plan("agents", &json!({}), &preparing, false, Some("servers"));
+    let prepare = json!({ "prepare": { "image": "i", "args": ["prepare", "servers"] } });
+    let agents = || plan("agents", &prepare, &preparing, false);
     let servers = |complete| {
-        let status = waiting("Suspended", "spec.suspend is true");
-        plan("servers", &json!({}), &status, complete, None)
+        let done = json!({ "nodes": { "selected": 1, "done": 1 }, "active": [] });
+        let status = if complete {
+            done
+        } else {
+            waiting("Suspended", "spec.suspend is true")
+        };
+        plan("servers", &json!({}), &status, complete)
     };
-    let differs = PrepareWait::VersionDiffers {
-        wanted: "v1.34.1".to_owned(),
-        node: "control-1".to_owned(),
-        kubelet: "v1.33.5".to_owned(),
-    };
-    let judged = |plans: Vec<PlanOutcome>, wait: &PrepareWait| {
-        let mut outcome = outcome(QUIET, plans);
-        let start = outcome.start;
-        outcome.record.see_prepare("agents", "node-1", Some(wait), start);
-        judge(&outcome)
-    };
-    let verdict = judged(vec![agents(), servers(false)], &differs);
+    let judged = |plans: Vec<PlanOutcome>| judge(&outcome(QUIET, plans));
+    let verdict = judged(vec![agents(), servers(false)]);
     let reasons: Vec<_> = verdict
         .reasons
         .iter()
@@ -195,19 +201,23 @@ fn the_cause_comes_before_the_plans_that_wait_for_it() {
         verdict.line,
         "would stall: Plan servers starts no node: Suspended: spec.suspend is true; 2 nodes are left waiting"
     );
+    let begin = "makes no progress on node-1: Prepare: `prepare` waits for ";
     assert_eq!(
         verdict.reasons[1].why,
-        "makes no progress: node-1 waits in `prepare` for Plan servers, which does not complete"
-    );
-    let begin = "would stall: Plan agents makes no progress: node-1 waits in `prepare` for ";
-    assert_eq!(
-        judged(vec![agents(), servers(true)], &differs).line,
-        format!("{begin}control-plane nodes of version v1.34.1, and control-1 runs v1.33.5")
+        format!("{begin}Plan servers, which is not complete")
     );
     assert_eq!(
-        judged(vec![agents()], &PrepareWait::NoControlPlane).line,
+        judged(vec![agents(), servers(true)]).line,
         format!(
-            "{begin}a control-plane node, but no node has the label \
+            "would stall: Plan agents {begin}control-plane nodes of version v1.34.1, and control-1 runs v1.33.5"
+        )
+    );
+    let mut without = outcome(QUIET, vec![agents(), servers(true)]);
+    without.snapshot.nodes.as_mut().unwrap().remove("control-1");
+    assert_eq!(
+        judge(&without).line,
+        format!(
+            "would stall: Plan agents {begin}a control-plane node, but no node has the label \
              node-role.kubernetes.io/control-plane"
         )
     );
@@ -227,53 +237,4 @@ fn durations_have_their_two_largest_units() {
     ] {
         assert_eq!(duration(SignedDuration::from_secs(seconds)), text);
     }
-}
-
-#[test]
-fn a_budget_is_named_where_the_upgrade_never_began() {
-    use crate::resources::Kind;
-    use crate::store::{Change, Object};
-    use std::sync::Arc;
-
-    let start = at("2026-01-05T09:00:00Z");
-    let waited = |phases: &[&str]| {
-        let mut outcome = outcome(QUIET, Vec::new());
-        let see = |outcome: &mut Outcome, kind, value: Value, minute: i64| {
-            let change = Change {
-                version: 1,
-                old: None,
-                new: Arc::new(Object::new(value.into(), 1)),
-                gone: false,
-            };
-            let now = start.checked_add(SignedDuration::from_mins(minute)).unwrap();
-            outcome.record.observe(kind, &change, now);
-        };
-        let drain = json!({
-            "plan": "a", "pod": "u", "evicted": 0, "total": 1,
-            "waiting": [{ "pod": "shop/web-1", "pdb": "web", "since": "2026-01-05T09:00:00Z", "why": "no" }],
-        });
-        let pod = json!({
-            "metadata": {
-                "name": "pod", "labels": { "upgrade.cattle.io/controller": "c", "upgrade.cattle.io/plan": "a" },
-            },
-            "spec": { "nodeName": "node-1" }, "status": { "phase": "Running" },
-        });
-        let node = json!({ "metadata": { "name": "node-1", "annotations": { "refit.rs/drain": drain.to_string() } } });
-        for (minute, phase) in (0..).zip(phases) {
-            let active = json!([{ "name": "node-1", "phase": phase }]);
-            let plan = json!({ "metadata": { "name": "a" }, "status": { "active": active } });
-            see(&mut outcome, Kind::Plan, plan, minute);
-            if minute == 0 {
-                see(&mut outcome, Kind::Pod, pod.clone(), minute);
-                see(&mut outcome, Kind::Node, node.clone(), minute);
-            }
-        }
-        let end = plan("a", &json!({}), &json!({}), false, None);
-        waits::waited(&end, "node-1", &outcome).map(|(text, _)| text)
-    };
-    assert_eq!(
-        waited(&["Draining", "Finishing", "Failed"]).as_deref(),
-        Some("it waited 2m for PodDisruptionBudget shop/web")
-    );
-    assert_eq!(waited(&["Draining", "Upgrading", "Failed"]), None);
 }

@@ -20,6 +20,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use jiff::SignedDuration;
+use one_answer::OneAnswer;
 use tokio::time::sleep;
 
 use super::faults::{FaultInjector, FaultyTransport, Process, Tally};
@@ -124,6 +125,12 @@ const FAULTS: [&str; 62] = [
     "(reboots)",
 ];
 
+/// What holds at each change.
+struct Checks {
+    invariants: Invariants,
+    answers: OneAnswer,
+}
+
 /// The result of a run.
 struct SimulationResult {
     tally: Tally,
@@ -145,21 +152,24 @@ fn simulate(seed: u64) -> Result<SimulationResult, String> {
         let cluster = cluster(seed, &fault_injector);
         let mut users = Users::new(&cluster, &fault_injector, seed ^ 0xff);
         users.create_cluster();
-        let invariants = Mutex::new(Invariants::with_min_ready(MIN_READY));
+        let checks = Mutex::new(Checks {
+            invariants: Invariants::with_min_ready(MIN_READY),
+            answers: OneAnswer::new(cluster.clock().now()),
+        });
         let processes: Vec<ControllerReplica> = (0..2)
             .map(|number| ControllerReplica::new(number, &cluster, &fault_injector, &users))
             .collect();
         let scenario = async {
             let broken = tokio::select! {
                 biased;
-                broken = check_until_broken(&cluster, &invariants) => Err(broken),
+                broken = check_until_broken(&cluster, &checks) => Err(broken),
                 () = processes[0].run(seed ^ 1) => Ok(()),
                 () = processes[1].run(seed ^ 2) => Ok(()),
-                over = run_actions(&cluster, &invariants, &mut users, &processes) => over,
+                over = run_actions(&cluster, &checks, &mut users, &processes) => over,
             };
             broken
-                .and_then(|()| check_journal(&cluster, &invariants))
-                .and_then(|()| invariants.lock().unwrap().check_final_state())
+                .and_then(|()| check_journal(&cluster, &checks))
+                .and_then(|()| checks.lock().unwrap().invariants.check_final_state())
         };
         let ended = cluster.run_while(scenario).await;
         let (trace, unsupported_requests) =
@@ -169,7 +179,7 @@ fn simulate(seed: u64) -> Result<SimulationResult, String> {
         } else {
             Err(format!("not played: {unsupported_requests:?}"))
         });
-        let invariants = invariants.into_inner().unwrap();
+        let invariants = checks.into_inner().unwrap().invariants;
         ended.map_err(|why| failure(seed, &why, &trace))?;
         Ok(SimulationResult {
             tally: fault_injector.tally(),
@@ -339,12 +349,12 @@ impl ControllerReplica {
 }
 
 /// Checks all new journal entries.
-fn check_journal(cluster: &Cluster, invariants: &Mutex<Invariants>) -> Result<(), String> {
-    let mut invariants = invariants.lock().unwrap();
+fn check_journal(cluster: &Cluster, checks: &Mutex<Checks>) -> Result<(), String> {
+    let Checks { invariants, answers } = &mut *checks.lock().unwrap();
     let journal = cluster.with(State::take_journal);
     let broken = journal.iter().try_for_each(|entry| {
         invariants.observe(entry)?;
-        one_answer::check(entry)
+        answers.check(entry)
     });
     let mut log = invariants.take_log();
     if std::env::var_os(TRACES).is_some() {
@@ -358,9 +368,9 @@ fn check_journal(cluster: &Cluster, invariants: &Mutex<Invariants>) -> Result<()
     broken
 }
 
-async fn check_until_broken(cluster: &Cluster, invariants: &Mutex<Invariants>) -> String {
+async fn check_until_broken(cluster: &Cluster, checks: &Mutex<Checks>) -> String {
     loop {
-        if let Err(broken) = check_journal(cluster, invariants) {
+        if let Err(broken) = check_journal(cluster, checks) {
             return broken;
         }
         cluster
@@ -372,7 +382,7 @@ async fn check_until_broken(cluster: &Cluster, invariants: &Mutex<Invariants>) -
 /// Runs the faults and user actions, and then the recovery.
 async fn run_actions(
     cluster: &Cluster,
-    invariants: &Mutex<Invariants>,
+    checks: &Mutex<Checks>,
     users: &mut Users,
     processes: &[ControllerReplica],
 ) -> Result<(), String> {
@@ -381,7 +391,7 @@ async fn run_actions(
         users.approve(30);
         if let Some(health) = users.change_health() {
             let now = cluster.clock().now();
-            invariants.lock().unwrap().set_health(health, now);
+            checks.lock().unwrap().invariants.set_health(health, now);
         }
         if users.chance(20) {
             let control = &processes[usize::try_from(users.below(2)).unwrap()];
@@ -391,17 +401,21 @@ async fn run_actions(
         }
     }
     users.end_faults();
-    invariants.lock().unwrap().set_health(true, cluster.clock().now());
+    checks
+        .lock()
+        .unwrap()
+        .invariants
+        .set_health(true, cluster.clock().now());
     let limit = cluster.clock().now() + RECOVERY_TIME;
     loop {
         sleep(Duration::from_secs(10)).await;
-        check_journal(cluster, invariants)?;
+        check_journal(cluster, checks)?;
         let failed: Vec<String> = {
-            let invariants = invariants.lock().unwrap();
+            let invariants = &checks.lock().unwrap().invariants;
             let over = invariants
                 .check_final_state()
                 .and_then(|()| front_ends::check(cluster))
-                .and_then(|()| hostile::check(cluster, &invariants));
+                .and_then(|()| hostile::check(cluster, invariants));
             if over.is_ok() && cluster.with(|state| state.all(Kind::Plan).all(is_over)) {
                 return Ok(());
             }
@@ -420,11 +434,11 @@ async fn run_actions(
         users.approve(100);
         if cluster.clock().now() > limit {
             let plans: Vec<Value> = cluster.with(|state| state.all(Kind::Plan).cloned().collect());
-            let invariants = invariants.lock().unwrap();
+            let invariants = &checks.lock().unwrap().invariants;
             let left = invariants
                 .check_final_state()
                 .and_then(|()| front_ends::check(cluster))
-                .and_then(|()| hostile::check(cluster, &invariants));
+                .and_then(|()| hostile::check(cluster, invariants));
             return Err(format!("the roll-outs do not end: {left:?}: {plans:#?}"));
         }
     }

@@ -168,3 +168,47 @@ fn a_plan_that_is_being_deleted_names_its_finalizers() {
         "{text}"
     );
 }
+
+#[test]
+fn a_node_in_prepare_names_what_it_waits_for() {
+    let mut snapshot = snapshot(NodePhase::Preparing);
+    let prepare = |plan: &str| {
+        Some(Box::new(refit_api::ContainerSpec {
+            image: "rancher/k3s-upgrade".to_owned(),
+            args: Some(vec!["prepare".to_owned(), plan.to_owned()]),
+            ..refit_api::ContainerSpec::default()
+        }))
+    };
+    let explained = |snapshot: &Snapshot| {
+        let view = PlanOverview::new(snapshot, snapshot.plans.last().unwrap());
+        assert_eq!(view.obstacle, None, "the roll-out continues");
+        explain_node(&view, "a").to_text()
+    };
+    snapshot.plans[0].facts.object.spec.prepare = prepare("servers");
+    let says = explained(&snapshot);
+    assert!(
+        says.contains("Prepare: `prepare` waits for Plan servers, which does not exist; apply it too"),
+        "{says}"
+    );
+    let mut servers = read(plan_with("servers", |spec| spec.suspend = Some(true)));
+    let status = serde_json::json!({
+        "observedGeneration": 1, "nodes": { "selected": 1, "waiting": 1 }, "active": [],
+        "obstacle": { "reason": "Suspended", "message": "spec.suspend is true" },
+    });
+    servers.object.status = Some(serde_json::from_value(status).unwrap());
+    let servers = PlanObject {
+        namespace: "system-upgrade".to_owned(),
+        facts: servers,
+        deleting: None,
+        node_op: None,
+    };
+    snapshot.plans.insert(0, servers);
+    let says = explained(&snapshot);
+    for part in [
+        "waits for Plan servers, which is not complete",
+        "Plan system-upgrade/servers: Suspended: spec.suspend is true",
+        "refit explain -n system-upgrade servers",
+    ] {
+        assert!(says.contains(part), "{part:?} is not in {says}");
+    }
+}

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::scenario::{NAMESPACE, Scenario, Setup};
-use crate::fault::{Effect, Moment, Rule};
+use super::sweep::{KILLS, sweep};
 use refit_api::exemption::{Exemption, StartLimit};
 use refit_api::{BlackoutSpec, DrainSpec, PlanSpec, WaveSpec, WindowSpec, limits, names};
 use refit_fixtures::{plan_with, repetitions};
@@ -310,41 +310,20 @@ fn begin() -> Scenario {
 
 #[test]
 fn a_start_in_spite_of_limits_meets_any_fault_at_any_write() {
-    let effects = [Effect::Kill(Moment::Before), Effect::Kill(Moment::After)];
-    for (number, effect) in (0..).zip(effects) {
-        let writes = repetitions::writes(MOST, number).find(|write| {
-            let mut scenario = begin();
-            scenario
-                .fault_injector
-                .add(Rule::write_or_event().nth(write + 1).effect(effect));
-            scenario.rest();
-            let was_met = scenario.fault_injector.clear_rules();
-            scenario.assert_over();
-            assert!(
-                scenario.now() < "2026-01-01T21:00:00Z".parse().unwrap(),
-                "{effect:?} at write {write}: before the window"
-            );
-            assert_eq!(scenario.invariants.upgrades, 2, "{effect:?} at write {write}");
-            let status = scenario.status("p");
-            assert!(status.despite.as_ref().unwrap()[0].ended.is_some());
-            let history = status.history.as_ref().unwrap()[0].despite.as_ref();
-            assert_eq!(
-                history.unwrap(),
-                &["window, soak, by alice"],
-                "{effect:?} at write {write}"
-            );
-            assert_eq!(
-                scenario.events_of("StartedDespite").len(),
-                1,
-                "{effect:?} at write {write}: sent once"
-            );
-            !was_met
-        });
+    let check = |scenario: &mut Scenario, at: &str| {
+        scenario.assert_over();
         assert!(
-            (8..MOST).contains(&writes.unwrap()),
-            "{effect:?}: {writes:?} writes"
+            scenario.now() < "2026-01-01T21:00:00Z".parse().unwrap(),
+            "{at}: before the window"
         );
-    }
+        assert_eq!(scenario.invariants.upgrades, 2, "{at}");
+        let status = scenario.status("p");
+        assert!(status.despite.as_ref().unwrap()[0].ended.is_some());
+        let history = status.history.as_ref().unwrap()[0].despite.as_ref();
+        assert_eq!(history.unwrap(), &["window, soak, by alice"], "{at}");
+        assert_eq!(scenario.events_of("StartedDespite").len(), 1, "{at}: sent once");
+    };
+    sweep(8..MOST, &KILLS, begin, |scenario, _| scenario.rest(), check);
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! `drain.checkFirst`: a node whose drain would not end is left as it is, and the next one starts.
 
 use super::scenario::{Scenario, Setup};
-use crate::fault::{Effect, Moment, Rule};
+use super::sweep::{KILLS, sweep};
 use refit_api::{AfterTimeout, DrainSpec, DrainTimeout, Plan};
-use refit_fixtures::{plan, plan_with, repetitions};
+use refit_fixtures::{plan, plan_with};
 use refit_rehearse::Kind;
 use refit_rehearse::json::{Value, json};
 use refit_view::{PlanOverview, explain_plan};
@@ -189,30 +189,26 @@ fn a_plan_that_asks_drains_no_node_unchecked_while_the_controller_may_not_look()
 
 #[test]
 fn a_check_before_the_cordon_meets_a_kill_at_any_write() {
-    const MOST: u64 = 60;
-    for (number, effect) in (0..).zip([Effect::Kill(Moment::Before), Effect::Kill(Moment::After)]) {
-        let writes = repetitions::writes(MOST, number).find(|write| {
-            let mut scenario = Scenario::without_controller(&Setup {
-                held: false,
-                ..Setup::default()
-            });
-            scenario.add_nodes(&["a", "b"]);
-            scenario.guard("a");
-            scenario.apply(checking(|_| {}));
-            scenario.start();
-            let rule = Rule::write_or_event().nth(write + 1).effect(effect);
-            scenario.fault_injector.add(rule);
-            scenario.rest();
-            assert!(!scenario.is_done("a", "p") && !scenario.is_cordoned("a"));
-            scenario.open_budget();
-            scenario.pass_secs(60);
-            scenario.rest();
-            let was_met = scenario.fault_injector.clear_rules();
-            scenario.assert_over();
-            let upgrades = scenario.invariants.upgrades;
-            assert_eq!(upgrades, 2, "{effect:?} at write {write}: each node once");
-            !was_met
+    let begin = || {
+        let mut scenario = Scenario::without_controller(&Setup {
+            held: false,
+            ..Setup::default()
         });
-        assert!((8..MOST).contains(&writes.unwrap()), "{effect:?}: {writes:?}");
-    }
+        scenario.add_nodes(&["a", "b"]);
+        scenario.guard("a");
+        scenario.apply(checking(|_| {}));
+        scenario.start();
+        scenario
+    };
+    let run = |scenario: &mut Scenario, _: &str| {
+        scenario.rest();
+        assert!(!scenario.is_done("a", "p") && !scenario.is_cordoned("a"));
+        scenario.open_budget();
+        scenario.pass_secs(60);
+        scenario.rest();
+    };
+    sweep(8..60, &KILLS, begin, run, |scenario, at| {
+        scenario.assert_over();
+        assert_eq!(scenario.invariants.upgrades, 2, "{at}: each node once");
+    });
 }

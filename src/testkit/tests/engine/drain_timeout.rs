@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
 use super::scenario::{Scenario, Setup};
-use crate::fault::{Effect, Moment, Rule};
+use super::sweep::{KILLS, sweep};
 use refit_api::{AfterTimeout, DrainSpec, DrainTimeout, Plan};
-use refit_fixtures::{plan_with, repetitions};
+use refit_fixtures::plan_with;
 use refit_rehearse::json::{Value, json};
 
 fn deleting() -> Plan {
@@ -115,30 +115,22 @@ fn a_pod_with_two_budgets_is_deleted_at_the_timeout_too() {
 
 #[test]
 fn a_drain_that_deletes_meets_a_kill_at_any_write() {
-    const MOST: u64 = 60;
-    for (number, effect) in (0..).zip([Effect::Kill(Moment::Before), Effect::Kill(Moment::After)]) {
-        let writes = repetitions::writes(MOST, number).find(|write| {
-            let mut scenario = Scenario::without_controller(&Setup {
-                held: false,
-                ..Setup::default()
-            });
-            scenario.add_nodes(&["a"]);
-            scenario.guard("a");
-            scenario.cluster.put(storage()).unwrap();
-            scenario.apply(deleting());
-            scenario.start();
-            let rule = Rule::write_or_event().nth(write + 1).effect(effect);
-            scenario.fault_injector.add(rule);
-            scenario.rest();
-            let was_met = scenario.fault_injector.clear_rules();
-            scenario.assert_over();
-            assert_eq!(
-                scenario.invariants.upgrades, 1,
-                "{effect:?} at write {write}: once"
-            );
-            assert_eq!(sent(&scenario, "DELETE", "pods/guarded-").len(), 1, "{effect:?}");
-            !was_met
+    let begin = || {
+        let mut scenario = Scenario::without_controller(&Setup {
+            held: false,
+            ..Setup::default()
         });
-        assert!((5..MOST).contains(&writes.unwrap()), "{effect:?}: {writes:?}");
-    }
+        scenario.add_nodes(&["a"]);
+        scenario.guard("a");
+        scenario.cluster.put(storage()).unwrap();
+        scenario.apply(deleting());
+        scenario.start();
+        scenario
+    };
+    let run = |scenario: &mut Scenario, _: &str| scenario.rest();
+    sweep(5..60, &KILLS, begin, run, |scenario, at| {
+        scenario.assert_over();
+        assert_eq!(scenario.invariants.upgrades, 1, "{at}: once");
+        assert_eq!(sent(scenario, "DELETE", "pods/guarded-").len(), 1, "{at}");
+    });
 }

@@ -1,9 +1,10 @@
 //! Plans that nodes request: a node reboots when it says so, once for each request.
 
 use super::scenario::{Scenario, Setup};
+use super::sweep::sweep;
 use crate::fault::{Effect, Moment, Rule};
 use refit_api::{DrainSpec, Plan, RebootRequest, RebootSpec, Trigger, names};
-use refit_fixtures::{plan_with, repetitions};
+use refit_fixtures::plan_with;
 use refit_rehearse::Kind;
 
 const FLATCAR: &str = "flatcar-linux-update.v1.flatcar-linux.net/reboot-needed";
@@ -246,30 +247,25 @@ fn two_requests_meet_any_fault_at_any_write() {
         Effect::Hang(Moment::After),
         Effect::Overtake,
     ];
-    for (number, effect) in (0..).zip(effects) {
-        let writes = repetitions::writes(MOST, number).find(|write| {
-            let mut scenario = Scenario::without_controller(&Setup::default());
-            scenario.add_nodes(&["a", "b"]);
-            scenario.apply(on_request());
-            scenario.pass_secs(1);
-            scenario.annotate(Kind::Node, "b", FLATCAR, Some("true"));
-            ask(&mut scenario, "a");
-            scenario.start();
-            let rule = Rule::write_or_event().nth(write + 1).effect(effect);
-            scenario.fault_injector.add(rule);
-            scenario.rest();
-            scenario.annotate(Kind::Node, "b", FLATCAR, Some("false"));
-            scenario.rest();
-            let was_met = scenario.fault_injector.clear_rules();
-            assert_idle(&scenario);
-            assert_eq!(boots(&scenario, "a"), 1, "{effect:?} at write {write}");
-            assert_eq!(boots(&scenario, "b"), 1, "{effect:?} at write {write}");
-            assert_eq!(scenario.invariants.reboots, 2, "{effect:?} at write {write}");
-            !was_met
-        });
-        assert!(
-            (8..MOST).contains(&writes.unwrap()),
-            "{effect:?}: {writes:?} writes"
-        );
-    }
+    let begin = || {
+        let mut scenario = Scenario::without_controller(&Setup::default());
+        scenario.add_nodes(&["a", "b"]);
+        scenario.apply(on_request());
+        scenario.pass_secs(1);
+        scenario.annotate(Kind::Node, "b", FLATCAR, Some("true"));
+        ask(&mut scenario, "a");
+        scenario.start();
+        scenario
+    };
+    let run = |scenario: &mut Scenario, _: &str| {
+        scenario.rest();
+        scenario.annotate(Kind::Node, "b", FLATCAR, Some("false"));
+        scenario.rest();
+    };
+    sweep(8..MOST, &effects, begin, run, |scenario, at| {
+        assert_idle(scenario);
+        assert_eq!(boots(scenario, "a"), 1, "{at}");
+        assert_eq!(boots(scenario, "b"), 1, "{at}");
+        assert_eq!(scenario.invariants.reboots, 2, "{at}");
+    });
 }

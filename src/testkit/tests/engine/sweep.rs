@@ -1,6 +1,7 @@
 //! Repeats roll-outs with each fault at each of their writes, and with a user action after each write. The invariants
 //! must hold, the roll-out must end, and nothing may be left.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use super::scenario::{Scenario, Setup};
@@ -36,37 +37,48 @@ fn begin(spec: impl FnOnce(&mut PlanSpec)) -> Scenario {
     scenario
 }
 
-/// Repeats a roll-out for each of its writes and each of these faults. `reboots` is the expected number of reboots.
-fn meet(spec: fn(&mut PlanSpec), effects: &[Effect], reboots: u64) {
+/// The controller is killed before or after a write.
+pub(super) const KILLS: [Effect; 2] = [Effect::Kill(Moment::Before), Effect::Kill(Moment::After)];
+
+/// Repeats a scenario for each of its writes and each of these faults. `begin` starts the controller, `run` goes on from there, and
+/// `check` asserts what holds in the end; both get the words for a message. `writes` is how many it may have.
+pub(super) fn sweep(
+    writes: Range<u64>,
+    effects: &[Effect],
+    begin: impl Fn() -> Scenario,
+    run: impl Fn(&mut Scenario, &str),
+    check: impl Fn(&mut Scenario, &str),
+) {
     for (number, effect) in (0..).zip(effects) {
-        let writes = repetitions::writes(MOST, number).find(|write| {
-            let mut scenario = begin(spec);
-            scenario
-                .fault_injector
-                .add(Rule::write_or_event().nth(write + 1).effect(*effect));
-            scenario.rest();
+        let last = repetitions::writes(writes.end, number).find(|write| {
+            let mut scenario = begin();
+            let rule = Rule::write_or_event().nth(write + 1).effect(*effect);
+            scenario.fault_injector.add(rule);
+            let at = format!("{effect:?} at write {write}");
+            run(&mut scenario, &at);
             let was_met = scenario.fault_injector.clear_rules();
-            scenario.assert_over();
-            assert_eq!(
-                scenario.invariants.upgrades, 2,
-                "{effect:?} at write {write}: each node once"
-            );
-            assert_eq!(
-                scenario.invariants.reboots, reboots,
-                "{effect:?} at write {write}"
-            );
-            assert_eq!(
-                scenario.events_of("JobComplete").len(),
-                2,
-                "{effect:?} at write {write}: each sent once"
-            );
+            check(&mut scenario, &at);
             !was_met
         });
-        assert!(
-            (8..MOST).contains(&writes.unwrap()),
-            "{effect:?}: {writes:?} writes"
-        );
+        assert!(writes.contains(&last.unwrap()), "{effect:?}: {last:?} writes");
     }
+}
+
+/// As [`sweep`], of a roll-out over two nodes. `reboots` is the expected number of reboots.
+fn meet(spec: fn(&mut PlanSpec), effects: &[Effect], reboots: u64) {
+    let check = |scenario: &mut Scenario, at: &str| {
+        scenario.assert_over();
+        assert_eq!(scenario.invariants.upgrades, 2, "{at}: each node once");
+        assert_eq!(scenario.invariants.reboots, reboots, "{at}");
+        assert_eq!(scenario.events_of("JobComplete").len(), 2, "{at}: each sent once");
+    };
+    sweep(
+        8..MOST,
+        effects,
+        || begin(spec),
+        |scenario, _| scenario.rest(),
+        check,
+    );
 }
 
 #[test]

@@ -6,11 +6,12 @@ use std::time::Duration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
 use super::scenario::{Scenario, Setup};
-use crate::fault::{Effect, Moment, Rule};
+use super::sweep::{KILLS, sweep};
+use crate::fault::Rule;
 use refit_api::{AfterWait, DrainSpec, FailurePolicy, FailureSpec, OrderSpec, Plan, WaitForSpec, names};
 use refit_facts::PodStage;
 use refit_facts::record::Phase;
-use refit_fixtures::{plan_with, repetitions};
+use refit_fixtures::plan_with;
 use refit_rehearse::Kind;
 use refit_rehearse::json::{Value, json};
 use refit_view::{PlanOverview, explain_node};
@@ -312,36 +313,30 @@ fn a_record_that_anybody_wrote_delays_no_node_for_long() {
 
 #[test]
 fn a_skip_meets_a_kill_at_any_write() {
-    const MOST: u64 = 60;
-    for (number, effect) in (0..).zip([Effect::Kill(Moment::Before), Effect::Kill(Moment::After)]) {
-        let writes = repetitions::writes(MOST, number).find(|write| {
-            let mut scenario = Scenario::without_controller(&Setup {
-                held: false,
-                ..Setup::default()
-            });
-            scenario.add_nodes(&["a", "b"]);
-            scenario.cluster.put(runner("ci", "a")).unwrap();
-            scenario.apply(waiting(AfterWait::Skip));
-            scenario.start();
-            let rule = Rule::write_or_event().nth(write + 1).effect(effect);
-            scenario.fault_injector.add(rule);
-            scenario.pass_secs(1900);
-            scenario.rest();
-            assert!(scenario.is_done("b", "p"), "{effect:?} at write {write}");
-            assert!(!scenario.is_cordoned("a"), "{effect:?} at write {write}");
-            end_of_runner(&scenario);
-            scenario.pass_secs(300);
-            scenario.rest();
-            let was_met = scenario.fault_injector.clear_rules();
-            scenario.assert_over();
-            assert_eq!(
-                scenario.invariants.upgrades, 2,
-                "{effect:?} at write {write}: each node once"
-            );
-            assert_eq!(releases(&scenario), 1, "{effect:?} at write {write}: sent once");
-            assert!(scenario.events_of("JobFailed").is_empty());
-            !was_met
+    let begin = || {
+        let mut scenario = Scenario::without_controller(&Setup {
+            held: false,
+            ..Setup::default()
         });
-        assert!((8..MOST).contains(&writes.unwrap()), "{effect:?}: {writes:?}");
-    }
+        scenario.add_nodes(&["a", "b"]);
+        scenario.cluster.put(runner("ci", "a")).unwrap();
+        scenario.apply(waiting(AfterWait::Skip));
+        scenario.start();
+        scenario
+    };
+    let run = |scenario: &mut Scenario, at: &str| {
+        scenario.pass_secs(1900);
+        scenario.rest();
+        assert!(scenario.is_done("b", "p"), "{at}");
+        assert!(!scenario.is_cordoned("a"), "{at}");
+        end_of_runner(scenario);
+        scenario.pass_secs(300);
+        scenario.rest();
+    };
+    sweep(8..60, &KILLS, begin, run, |scenario, at| {
+        scenario.assert_over();
+        assert_eq!(scenario.invariants.upgrades, 2, "{at}: each node once");
+        assert_eq!(releases(scenario), 1, "{at}: sent once");
+        assert!(scenario.events_of("JobFailed").is_empty());
+    });
 }
