@@ -510,10 +510,8 @@ impl Engine {
             .waiting
             .get(key)
             .map_or_else(Backoff::default, |it| it.backoff);
-        let first = match step_error.kind {
-            StepErrorKind::Refused | StepErrorKind::Forbidden => REFUSED_BACKOFF,
-            StepErrorKind::Stale | StepErrorKind::Unanswered | StepErrorKind::Transient => INITIAL_BACKOFF,
-        };
+        let refused = step_error.kind.is_refusal();
+        let first = if refused { REFUSED_BACKOFF } else { INITIAL_BACKOFF };
         let doubled = backoff.pause(first, MAX_BACKOFF);
         let tries = backoff.failures();
         let pause = match step_error.kind {
@@ -528,28 +526,22 @@ impl Engine {
                 tracing::debug!(?key, why = step_error.message, "again");
             }
             StepErrorKind::Stale => tracing::debug!(?key, why = step_error.message, "looking again"),
-            StepErrorKind::Unanswered | StepErrorKind::Transient => {
-                tracing::warn!(?key, why = step_error.message, "trying again");
-            }
-            StepErrorKind::Refused | StepErrorKind::Forbidden => {
-                tracing::error!(?key, why = step_error.message, "refused");
-            }
+            _ if refused => tracing::error!(?key, why = step_error.message, "refused"),
+            _ => tracing::warn!(?key, why = step_error.message, "trying again"),
         }
-        if step_error.kind == StepErrorKind::Forbidden {
+        if step_error.kind.is_forbidden() {
             // The next decision asks which permission is missing, because the message of a 403 is for people.
             self.apply_effect(StepEffect::Forbidden, self.cluster.lists());
         }
-        let refused = matches!(step_error.kind, StepErrorKind::Refused | StepErrorKind::Forbidden);
-        let lasts = matches!(
-            step_error.kind,
-            StepErrorKind::Transient | StepErrorKind::Unanswered
-        ) && tries >= TRANSIENT_REPORTED_AFTER;
+        let lasts = step_error.kind != StepErrorKind::Stale && tries >= TRANSIENT_REPORTED_AFTER;
         if refused || lasts {
             self.cluster.step_failed(
                 key.clone(),
                 refit_rollout::StepFailure {
                     message: step_error.message,
                     refused,
+                    is_of_object: refused && step_error.kind != StepErrorKind::Unauthorized
+                        || step_error.kind == StepErrorKind::TooLarge,
                 },
             );
         }

@@ -16,6 +16,7 @@ pub mod record;
 pub mod store;
 mod taint;
 mod watched;
+pub mod words;
 
 use std::sync::{Arc, LazyLock};
 

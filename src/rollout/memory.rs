@@ -57,6 +57,8 @@ pub struct StepFailure {
     pub message: String,
     /// Whether the cluster refuses the step, so that an early retry would not help.
     pub refused: bool,
+    /// Whether it refuses what is written, and not because a permission is missing.
+    pub is_of_object: bool,
 }
 
 /// A Job whose creation is not confirmed.

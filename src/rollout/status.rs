@@ -112,25 +112,15 @@ pub(super) fn report(
     });
 }
 
-/// In the message of a request that the authorizer refuses, unlike one that an admission webhook denies
-/// (kubernetes/kubernetes, `apiserver/pkg/endpoints/handlers/responsewriters/errors.go`).
-const MISSING_PERMISSION: &str = " is forbidden: User ";
-
 /// The event that says that the status cannot be stored. No node starts meanwhile, and status cannot say why.
 fn refused_event(cluster: &ClusterState, plan: &DerivedPlan) -> Option<Step> {
     if !permissions::are_granted(cluster, plan) {
         return None; // `MissingPermission` says what is missing
     }
-    let failure = cluster.memory.failures.get(&Key::Plan(plan.facts.name.clone()))?;
-    // It may have been granted again since, and the next attempt is some seconds away.
-    if failure.message.contains(MISSING_PERMISSION) {
-        return None;
-    }
-    // A status that etcd refuses for its size is a 500, which otherwise counts as transient.
-    let is_too_large = ["too large", "too long"]
-        .iter()
-        .any(|it| failure.message.contains(it));
-    if !failure.refused && !is_too_large {
+    let failures = &cluster.memory.failures;
+    let failure = failures.get(&Key::Plan(plan.facts.name.clone()))?;
+    // A permission may have been granted again since, and the next attempt is some seconds away.
+    if !failure.is_of_object {
         return None;
     }
     let text = format!(

@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::{Actor, Outcome, StepError, StepErrorKind, stale, step_error};
-use refit_cluster::kube::{Answer, Failure, failure};
+use refit_cluster::kube::{Answer, Failure, failure, would_prune};
 use refit_facts::objects::{RawPlan, SlimJob, SlimNode, SlimPod, version};
 use refit_facts::{PodFacts, PodStage, Text};
 use refit_rollout::{Event, Kind, Observation, StepEffect};
@@ -82,20 +82,13 @@ impl Next {
             _ if failure(error) == Failure::Unknown => Self::Read,
             (Verb::Create(_), Answer::Exists) => Self::Read,
             (Verb::Create(_), _) => Self::Fail,
-            (Verb::Patch(_) | Verb::PatchStatus(_), Answer::Invalid) if would_prune(error) => Self::Pruned,
+            (Verb::Patch(_) | Verb::PatchStatus(_), _) if would_prune(error) => Self::Pruned,
             // It is gone, it has another version, or the name is that of another object, because a patch cannot change a
             // UID.
             (_, Answer::NotFound | Answer::Conflict | Answer::Exists | Answer::Invalid) => Self::Read,
             _ => Self::Fail,
         }
     }
-}
-
-/// An API server refuses a patch under strict validation rather than drop refit's fields.
-fn would_prune(error: &kube::Error) -> bool {
-    // Not `brief`: the message begins with the whole patch.
-    let says = |text| matches!(error, kube::Error::Api(status) if status.message.contains(text));
-    says("strict decoding error: unknown field")
 }
 
 /// A kind that the controller writes.
@@ -375,7 +368,7 @@ impl Actor {
 /// Without the permission for conditions nothing else is missing: Plans go on.
 fn write_error(verb: &Verb, error: &kube::Error) -> StepError {
     let failed = step_error(error);
-    if !matches!(verb, Verb::PatchConditions(_)) || failed.kind != StepErrorKind::Forbidden {
+    if !matches!(verb, Verb::PatchConditions(_)) || !failed.kind.is_forbidden() {
         return failed;
     }
     let message = format!(
