@@ -38,7 +38,7 @@ async fn done_nodes_run_a_plan_that_repeats_again_at_the_same_version(backend: B
     let plan = harness.ctx.plan_until("p", "has repeated", SOON, is_over).await;
     let hash = harness.complete("p").await;
     assert_ne!(hash, first);
-    let label = format!("{}p", names::LABEL_PLAN_PREFIX);
+    let label = names::plan_label("p");
     for node in ["one", "two"] {
         assert!(harness.runs(node, "upgrade").await >= 2, "{node}");
         assert_eq!(harness.get(node).await.metadata.labels.unwrap()[&label], hash);

@@ -10,7 +10,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::error::JobError;
 use crate::job_input::{NodeInput, PlanInput};
-use crate::name::{is_label_value, is_plan_label, label_value, plan_label_key};
+use crate::name::{is_label_value, is_plan_label, label_value};
 use crate::render;
 use crate::settings::JobSettings;
 use refit_api::names;
@@ -162,7 +162,7 @@ fn labels(input: &RebootInput<'_>, settings: &JobSettings) -> BTreeMap<String, S
     ];
     let mut labels = render::inherited_labels(plan);
     labels.extend(own.map(|(key, value)| (key.to_owned(), value)));
-    labels.insert(plan_label_key(plan.name), (*hash).to_owned());
+    labels.insert(names::plan_label(plan.name), (*hash).to_owned());
     labels
 }
 

@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 
 use super::summary::{bands, chain, figures, verdict};
+use refit_api::names::plan_label;
 use refit_api::{DespiteStatus, ExpectedEnd, NodePhase, NodeProgress, RollOut};
 use refit_base::version::released_version;
 use refit_formats::page::{Document, Held, PlanCard, Row, RowState, Source, Span, count_versions, failures};
-use refit_job::name::plan_label_key;
 use refit_rehearse::record::Recorder;
 use refit_rehearse::report::{allowed, wait_cards, zone_of};
 use refit_view::plan::Obstacle;
@@ -195,7 +195,7 @@ fn enter(node: &NodeProgress, row: &mut Row, now: Timestamp) {
 /// Status does not name the node any more.
 fn leave(view: &PlanOverview<'_>, node: &str, row: &mut Row) {
     let labels = view.snapshot.node(node).map(|node| &node.labels);
-    let label = labels.and_then(|labels| labels.get(&plan_label_key(&view.plan.facts.name)));
+    let label = labels.and_then(|labels| labels.get(&plan_label(&view.plan.facts.name)));
     let hash = view.plan.facts.status().latest_hash.as_ref();
     if hash.is_some() && label == hash {
         row.state = RowState::Done;

@@ -21,7 +21,7 @@ const PATCHES: usize = 8;
 
 /// The label of nodes that are done.
 pub(super) fn label(plan: &str) -> String {
-    format!("{}{plan}", names::LABEL_PLAN_PREFIX)
+    names::plan_label(plan)
 }
 
 impl NodeOps {

@@ -14,7 +14,7 @@ use super::template::{ONE_AT_A_TIME, Template};
 use super::{check, containers, metadata, pod, volumes};
 use crate::error::JobError;
 use crate::job_input::PlanInput;
-use crate::name::{hook_controller, plan_label_key};
+use crate::name::hook_controller;
 use crate::settings::JobSettings;
 use refit_api::{Hook, names};
 
@@ -87,7 +87,7 @@ fn labels(plan: &PlanInput<'_>, hook: Hook, controller: String) -> BTreeMap<Stri
     ];
     let mut labels = metadata::inherited_labels(plan);
     labels.extend(own.map(|(key, value)| (key.to_owned(), value)));
-    labels.insert(plan_label_key(plan.name), plan.latest_hash.to_owned());
+    labels.insert(names::plan_label(plan.name), plan.latest_hash.to_owned());
     labels
 }
 

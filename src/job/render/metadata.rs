@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use super::limits::ttl_seconds;
 use crate::error::JobError;
 use crate::job_input::{JobInput, NodeInput, PlanInput};
-use crate::name::{label_value, plan_label_key};
+use crate::name::label_value;
 use crate::settings::JobSettings;
 use refit_api::names;
 
@@ -27,7 +27,7 @@ pub(super) fn labels(
     ];
     let mut labels = inherited_labels(plan);
     labels.extend(own.map(|(key, value)| (key.to_owned(), value)));
-    labels.insert(plan_label_key(plan.name), plan.latest_hash.to_owned());
+    labels.insert(names::plan_label(plan.name), plan.latest_hash.to_owned());
     labels
 }
 

@@ -36,9 +36,7 @@ impl NodeReconciler<'_> {
     /// The node is done when it has rebooted (if required), has settled, and the delay is over. Whatever must outlive
     /// the Job until then is written to the record first.
     fn finish(&self, node: &NodeFacts, success: &Success<'_>, job: Option<&JobFacts>) -> NodeDecision {
-        let labelled = node
-            .labels
-            .get_joined(names::LABEL_PLAN_PREFIX, &self.plan.facts.name);
+        let labelled = node.labels.of_plan(&self.plan.facts.name);
         let record = self
             .record(node)
             .filter(|r| r.job_uid == success.job_uid && r.phase == Phase::Upgraded);
@@ -267,7 +265,7 @@ impl NodeReconciler<'_> {
     /// The changes that a node still needs to be done.
     fn done_change(&self, node: &NodeFacts, success: &Success<'_>) -> NodeChange {
         let plan = &self.plan.facts.name;
-        let label = format!("{}{plan}", names::LABEL_PLAN_PREFIX);
+        let label = names::plan_label(plan);
         let mut change = NodeChange::default();
         for (key, value) in self.plan.spec().post_complete_labels.iter().flatten() {
             change
