@@ -18,7 +18,7 @@ mod taint;
 mod watched;
 pub mod words;
 
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use jiff::Timestamp;
 
@@ -160,8 +160,7 @@ pub struct PlanFacts {
 
 impl PlanFacts {
     pub fn status(&self) -> &PlanStatus {
-        static NONE: LazyLock<PlanStatus> = LazyLock::new(PlanStatus::default);
-        self.object.status.as_ref().unwrap_or(&NONE)
+        self.object.stored_status()
     }
 
     pub fn annotation(&self, key: &str) -> Option<&str> {

@@ -14,7 +14,7 @@ use super::node::NodeReconciler;
 use super::node::state::NodeStates;
 use super::node::state::{NodeDecision, NodeState};
 use super::permissions;
-use super::picture::{Ask, PlanPicture, Slot};
+use super::picture::{Ask, PlanPicture};
 use super::plan::DerivedPlan;
 use super::poll::{self, Poll};
 use super::start;
@@ -26,22 +26,10 @@ use super::step::{Key, Query, Step};
 use super::wave::progress::WaveProgress;
 use super::{
     differs, digests, hooks, label_receipts, notified, pending_taints, pod_blockers, release, remediation,
-    repeat,
+    repeat, summary,
 };
 use refit_api::{NodeProgress, OpenEnum, Reason};
 use refit_facts::{BootId, JobFacts, JobName, NodeName, PodFacts, PodUid};
-
-pub(super) fn slots(nodes: &BTreeMap<NodeName, NodeState>) -> BTreeMap<NodeName, Slot> {
-    let slot = |(name, state): (&NodeName, &NodeState)| {
-        let slot = Slot {
-            phase: state.phase,
-            reason: state.reason.clone(),
-            since: state.since,
-        };
-        (name.clone(), slot)
-    };
-    nodes.iter().map(slot).collect()
-}
 
 /// Decides for all Plans at once. Call [`ClusterState::refresh`] before.
 pub fn decide(cluster: &ClusterState, now: Timestamp) -> Decision {
@@ -94,7 +82,7 @@ pub fn decide(cluster: &ClusterState, now: Timestamp) -> Decision {
     if let Some(at) = cluster.memory.timers.next_departed_expiry() {
         decision.requeue(at);
     }
-    locks.begin_held_slots(&mut node_states);
+    start::begin_held_slots(&mut locks, &mut node_states);
     // Before new nodes start: a Plan with many nodes would otherwise take each unit of a limit that becomes free, and
     // a maintenance would wait until the Plan is complete.
     decision.grants = grants::grants(cluster, &mut locks);
@@ -150,8 +138,9 @@ pub fn decide(cluster: &ClusterState, now: Timestamp) -> Decision {
         if let Some(lifecycle) = &mut lifecycle {
             lifecycle.add_plan(plan, &nodes, &waits);
         }
+        summary::describe(&mut waits, cluster, plan, &nodes);
         report(cluster, plan, &nodes, &waits, now, &mut decision);
-        waits.slots = slots(&nodes);
+        waits.slots = nodes;
         decision.pictures.insert(name, waits);
     }
     if let Some(lifecycle) = lifecycle {
@@ -328,14 +317,13 @@ fn decide_while_blocked(cluster: &ClusterState, block: WriteBlock<'_>, decision:
             decision.steps.extend(event_once(cluster, plan, &blocker));
         }
         let waiting = plan.targets.eligible();
-        decision.pictures.insert(
-            name.clone(),
-            PlanPicture {
-                blocker: (waiting > 0).then(|| blocker.clone()),
-                waiting,
-                ..PlanPicture::default()
-            },
-        );
+        let mut picture = PlanPicture {
+            blocker: (waiting > 0).then(|| blocker.clone()),
+            waiting,
+            ..PlanPicture::default()
+        };
+        summary::describe(&mut picture, cluster, plan, &BTreeMap::new());
+        decision.pictures.insert(name.clone(), picture);
     }
 }
 

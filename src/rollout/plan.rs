@@ -40,7 +40,7 @@ use secrets::PlanSecrets;
 #[derive(Debug)]
 pub(super) struct DerivedPlan {
     pub(super) version: u64,
-    pub(super) facts: PlanFacts,
+    pub(super) facts: Arc<PlanFacts>,
     /// A list has returned the Plan without refit's status, so its fields may have been pruned. No node starts before a
     /// status of refit is stored, whose response has all fields.
     pub(super) unproven: bool,
@@ -135,7 +135,7 @@ impl DerivedPlan {
     pub(super) fn new(version: u64, facts: PlanFacts, defaults: &Defaults) -> Self {
         let mut plan_state = Self {
             version,
-            facts,
+            facts: Arc::new(facts),
             unproven: false,
             invalid: None,
             window: None,
@@ -229,7 +229,7 @@ impl DerivedPlan {
             && self.facts.malformed == facts.malformed
             && self.facts.object.metadata.labels == facts.object.metadata.labels
             && self.facts.object.metadata.annotations == facts.object.metadata.annotations;
-        self.facts = facts;
+        self.facts = Arc::new(facts);
         // Status is no input of the hash, unless `upgrade.cattle.io/digest` names it. It changes far more often
         // than the spec.
         if !same_spec || !refit_job::digest::is_of_spec(&self.facts.object) {

@@ -30,9 +30,9 @@ use super::wave::progress::WaveProgress;
 use super::{differs, hooks, poll, pruning};
 use refit_api::text::{MAX_MESSAGE, seconds, shorten};
 use refit_api::{
-    ChannelStatus, CheckPhase, ConditionType, DespiteStatus, FirstSeen, Hook, HookPhase, NodeCounts,
-    NodePhase, NodeProgress, OpenEnum, PinnedStatus, PlanCondition, PlanStatus, Reason, RepeatStatus,
-    WavePhase, WaveStatus, annotation, redacted,
+    ChannelStatus, CheckPhase, ConditionType, DespiteStatus, FirstSeen, Hook, HookPhase, NodePhase,
+    NodeProgress, OpenEnum, PinnedStatus, PlanCondition, PlanStatus, Reason, RepeatStatus, WavePhase,
+    WaveStatus, annotation, redacted,
 };
 use refit_base::go::GoDuration;
 use refit_base::version::policy::{Held, Refusal};
@@ -145,17 +145,7 @@ fn status(
     let resolved = plan.resolution.resolved();
     let applying = nodes.values().filter(|s| !s.frees_slot);
     let applying: Vec<String> = applying.map(|s| s.hostname.clone()).collect();
-    let failed = nodes.values().filter(|s| s.failed).count();
-    let count = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
-    let counts = NodeCounts {
-        selected: plan.targets.selected(),
-        done: plan.targets.done(),
-        applying: count(nodes.len() - failed),
-        waiting: count(picture.waiting),
-        failed: count(failed),
-        disabled: plan.targets.disabled(),
-        skipped: Some(count(plan.targets.skipped().len())).filter(|skipped| *skipped > 0),
-    };
+    let counts = picture.counts;
     let next_window = picture
         .blocker
         .as_ref()

@@ -7,8 +7,8 @@ use super::super::plan::DerivedPlan;
 use super::super::state::ClusterState;
 use super::cluster_limits::{self, ClusterLimits};
 use super::quorum::Quorums;
+use crate::node::state::NodeState;
 use crate::node::state::NodeStates;
-use crate::node::state::{NodeState, Start};
 use crate::{hooks, reservation};
 use refit_api::ObjectRef;
 use refit_facts::{JobFacts, JobOutcome, NodeName, PlanName, PodFacts};
@@ -79,26 +79,6 @@ impl<'a> DisruptionLocks<'a> {
         self.locked_by
             .keys()
             .chain(disturbed(self.cluster, &self.leaving))
-    }
-
-    /// Starts nodes that already have a slot, unless another disruptive Plan works on them.
-    pub(crate) fn begin_held_slots(&mut self, node_states: &mut NodeStates) {
-        for (name, nodes) in node_states {
-            let Some(plan) = self.cluster.plans.get(name) else {
-                continue;
-            };
-            for (node, state) in nodes.iter_mut().filter(|(_, state)| state.start.is_some()) {
-                let quorum = || self.quorums.blocker(self.cluster, plan, node);
-                if let Some(blocker) = self.blocker(plan, node).or_else(quorum) {
-                    state.set_blocker(&blocker);
-                    continue;
-                }
-                self.lock(plan, node);
-                if let Some(Start::Now(step)) = state.start.take() {
-                    state.steps.push(step);
-                }
-            }
-        }
     }
 
     /// Why an object other than a Plan may not take a node.

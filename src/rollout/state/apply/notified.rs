@@ -2,7 +2,7 @@
 
 use crate::state::ClusterState;
 use refit_api::Notified;
-use refit_facts::{PlanFacts, PlanName, PlanUid};
+use refit_facts::{PlanName, PlanUid};
 
 /// Notifications were sent. Returns whether that is to be stored.
 pub(super) fn put(cluster: &mut ClusterState, plan: PlanName, uid: PlanUid, marks: Vec<String>) -> bool {
@@ -12,7 +12,7 @@ pub(super) fn put(cluster: &mut ClusterState, plan: PlanName, uid: PlanUid, mark
             .get(name)
             .map(|plan| &plan.facts)
             .filter(|facts| facts.uid == *uid);
-        let stored = facts.map(PlanFacts::notified).unwrap_or_default();
+        let stored = facts.map(|plan| plan.notified()).unwrap_or_default();
         marks.retain(|mark| !stored.contains(mark));
         facts.is_some() && !marks.is_empty()
     });

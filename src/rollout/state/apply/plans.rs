@@ -42,7 +42,7 @@ fn update(cluster: &mut ClusterState, name: PlanName, version: u64, facts: PlanF
         }
         Some(plan_state) => {
             plan_state.set_version(version);
-            if plan_state.facts == facts {
+            if *plan_state.facts == facts {
                 plan_state.note_read(is_listed);
                 return false;
             }
@@ -68,7 +68,7 @@ pub(super) fn remove(cluster: &mut ClusterState, name: &str, uid: &str) -> bool 
         secrets_changed(cluster, &plan.facts.name, Some(plan.watched_secrets()));
         cluster.memory.events_sent.remove(name);
         cluster.memory.unstarted_slots.retain(|(plan, _)| **plan != *name);
-        cluster.deleted_plans.insert(plan.facts.uid);
+        cluster.deleted_plans.insert(plan.facts.uid.clone());
         // A request in flight cannot be recalled. Other Jobs need no lookup: the garbage collector deletes them
         // with the Plan.
         cluster
