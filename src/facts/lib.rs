@@ -146,7 +146,7 @@ impl JobFacts {
     }
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct PlanFacts {
     /// `metadata.name`.
     pub name: PlanName,

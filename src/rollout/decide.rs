@@ -357,8 +357,7 @@ fn add_queries(cluster: &ClusterState, now: Timestamp, decision: &mut Decision) 
             add_image_queries(plan, now, decision);
         }
         if let Some(due) = plan
-            .choice
-            .as_ref()
+            .choice()
             .and_then(|choice| choice.due)
             .filter(|due| *due > now)
         {

@@ -212,8 +212,8 @@ fn of_complete(plan: &DerivedPlan) -> Option<Obstacle> {
     if let Some(why) = selects_nothing(plan).filter(|_| plan.targets.skipped().is_empty()) {
         return Some(said(Reason::NoNodes, why.to_owned()));
     }
-    let choice = plan.choice.as_ref();
-    let choice = choice.filter(|_| plan.spec().version_policy.is_some() && plan.policy.is_some());
+    let has_policy = plan.spec().version_policy.is_some() && plan.parsed.version_policy.is_some();
+    let choice = plan.choice().filter(|_| has_policy);
     choice.and_then(behind).map(|(reason, why)| said(reason, why))
 }
 

@@ -183,7 +183,7 @@ impl ClusterState {
             None => {}
         }
         // A node may be in use that no Plan may touch.
-        let unreported = self.defaults.has_front_ends && world.reservations.is_none();
+        let unreported = self.defaults.has_front_ends && world.maintenances.reservations().is_none();
         if matches!(world.limits, KnownLimits::Unread) || unreported || world.etcd_down.is_none() {
             return Some(WriteBlock::Unread { ask: false });
         }
@@ -208,7 +208,7 @@ impl ClusterState {
     /// Whether a successor knows that the Plan has existed, if it must.
     pub(super) fn is_remembered(&self, plan: &DerivedPlan) -> bool {
         let is_stored = |known: &TrustedPlans| known.is_stored(&plan.facts.uid);
-        !plan.disruptive || self.memory.trusted_plans.as_ref().is_none_or(is_stored)
+        !plan.is_disruptive() || self.memory.trusted_plans.as_ref().is_none_or(is_stored)
     }
 
     /// What the Lease says which Plans have existed.
@@ -244,7 +244,7 @@ impl ClusterState {
 
     /// Whether the object with this UID has the node that it wants, and not an older one.
     pub fn is_reserved_for(&self, uid: &str) -> bool {
-        let mut all = self.world.reservations.iter().flatten();
+        let mut all = self.world.maintenances.reservations().into_iter().flatten();
         all.any(|(_, reservation)| *reservation.uid == *uid)
     }
 

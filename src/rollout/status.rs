@@ -221,8 +221,8 @@ fn longest_run(
     plan: &DerivedPlan,
     nodes: &BTreeMap<NodeName, NodeState>,
 ) -> Option<String> {
-    let has_blackouts = !plan.blackouts.is_empty() || !cluster.world.limits.blackouts().is_empty();
-    if plan.windows.is_none() && !has_blackouts {
+    let has_blackouts = !plan.parsed.blackouts.is_empty() || !cluster.world.limits.blackouts().is_empty();
+    if plan.parsed.windows.is_none() && !has_blackouts {
         return None;
     }
     let seen = nodes.values().filter_map(|state| state.took);
@@ -328,7 +328,7 @@ fn channel(cluster: &ClusterState, plan: &DerivedPlan, now: Timestamp) -> Option
         last_error: known.error.or(refused),
         ..identity
     };
-    match &plan.choice {
+    match plan.choice() {
         Some(choice) => {
             status.withdrawn.clone_from(&choice.withdrawn);
             if let Some(held) = choice.held.as_ref().filter(|held| is_candidate(held)) {

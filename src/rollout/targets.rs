@@ -14,7 +14,7 @@ use refit_facts::store::Store;
 use refit_facts::{Hash, NodeFacts, NodeName, NodeUid, PlanFacts, Text};
 
 /// How a Plan selects and orders nodes.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Selection {
     pub(super) selector: Selector,
     pub(super) info: NodeInfoSelector,

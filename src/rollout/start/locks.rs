@@ -45,9 +45,9 @@ impl<'a> DisruptionLocks<'a> {
                 .iter()
                 .filter(|(_, state)| !state.failed && state.start.is_none());
             for (node, _) in begun {
-                if plan.disruptive {
+                if plan.is_disruptive() {
                     locked_by.entry(node.clone()).or_insert_with(|| name.clone());
-                } else if plan.guards_control_plane {
+                } else if plan.spec().guards_control_plane() {
                     guarded.insert(node.clone());
                 }
             }
@@ -138,11 +138,11 @@ impl<'a> DisruptionLocks<'a> {
     }
 
     pub(super) fn lock(&mut self, plan: &DerivedPlan, node: &NodeName) {
-        if plan.disruptive {
+        if plan.is_disruptive() {
             self.locked_by.insert(node.clone(), plan.facts.name.clone());
         }
         self.cluster_limits.take(node);
-        if plan.disruptive || plan.guards_control_plane {
+        if plan.is_disruptive() || plan.spec().guards_control_plane() {
             self.quorums.take(node);
         }
     }
@@ -163,21 +163,21 @@ impl<'a> DisruptionLocks<'a> {
                 reason: condition.reason.clone(),
             });
         }
-        if plan.disruptive
+        if plan.is_disruptive()
             && let Some(other) = self.locked_by.get(node).filter(|other| *other != name)
         {
             return Some(Blocker::NodeBusy {
                 by: vec![ObjectRef::plan(&**other)],
             });
         }
-        if plan.disruptive
+        if plan.is_disruptive()
             && let Some(by) = facts.and_then(|facts| hooks::running_on(self.cluster, facts))
         {
             return Some(Blocker::NodeBusy { by });
         }
         let blocks =
             |job: &&JobFacts| job.plan != *name && job.disruptive && job.parallelism > 0 && job.is_live();
-        if plan.disruptive
+        if plan.is_disruptive()
             && let Some(job) = self.cluster.world.jobs.on(node).find(blocks)
         {
             return Some(Blocker::NodeBusy {
@@ -204,7 +204,7 @@ impl<'a> DisruptionLocks<'a> {
         });
         by_job.or_else(|| {
             let mut pods = left_behind(self.cluster, node);
-            let pod = pods.find(|pod| plan.disruptive || pod.plan == *name)?;
+            let pod = pods.find(|pod| plan.is_disruptive() || pod.plan == *name)?;
             Some(Blocker::PodLeaving {
                 pod: pod.name.to_string(),
             })

@@ -37,10 +37,10 @@ impl<'a> StartTimes<'a> {
         Self {
             // A Plan with an invalid time starts no node.
             not_before: not_before.and_then(|text| text.parse().ok()),
-            window: plan.window.as_ref().filter(|_| in_window),
-            windows: plan.windows.as_ref().filter(|_| in_window),
+            window: plan.parsed.window.as_ref().filter(|_| in_window),
+            windows: plan.parsed.windows.as_ref().filter(|_| in_window),
             blackouts: if counts(StartLimit::Blackout) {
-                [&plan.blackouts, cluster.world.limits.blackouts()]
+                [&plan.parsed.blackouts, cluster.world.limits.blackouts()]
             } else {
                 [&[], &[]]
             },

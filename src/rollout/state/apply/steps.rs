@@ -1,6 +1,7 @@
 //! What begins and ends with a step, whatever its response says.
 
 use crate::memory::PendingCreate;
+use crate::plan::DerivedPlan;
 use crate::state::ClusterState;
 use crate::step::{Key, Query, Step};
 use refit_api::{NodePhase, PlanStatus, names};
@@ -23,7 +24,7 @@ pub(super) fn started(cluster: &mut ClusterState, step: &Step) {
                 job: job.clone(),
                 plan_uid: plan_uid.unwrap_or_default(),
                 node_uid: node_uid.unwrap_or_default(),
-                disruptive: plan_state.is_some_and(|it| it.disruptive),
+                disruptive: plan_state.is_some_and(DerivedPlan::is_disruptive),
                 in_flight: true,
                 unknown: false,
             };
