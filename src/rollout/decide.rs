@@ -21,7 +21,7 @@ use super::start;
 use super::start::gate::Gates;
 use super::start::locks::DisruptionLocks;
 use super::state::{ClusterState, WriteBlock};
-use super::status::report;
+use super::status::{event_once, report};
 use super::step::{Key, Query, Step};
 use super::wave::progress::WaveProgress;
 use super::{
@@ -283,7 +283,9 @@ pub fn decide_degraded(cluster: &ClusterState, now: Timestamp) -> Decision {
         .extend(permissions::are_asked(cluster).then_some(Step::AskPermissions));
     for plan in cluster.plans.values() {
         if let Some(blocker) = permissions::missing(cluster, plan) {
-            decision.steps.extend(event_once(cluster, plan, &blocker));
+            decision
+                .steps
+                .extend(event_once(cluster, plan, blocker.reason(), blocker.to_string()));
         }
     }
     maintenance::add_turns(cluster, now, &mut decision);
@@ -314,7 +316,9 @@ fn decide_while_blocked(cluster: &ClusterState, block: WriteBlock<'_>, decision:
     for (name, plan) in &cluster.plans {
         // A controller that starts is in this state for a moment, which is not worth an event for each Plan.
         if !matches!(blocker, Blocker::NotReady) {
-            decision.steps.extend(event_once(cluster, plan, &blocker));
+            decision
+                .steps
+                .extend(event_once(cluster, plan, blocker.reason(), blocker.to_string()));
         }
         let waiting = plan.targets.eligible();
         let mut picture = PlanPicture {
@@ -325,15 +329,6 @@ fn decide_while_blocked(cluster: &ClusterState, block: WriteBlock<'_>, decision:
         summary::describe(&mut picture, cluster, plan, &BTreeMap::new());
         decision.pictures.insert(name.clone(), picture);
     }
-}
-
-/// Writes an event about why the Plan is not written, once for each edition of the definition.
-fn event_once(cluster: &ClusterState, plan: &DerivedPlan, blocker: &Blocker) -> Option<Step> {
-    let event = cluster.unwritten_plan_event(&plan.facts, blocker.reason(), blocker.to_string());
-    (!cluster.is_sent(&plan.facts, &event)).then(|| Step::WriteEvents {
-        plan: plan.facts.name.clone(),
-        events: vec![event],
-    })
 }
 
 /// The Secrets of a Plan that are requested at the same time.

@@ -15,6 +15,7 @@ use super::blocker::Blocker;
 use super::checks::{Checks, Progress};
 use super::completion::CompletionPolicy;
 use super::digests::Digests;
+use super::event::Event;
 use super::hook_inputs::HookInputs;
 use super::order::Order;
 use super::reboot_needed::RebootNeeded;
@@ -26,11 +27,12 @@ use refit_api::image::ImageAnswer;
 use refit_api::selector::Selector;
 use refit_api::validate::ParsedSpec;
 use refit_api::{
-    ChannelRef, DrainSpec, NodeLimit, NodePhase, NodeProgress, PlanSpec, PlanStatus, annotation, names,
+    ChannelRef, DrainSpec, NodeLimit, NodePhase, NodeProgress, Notified, PlanSpec, PlanStatus, annotation,
+    names,
 };
 use refit_base::go::GoDuration;
 use refit_base::version::policy::{Choice, Offered, PolicyInputs, choose};
-use refit_facts::{ChannelFacts, NodeFacts, NodeName, PlanFacts, Text};
+use refit_facts::{ChannelFacts, NodeFacts, NodeName, NodeUid, PlanFacts, Text};
 
 use secrets::PlanSecrets;
 
@@ -82,6 +84,12 @@ pub(super) struct DerivedPlan {
     pub(super) written: Option<Timestamp>,
     /// A status that was sent, and may be stored by now.
     pub(super) sent: Option<SentStatus>,
+    /// The nodes to which this process has given a slot, and for which it has created no Job since.
+    pub(super) unstarted_slots: BTreeSet<NodeUid>,
+    /// Key of the last event about why the Plan is not written.
+    pub(super) event_sent: Option<String>,
+    /// Notifications that were sent, and are not stored yet.
+    pub(super) notified: Notified,
     /// How the Plan selects and orders nodes.
     pub(super) selection: Selection,
     /// Why `nodeSelector` is invalid. It selects no node then.
@@ -149,6 +157,20 @@ impl DerivedPlan {
         self.sent = self.sent.take().filter(|sent| sent.version == version);
     }
 
+    /// That event was the last one of its kind, and the status has not been written since.
+    pub(super) fn has_sent(&self, event: &Event) -> bool {
+        self.event_sent.as_ref() == Some(&event.key)
+    }
+
+    /// Notifications were sent, which is to be stored.
+    pub(super) fn add_notified(&mut self, marks: Vec<String>) -> bool {
+        let stored = self.facts.notified();
+        self.notified.retain(|mark| !stored.contains(mark));
+        self.notified
+            .add(marks.into_iter().filter(|mark| !stored.contains(mark)));
+        true
+    }
+
     /// Records that the Plan was read, by a list or otherwise.
     pub(super) fn note_read(&mut self, listed: bool) {
         let is_ours = self.facts.status().observed_generation.is_some();
@@ -169,6 +191,9 @@ impl DerivedPlan {
             && self.facts.malformed == facts.malformed
             && self.facts.object.metadata.labels == facts.object.metadata.labels
             && self.facts.object.metadata.annotations == facts.object.metadata.annotations;
+        if self.facts.uid != facts.uid {
+            self.notified = Notified::default();
+        }
         self.facts = Arc::new(facts);
         // Status is no input of the hash, unless `upgrade.cattle.io/digest` names it. It changes far more often
         // than the spec.

@@ -167,11 +167,6 @@ impl ClusterState {
         )
     }
 
-    /// That event was the last one of its kind, and the status has not been written since.
-    pub(super) fn is_sent(&self, plan: &PlanFacts, event: &Event) -> bool {
-        self.memory.events_sent.get(&plan.name) == Some(&event.key)
-    }
-
     /// Why no Plan may be written and no node may start now.
     pub(super) fn write_block(&self, now: Timestamp) -> Option<WriteBlock<'_>> {
         let world = &self.world;

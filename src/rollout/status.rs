@@ -101,7 +101,7 @@ pub(super) fn report(
     // While the status could not be written, an event of its own may have said the same.
     events.retain(|event| {
         let sent = cluster.unwritten_plan_event(&plan.facts, event.reason, event.message.clone());
-        !cluster.is_sent(&plan.facts, &sent)
+        !plan.has_sent(&sent)
     });
     let plan = plan.facts.name.clone();
     decision.steps.push(Step::WriteStatus {
@@ -127,8 +127,18 @@ fn refused_event(cluster: &ClusterState, plan: &DerivedPlan) -> Option<Step> {
         "the status cannot be stored, so no node starts: {}",
         shorten(&failure.message, MAX_MESSAGE / 2)
     );
-    let event = cluster.unwritten_plan_event(&plan.facts, Reason::StatusRefused, text);
-    (!cluster.is_sent(&plan.facts, &event)).then(|| Step::WriteEvents {
+    event_once(cluster, plan, Reason::StatusRefused, text)
+}
+
+/// Writes an event about why the Plan is not written, once for each edition of the definition.
+pub(super) fn event_once(
+    cluster: &ClusterState,
+    plan: &DerivedPlan,
+    reason: Reason,
+    text: String,
+) -> Option<Step> {
+    let event = cluster.unwritten_plan_event(&plan.facts, reason, text);
+    (!plan.has_sent(&event)).then(|| Step::WriteEvents {
         plan: plan.facts.name.clone(),
         events: vec![event],
     })

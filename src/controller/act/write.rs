@@ -98,11 +98,8 @@ pub(super) trait Written: Resource<DynamicType = ()> + Clone + Debug + Deseriali
     /// What the controller learns from the object.
     fn effect(self, actor: &Actor) -> StepEffect;
 
-    /// What follows if there is no object of this name, or another one.
-    ///
-    /// # Errors
-    /// Fails if that must not count as a deletion.
-    fn absent(target: &Target, error: &kube::Error) -> Result<StepEffect, StepError>;
+    /// What follows if there is no object of this name, or another one; `None` if that must not count as a deletion.
+    fn deleted(target: &Target) -> Option<Observation>;
 }
 
 fn namespaced<K>(actor: &Actor) -> Api<K>
@@ -123,8 +120,8 @@ impl Written for RawPlan {
 
     /// A 404 for a Plan does not mean that it was deleted until the watch says so: while its definition is being replaced,
     /// every Plan returns 404, and the Jobs must survive that.
-    fn absent(_: &Target, error: &kube::Error) -> Result<StepEffect, StepError> {
-        Err(stale(error))
+    fn deleted(_: &Target) -> Option<Observation> {
+        None
     }
 }
 
@@ -143,9 +140,9 @@ impl Written for SlimJob {
         StepEffect::Observed(Observation::Job(version(self.meta()), facts))
     }
 
-    fn absent(target: &Target, _: &kube::Error) -> Result<StepEffect, StepError> {
-        let (name, uid) = (target.name.clone().into(), target.uid.clone().into());
-        Ok(StepEffect::Observed(Observation::JobDeleted(name, uid)))
+    fn deleted(target: &Target) -> Option<Observation> {
+        let (name, uid) = (target.name.clone(), target.uid.clone());
+        Some(Observation::JobDeleted(name.into(), uid.into()))
     }
 }
 
@@ -159,9 +156,9 @@ impl Written for SlimNode {
         StepEffect::Observed(Observation::Node(version(self.meta()), facts))
     }
 
-    fn absent(target: &Target, _: &kube::Error) -> Result<StepEffect, StepError> {
-        let (name, uid) = (target.name.clone().into(), target.uid.clone().into());
-        Ok(StepEffect::Observed(Observation::NodeDeleted(name, uid)))
+    fn deleted(target: &Target) -> Option<Observation> {
+        let (name, uid) = (target.name.clone(), target.uid.clone());
+        Some(Observation::NodeDeleted(name.into(), uid.into()))
     }
 }
 
@@ -181,9 +178,9 @@ impl Written for SlimPod {
         StepEffect::Observed(Observation::Pod(version(self.meta()), facts))
     }
 
-    fn absent(target: &Target, _: &kube::Error) -> Result<StepEffect, StepError> {
-        let (name, uid) = (target.name.clone(), target.uid.clone().into());
-        Ok(StepEffect::Observed(Observation::PodDeleted(name, uid)))
+    fn deleted(target: &Target) -> Option<Observation> {
+        let (name, uid) = (target.name.clone(), target.uid.clone());
+        Some(Observation::PodDeleted(name, uid.into()))
     }
 }
 
@@ -324,10 +321,10 @@ impl Actor {
         if effect.is_some() && !is_other {
             return Outcome::failed(effect.into_iter().collect(), step_error(error));
         }
-        match K::absent(target, error) {
+        match K::deleted(target) {
             // If the object no longer exists, nothing is left to do.
-            Ok(gone) => Outcome::done([gone].into_iter().chain(effect).collect()),
-            Err(stale) => Outcome::failed(effect.into_iter().collect(), stale),
+            Some(gone) => Outcome::done([StepEffect::Observed(gone)].into_iter().chain(effect).collect()),
+            None => Outcome::failed(effect.into_iter().collect(), stale(error)),
         }
     }
 

@@ -36,9 +36,9 @@ pub(super) fn put(cluster: &mut ClusterState, version: u64, facts: JobFacts) -> 
     if new.verifies.is_none() && new.hook.is_none() {
         let node = cluster.world.nodes.get(&new.node);
         let is_it = |uid: &NodeUid| node.is_none_or(|node| node.uid == *uid);
-        memory
-            .unstarted_slots
-            .retain(|(plan, uid)| *plan != new.plan || !is_it(uid));
+        if let Some(plan) = cluster.plans.get_mut(&new.plan) {
+            plan.unstarted_slots.retain(|uid| !is_it(uid));
+        }
     }
     memory.name_conflicts.remove(name.text());
     file(cluster, &name);

@@ -83,13 +83,16 @@ fn track_unstarted_slots(cluster: &mut ClusterState, plan: &PlanName, status: &P
     {
         let Some(uid) = &slot.uid else { continue };
         let is_unstarted = slot.job.is_none() && !has_job(&slot.name);
-        slots.push(((plan.clone(), NodeUid::from(uid.as_str())), is_unstarted));
+        slots.push((NodeUid::from(uid.as_str()), is_unstarted));
     }
-    for (place, is_unstarted) in slots {
+    let Some(plan_state) = cluster.plans.get_mut(plan) else {
+        return;
+    };
+    for (uid, is_unstarted) in slots {
         if is_unstarted {
-            cluster.memory.unstarted_slots.insert(place);
+            plan_state.unstarted_slots.insert(uid);
         } else {
-            cluster.memory.unstarted_slots.remove(&place);
+            plan_state.unstarted_slots.remove(&uid);
         }
     }
 }
