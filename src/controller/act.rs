@@ -79,13 +79,13 @@ pub enum StepErrorKind {
 }
 
 impl StepErrorKind {
-    /// Whether the answer is 403.
-    pub fn is_forbidden(self) -> bool {
+    /// Whether the answer is 403: a permission may be missing.
+    pub fn may_lack_permission(self) -> bool {
         matches!(self, Self::Denied | Self::Unauthorized)
     }
 
     pub fn is_refusal(self) -> bool {
-        self == Self::Refused || self.is_forbidden()
+        self == Self::Refused || self.may_lack_permission()
     }
 }
 

@@ -517,7 +517,7 @@ impl Engine {
             _ if refused => tracing::error!(?key, why = step_error.message, "refused"),
             _ => tracing::warn!(?key, why = step_error.message, "trying again"),
         }
-        if step_error.kind.is_forbidden() {
+        if step_error.kind.may_lack_permission() {
             // The next decision asks which permission is missing, because the message of a 403 is for people.
             self.apply_effect(StepEffect::Forbidden, self.cluster.lists());
         }

@@ -365,7 +365,7 @@ impl Actor {
 /// Without the permission for conditions nothing else is missing: Plans go on.
 fn write_error(verb: &Verb, error: &kube::Error) -> StepError {
     let failed = step_error(error);
-    if !matches!(verb, Verb::PatchConditions(_)) || !failed.kind.is_forbidden() {
+    if !matches!(verb, Verb::PatchConditions(_)) || !failed.kind.may_lack_permission() {
         return failed;
     }
     let message = format!(

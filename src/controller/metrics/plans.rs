@@ -8,7 +8,7 @@ use super::list;
 use super::sample::{OTHER, Sample, Samples};
 use super::tracker::{DONE, Tracker, reason_label};
 use refit_api::text::shorten;
-use refit_api::{ConditionType, NodePhase, OpenEnum, Reason};
+use refit_api::{ConditionType, NodePhase, PlanCondition, Reason};
 use refit_facts::PlanName;
 use refit_rollout::{ClusterState, PlanPicture, summary};
 
@@ -89,25 +89,16 @@ fn plan_samples(
             );
         }
     }
-    for condition in &status.conditions {
-        // Whether it is complete shows in the numbers of nodes.
-        if let OpenEnum::Known(known) = &condition.type_
-            && *known != ConditionType::Complete
-        {
-            let is_true = condition.status == "True";
-            samples.push(
-                Sample::flag(&list::PLAN_CONDITION, is_true)
-                    .with(&plan)
-                    .with(known.name()),
-            );
-        }
-    }
+    samples.extend(of_conditions(&plan, &status.conditions));
     samples.push(Sample::count(&list::PLAN_SLOTS, count(picture.limit)).with(&plan));
     samples.push(Sample::count(&list::PLAN_REFUSED_PODS, refused).with(&plan));
     if let Some(window) = summary::opening(cluster, name, now) {
         samples.push(Sample::flag(&list::PLAN_WINDOW_OPEN, window.is_open).with(&plan));
-        let length = window.length.map(|length| length.as_secs_f64());
-        samples.extend(length.map(|length| number(&list::PLAN_WINDOW_LENGTH, length)));
+        samples.extend(
+            window
+                .length
+                .map(|it| number(&list::PLAN_WINDOW_LENGTH, it.as_secs_f64())),
+        );
     }
     if let Some((channel, known)) = summary::channel(cluster, name) {
         samples.push(number(&list::PLAN_CHANNEL_FAILURES, known.failures.into()));
@@ -156,6 +147,16 @@ fn plan_samples(
             }),
     );
     Some(samples)
+}
+
+fn of_conditions(plan: &str, conditions: &[PlanCondition]) -> impl Iterator<Item = Sample> {
+    conditions.iter().filter_map(move |condition| {
+        // Whether it is complete shows in the numbers of nodes.
+        let known = condition.type_.known();
+        let known = known.filter(|known| *known != ConditionType::Complete)?;
+        let sample = Sample::flag(&list::PLAN_CONDITION, condition.status == "True");
+        Some(sample.with(plan).with(known.name()))
+    })
 }
 
 /// The number of nodes that do not progress by reason, at most `room` of them.
