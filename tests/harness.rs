@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt as _;
 use kube::api::DeleteParams;
 use refit_api::Ledger;
-use refit_api::names::LABEL_PLAN_PREFIX;
+use refit_api::names::plan_label;
 use refit_api::{NodeProgress, Plan};
 use refit_rehearse::pod_lifecycle::{Defaults, Delay, STEERING_PREFIX};
 use serde_json::{Value, json};
@@ -439,7 +439,7 @@ pub(crate) fn record(node: &Node, plan: &str) -> Option<Value> {
 
 /// Label by which a node is done for a Plan.
 pub(crate) fn label(plan: &str) -> String {
-    format!("{LABEL_PLAN_PREFIX}{plan}")
+    plan_label(plan)
 }
 
 /// Applies files of a component of `deploy/`, for the namespace of this test.

@@ -199,6 +199,11 @@ pub const ENV_NODE_UID: &str = "REFIT_NODE_UID";
 /// Maximum length of an object's name (RFC 1123 subdomain).
 const MAX_OBJECT_NAME_LEN: usize = 253;
 
+/// The key of the label of a Plan. On a node its value is the hash for which the Plan is done.
+pub fn plan_label(plan: &str) -> String {
+    format!("{LABEL_PLAN_PREFIX}{plan}")
+}
+
 /// Whether the text is a valid name of a Secret.
 pub fn is_secret_name(name: &str) -> bool {
     name.len() <= MAX_OBJECT_NAME_LEN && is_subdomain(name)

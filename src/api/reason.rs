@@ -23,6 +23,52 @@ impl Severity {
     }
 }
 
+/// How much a reason needs a person.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Level {
+    /// Not at all.
+    Normal,
+    /// As a warning says.
+    Warning,
+    /// A node that has a slot cannot continue without one.
+    Refusal,
+}
+
+/// Where to look for the cause of a reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// The nodes that hold the slots.
+    Slots,
+    /// Another Plan on the node.
+    Busy,
+    /// The unavailable nodes among the selected ones.
+    Unavailable,
+    /// The wave, and the node that it waits for.
+    Wave,
+    /// The nodes that the reason names.
+    NamedNodes,
+    /// The nodes on which the Plan failed.
+    FailedNodes,
+    /// The `ConfigMap` `refit`, and the nodes that the reason names.
+    Limits,
+    /// The Plans that the reason names.
+    Plans,
+    /// The kubelet of the node.
+    Kubelet,
+    /// The Job of the node, its pod, and what that waits for.
+    Job,
+    /// The channel, if it fails.
+    Channel,
+    /// The version that is held back.
+    Candidate,
+    /// The checks that do not pass.
+    Checks,
+    /// The windows and blackouts.
+    Window,
+    /// The Plan itself, or the node itself: there is nothing behind it.
+    Itself,
+}
+
 /// The subject of a reason. `docs/operations.md` has a table per kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -84,10 +130,10 @@ impl From<ConditionType> for ReportedIn {
     }
 }
 
-/// Declares [`Reason`]: kind, name, severity, places, meaning and remedy. The texts are Markdown for
+/// Declares [`Reason`]: kind, name, level, cause, places, meaning and remedy. The texts are Markdown for
 /// `docs/operations.md`.
 macro_rules! reasons {
-    ($($kind:ident { $($reason:ident $severity:ident [$($reported_in:ident)*] $about:literal $(=> $remedy:literal)?)* })*) => {
+    ($($kind:ident { $($reason:ident $level:ident $cause:ident [$($reported_in:ident)*] $about:literal $(=> $remedy:literal)?)* })*) => {
         $crate::open_enum::closed_enum! {
             /// A reason of a condition, an event, `status.active[]` or a command's output.
             Reason { $($($reason $about)*)* }
@@ -98,8 +144,12 @@ macro_rules! reasons {
                 match self { $($(Self::$reason => Kind::$kind,)*)* }
             }
 
-            pub const fn severity(self) -> Severity {
-                match self { $($(Self::$reason => Severity::$severity,)*)* }
+            pub(super) const fn level(self) -> Level {
+                match self { $($(Self::$reason => Level::$level,)*)* }
+            }
+
+            pub const fn cause(self) -> Cause {
+                match self { $($(Self::$reason => Cause::$cause,)*)* }
             }
 
             pub const fn reported_in(self) -> &'static [ReportedIn] {
@@ -136,6 +186,18 @@ impl Reason {
                 | Self::Latest
                 | Self::FeatureUnavailable
         )
+    }
+
+    pub const fn severity(self) -> Severity {
+        match self.level() {
+            Level::Normal => Severity::Normal,
+            Level::Warning | Level::Refusal => Severity::Warning,
+        }
+    }
+
+    /// Whether a node with this reason, which has a slot, needs a person before it can continue.
+    pub fn is_refusal(self) -> bool {
+        self.level() == Level::Refusal
     }
 
     pub fn appears_in(self, reported_in: ReportedIn) -> bool {

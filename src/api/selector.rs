@@ -26,7 +26,7 @@ const LINEAR_SEARCH_MAX: usize = 16;
 pub struct SelectorError(String);
 
 /// A selector: either nothing, or a conjunction of requirements.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selector {
     /// Sorted by key; `None` selects nothing.
     requirements: Option<Vec<Requirement>>,

@@ -14,6 +14,8 @@ mod schedule;
 mod settle;
 mod trigger;
 
+use std::sync::Arc;
+
 use jiff::SignedDuration;
 use jiff::tz::TimeZone;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
@@ -37,7 +39,7 @@ use refit_base::version::policy::Policy;
 
 /// The parts of a spec that have a form of their own, parsed. A part that is invalid has its default, and of windows and
 /// blackouts the valid ones remain: no node starts, but nodes in progress still need the rest.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct ParsedSpec {
     pub window: Option<Window>,
     pub windows: Option<Windows>,
@@ -50,7 +52,7 @@ pub struct ParsedSpec {
     pub waves: Vec<Wave>,
     pub checks: Vec<Check>,
     pub node_info: NodeInfoSelector,
-    pub pod_blockers: Vec<PodBlocker>,
+    pub pod_blockers: Arc<[PodBlocker]>,
 }
 
 /// Parses a Plan of this name, for callers to which the zone that `Local` means does not matter.
@@ -89,7 +91,7 @@ impl ParsedSpec {
         let repeat = errors.take(spec.repeat(local)).flatten();
         trigger::check_repeat(spec, &mut errors);
         check_drain(spec, &mut errors);
-        let pod_blockers = errors.take(spec.pod_blockers()).unwrap_or_default();
+        let pod_blockers = errors.take(spec.pod_blockers()).unwrap_or_default().into();
         errors.take(validate_secrets(spec));
         names::check_complete_labels(spec, &mut errors);
         reboot::check_reboot(spec, &mut errors);

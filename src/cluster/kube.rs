@@ -14,5 +14,5 @@ pub mod served;
 pub mod watch;
 
 pub(crate) use error::should_reread;
-pub use error::{Answer, Failure, brief, failure};
+pub use error::{Answer, Failure, brief, failure, is_too_large, is_unauthorized, would_prune};
 pub use leadership::{LeaderState, Leadership, Renewal};

@@ -32,7 +32,7 @@ use super::outbox::Outbox;
 use refit_channel::ChannelClient;
 use refit_cluster::clock::Clock;
 use refit_cluster::kube::read::get;
-use refit_cluster::kube::{Answer, brief};
+use refit_cluster::kube::{Answer, brief, is_too_large, is_unauthorized};
 use refit_cluster::scale::ScaleReader;
 use refit_facts::Text;
 use refit_facts::objects::{Intern, SlimJob, version};
@@ -68,10 +68,25 @@ pub enum StepErrorKind {
     Unanswered,
     /// The API server cannot handle it now, but may soon.
     Transient,
+    /// etcd refuses its size, with an answer that is otherwise transient.
+    TooLarge,
     /// The API server refuses it.
     Refused,
-    /// The API server refuses it because a permission is missing.
-    Forbidden,
+    /// An admission plugin refuses it.
+    Denied,
+    /// A permission is missing.
+    Unauthorized,
+}
+
+impl StepErrorKind {
+    /// Whether the answer is 403: a permission may be missing.
+    pub fn may_lack_permission(self) -> bool {
+        matches!(self, Self::Denied | Self::Unauthorized)
+    }
+
+    pub fn is_refusal(self) -> bool {
+        self == Self::Refused || self.may_lack_permission()
+    }
 }
 
 pub struct Actor {
@@ -250,8 +265,9 @@ fn stale(error: &kube::Error) -> StepError {
 fn step_error(error: &kube::Error) -> StepError {
     let kind = match Answer::of(error) {
         Answer::Conflict | Answer::Exists => StepErrorKind::Stale,
-        // A quota answers 403, too. The permission check of the next decision tells which it is.
-        Answer::Forbidden => StepErrorKind::Forbidden,
+        Answer::Forbidden if is_unauthorized(error) => StepErrorKind::Unauthorized,
+        Answer::Forbidden => StepErrorKind::Denied,
+        Answer::Unknown if is_too_large(error) => StepErrorKind::TooLarge,
         // kube-apiserver answers 429 from its priority levels, and 5xx while it restarts or while a webhook is down.
         Answer::Overload | Answer::Unknown => StepErrorKind::Transient,
         // A timeout or a broken connection: the write may have taken effect.

@@ -14,7 +14,7 @@ use super::clock_watch::ClockWatch;
 use super::lanes::{self, Lanes};
 use super::lease::{PlansNote, Progress};
 use super::metrics::{LoopFigures, Reporter, Scrape};
-use super::notify::{OutlookRequest, OutlookServer};
+use super::notify::Plans;
 use super::wanted::Wanted;
 use refit_api::Reason;
 use refit_base::backoff::Backoff;
@@ -65,7 +65,7 @@ pub struct Engine {
     clock_watch: ClockWatch,
     reporter: Reporter,
     plans_note: Option<KeptNote>,
-    outlook: Option<OutlookServer>,
+    plans: Option<watch::Sender<Option<Plans>>>,
 }
 
 /// The note about Plans on the Lease.
@@ -86,11 +86,6 @@ async fn note_changed(kept: Option<&mut KeptNote>) {
     std::future::pending::<()>().await;
 }
 
-/// The next question about notices; `None` if none will come.
-async fn outlook_request(outlook: Option<&mut OutlookServer>) -> Option<OutlookRequest> {
-    outlook?.next_request().await
-}
-
 /// What the loop waits for.
 enum Wakeup {
     Due,
@@ -99,7 +94,6 @@ enum Wakeup {
     Note,
     Step(Result<FinishedStep, JoinError>),
     Scrape(Scrape),
-    Outlook(OutlookRequest),
 }
 
 struct InFlight {
@@ -142,7 +136,7 @@ impl Engine {
             clock_watch: ClockWatch::default(),
             reporter: Reporter::unused(),
             plans_note: None,
-            outlook: None,
+            plans: None,
         }
     }
 
@@ -152,9 +146,9 @@ impl Engine {
         Self { reporter, ..self }
     }
 
-    /// Answers questions about the notices of roll-outs.
-    pub(super) fn answer_outlooks(&mut self, outlook: OutlookServer) {
-        self.outlook = Some(outlook);
+    /// Hands out the Plans after each decision.
+    pub(super) fn hand_plans_to(&mut self, plans: watch::Sender<Option<Plans>>) {
+        self.plans = Some(plans);
     }
 
     /// Has the state remember on the Lease which Plans have existed.
@@ -220,7 +214,6 @@ impl Engine {
                 observation = self.observations.recv() => Wakeup::Observation(observation),
                 Some(done) = self.steps.join_next() => Wakeup::Step(done),
                 Some(scrape) = self.reporter.next_request() => Wakeup::Scrape(scrape),
-                Some(asked) = outlook_request(self.outlook.as_mut()) => Wakeup::Outlook(asked),
                 () = note_changed(self.plans_note.as_mut()) => Wakeup::Note,
             };
             self.progress.set_busy();
@@ -235,11 +228,6 @@ impl Engine {
                     }
                 }
                 Wakeup::Scrape(scrape) => self.answer(scrape),
-                Wakeup::Outlook(asked) => {
-                    if let Some(outlook) = &self.outlook {
-                        outlook.answer(asked, &self.cluster, self.actor.clock.now());
-                    }
-                }
                 // `decide` reads it.
                 Wakeup::Note => until = sooner(until, DEBOUNCE),
                 // A loop that has ended must not count as stuck.
@@ -302,8 +290,8 @@ impl Engine {
         self.cluster.note_grants(&decision.grants);
         let (took, now) = (began.elapsed(), self.actor.clock.now());
         self.reporter.record_decision(&self.cluster, pictures, took, now);
-        if let Some(outlook) = &mut self.outlook {
-            outlook.record_decision();
+        if let Some(plans) = &self.plans {
+            plans.send_replace(Some(self.cluster.share_plans()));
         }
         decision
     }
@@ -510,10 +498,8 @@ impl Engine {
             .waiting
             .get(key)
             .map_or_else(Backoff::default, |it| it.backoff);
-        let first = match step_error.kind {
-            StepErrorKind::Refused | StepErrorKind::Forbidden => REFUSED_BACKOFF,
-            StepErrorKind::Stale | StepErrorKind::Unanswered | StepErrorKind::Transient => INITIAL_BACKOFF,
-        };
+        let refused = step_error.kind.is_refusal();
+        let first = if refused { REFUSED_BACKOFF } else { INITIAL_BACKOFF };
         let doubled = backoff.pause(first, MAX_BACKOFF);
         let tries = backoff.failures();
         let pause = match step_error.kind {
@@ -528,28 +514,22 @@ impl Engine {
                 tracing::debug!(?key, why = step_error.message, "again");
             }
             StepErrorKind::Stale => tracing::debug!(?key, why = step_error.message, "looking again"),
-            StepErrorKind::Unanswered | StepErrorKind::Transient => {
-                tracing::warn!(?key, why = step_error.message, "trying again");
-            }
-            StepErrorKind::Refused | StepErrorKind::Forbidden => {
-                tracing::error!(?key, why = step_error.message, "refused");
-            }
+            _ if refused => tracing::error!(?key, why = step_error.message, "refused"),
+            _ => tracing::warn!(?key, why = step_error.message, "trying again"),
         }
-        if step_error.kind == StepErrorKind::Forbidden {
+        if step_error.kind.may_lack_permission() {
             // The next decision asks which permission is missing, because the message of a 403 is for people.
             self.apply_effect(StepEffect::Forbidden, self.cluster.lists());
         }
-        let refused = matches!(step_error.kind, StepErrorKind::Refused | StepErrorKind::Forbidden);
-        let lasts = matches!(
-            step_error.kind,
-            StepErrorKind::Transient | StepErrorKind::Unanswered
-        ) && tries >= TRANSIENT_REPORTED_AFTER;
+        let lasts = step_error.kind != StepErrorKind::Stale && tries >= TRANSIENT_REPORTED_AFTER;
         if refused || lasts {
             self.cluster.step_failed(
                 key.clone(),
                 refit_rollout::StepFailure {
                     message: step_error.message,
                     refused,
+                    is_of_object: refused && step_error.kind != StepErrorKind::Unauthorized
+                        || step_error.kind == StepErrorKind::TooLarge,
                 },
             );
         }

@@ -15,7 +15,7 @@ use super::events::Source;
 use super::lease::{PlansNote, Progress};
 use super::metrics::Metrics;
 use super::node_ops::NodeOps;
-use super::notify::{self, NotifyConfig, OutlookClient};
+use super::notify::{self, NotifyConfig, Plans};
 use super::observe::{Observer, QUEUE};
 use super::outbox::{self, Outbox};
 use super::own_image::{self, OwnImage};
@@ -111,7 +111,7 @@ fn notifier(
     client: &Client,
     shared: &Shared,
     outbox: &Outbox,
-    outlook: OutlookClient,
+    plans: watch::Receiver<Option<Plans>>,
 ) -> Option<notify::Shared> {
     Some(notify::Shared {
         client: client.clone(),
@@ -126,7 +126,7 @@ fn notifier(
         source: shared.source.clone(),
         outbox: outbox.clone(),
         metrics: shared.metrics.clone(),
-        outlook,
+        plans,
     })
 }
 
@@ -163,10 +163,10 @@ impl LeaderTasks {
         shared: Shared,
         registered: Registered,
     ) -> Result<Self, Error> {
-        let (outlook_server, outlook) = notify::link();
+        let (plans_tx, plans) = watch::channel(None);
         let (config_tx, config) = watch::channel(NotifyConfig::default());
         let (outbox, event_writer) = outbox::outbox();
-        let notifier = notifier(settings, &client, &shared, &outbox, outlook);
+        let notifier = notifier(settings, &client, &shared, &outbox, plans);
         let Shared {
             source,
             channels,
@@ -232,7 +232,7 @@ impl LeaderTasks {
         if is_served {
             engine = engine.reporting_to(metrics.reporter(listed.clone()));
         }
-        engine.answer_outlooks(outlook_server);
+        engine.hand_plans_to(plans_tx);
         if let Some(note) = plans_note {
             engine.keep_note(note);
         }

@@ -25,14 +25,12 @@ use super::observe::{Observer, PAGE};
 use super::outbox::Outbox;
 use super::settings::{FrontEndName, Settings};
 use super::watches::{News, Subject, Watches};
-use refit_api::ForeignReason;
+use refit_api::{ForeignReason, Plan};
 use refit_cluster::clock::Clock;
 use refit_cluster::kube::read::list_metadata;
 use refit_cluster::kube::watch::Selection;
 use refit_facts::Watched;
-use refit_facts::objects::node_op::{
-    AnyOp, GROUP, NodeOp, NodeOpUpgrade, OpKind, OpStatus, OwnedPlan, VERSION,
-};
+use refit_facts::objects::node_op::{AnyOp, GROUP, NodeOp, NodeOpUpgrade, OpKind, OpStatus, VERSION};
 use refit_facts::store::Change;
 use supervisor::Supervisor;
 
@@ -47,7 +45,7 @@ const COMPONENT: &str = "NodeOp";
 /// What has happened to the objects of a kind.
 enum Observed {
     Op(OpKind, Change<Box<AnyOp>>),
-    Plan(Change<Box<OwnedPlan>>),
+    Plan(Change<Box<Plan>>),
 }
 
 /// What the front end needs of the controller.
@@ -93,7 +91,7 @@ impl NodeOps {
             observed.clone(),
             upgrades,
         ));
-        let plans = |change: Change<OwnedPlan>| Observed::Plan(change.map(Box::new));
+        let plans = |change: Change<Plan>| Observed::Plan(change.map(Box::new));
         let (namespace, labels) = (Some(self.namespace.clone()), Some(child::LABEL_OWNER.to_owned()));
         tasks.spawn(follow(self.watches.clone(), namespace, labels, observed, plans));
         let mut supervisor = Supervisor::new(self);
@@ -121,7 +119,7 @@ impl NodeOps {
         }
     }
 
-    fn plans(&self) -> Api<OwnedPlan> {
+    fn plans(&self) -> Api<Plan> {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 

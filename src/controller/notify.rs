@@ -1,9 +1,8 @@
-//! Notifications of roll-outs, and silences in Alertmanager, in tasks of their own: the loop answers which notices
-//! there are, and waits for nothing. Which notifications were sent is stored on the Plan (`refit.rs/notified`), so each
+//! Notifications of roll-outs, and silences in Alertmanager, in tasks of their own: the loop hands them the Plans
+//! after each decision, and waits for nothing. Which notifications were sent is stored on the Plan (`refit.rs/notified`), so each
 //! receiver gets each one at least once, and a second time only if this process ends between the answer and that write.
 
 mod deliver;
-mod link;
 mod silencer;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,7 +20,6 @@ use super::events::Source;
 use super::metrics::Metrics;
 use super::outbox::Outbox;
 use deliver::{Delivered, Item, Outcome};
-pub(super) use link::{OutlookClient, OutlookRequest, OutlookServer, link};
 use refit_api::limits::{NOTIFICATIONS, SILENCES};
 use refit_api::notified::mark;
 use refit_api::{Notified, Reason};
@@ -29,9 +27,9 @@ use refit_channel::{Access, Webhooks};
 use refit_cluster::clock::Clock;
 use refit_cluster::kube::read::get;
 use refit_cluster::kube::{Leadership, brief};
-use refit_facts::{PlanName, PlanUid};
+use refit_facts::{PlanFacts, PlanName, PlanUid};
 use refit_formats::notify::{
-    Context, Notice, Problem, Receiver, SilenceRule, Stall, receivers, silence_rules,
+    Context, Notice, Problem, Receiver, SilenceRule, Stall, notices, receivers, running, silence_rules,
 };
 use refit_rollout::{Event, Observation};
 
@@ -59,6 +57,9 @@ impl NotifyConfig {
     }
 }
 
+/// The Plans at a decision. Before the first one no node would seem to be worked on.
+pub(super) type Plans = Vec<Arc<PlanFacts>>;
+
 /// What the tasks share.
 #[derive(Clone)]
 pub(super) struct Shared {
@@ -70,7 +71,7 @@ pub(super) struct Shared {
     pub(super) source: Source,
     pub(super) outbox: Outbox,
     pub(super) metrics: Metrics,
-    pub(super) outlook: OutlookClient,
+    pub(super) plans: watch::Receiver<Option<Plans>>,
 }
 
 impl Shared {
@@ -126,7 +127,7 @@ async fn notify(
         sent: BTreeMap::new(),
         stalls: BTreeMap::new(),
     };
-    let mut decided = notifier.shared.outlook.decided();
+    let mut decided = notifier.shared.plans.clone();
     let mut known = None;
     loop {
         let value = config.borrow_and_update().notifications.clone();
@@ -136,8 +137,9 @@ async fn notify(
         }
         let next = Instant::now() + LOOK_AGAIN;
         let is_idle = notifier.workers.is_empty();
-        if !is_idle {
-            notifier.look().await;
+        let plans = decided.borrow_and_update().clone();
+        if let Some(plans) = plans.filter(|_| !is_idle) {
+            notifier.look(&plans);
         }
         tokio::select! {
             biased;
@@ -217,18 +219,16 @@ impl Notifier {
         self.count_waiting();
     }
 
-    /// Asks the loop for notices, and queues those that are new.
-    async fn look(&mut self) {
-        let Some(outlook) = self.shared.outlook.ask().await else {
-            return;
-        };
-        let now = outlook.now;
+    /// Queues the notices that are new.
+    fn look(&mut self, plans: &Plans) {
+        let now = self.shared.clock.now();
         self.sent
-            .retain(|uid, _| outlook.plans.iter().any(|plan| plan.uid == *uid));
+            .retain(|uid, _| plans.iter().any(|plan| plan.uid == *uid));
         self.stalls
-            .retain(|name, _| outlook.plans.iter().any(|plan| plan.name == *name));
-        for plan in outlook.plans {
-            match plan.running {
+            .retain(|name, _| plans.iter().any(|plan| plan.name == *name));
+        for plan in plans {
+            let (notices, stored) = (notices(plan, now), plan.notified());
+            match running(plan) {
                 None => drop(self.stalls.remove(&plan.name)),
                 Some(running) => match self.stalls.get_mut(&plan.name) {
                     Some(stall) => stall.follow(running, now),
@@ -238,11 +238,10 @@ impl Notifier {
             let stall = self.stalls.get(&plan.name);
             for worker in self.workers.values_mut() {
                 let stalled = stall.and_then(|stall| stall.notice(worker.receiver.stalled_after, now));
-                for notice in plan.notices.iter().chain(&stalled) {
+                for notice in notices.iter().chain(&stalled) {
                     let sent = self.sent.get(&plan.uid);
-                    let is_sent = |mark: &str| {
-                        plan.stored.contains(mark) || sent.is_some_and(|sent| sent.contains(mark))
-                    };
+                    let is_sent =
+                        |mark: &str| stored.contains(mark) || sent.is_some_and(|sent| sent.contains(mark));
                     worker.queue(&plan.name, &plan.uid, notice, is_sent);
                 }
             }

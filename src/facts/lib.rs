@@ -16,8 +16,9 @@ pub mod record;
 pub mod store;
 mod taint;
 mod watched;
+pub mod words;
 
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use jiff::Timestamp;
 
@@ -145,7 +146,7 @@ impl JobFacts {
     }
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct PlanFacts {
     /// `metadata.name`.
     pub name: PlanName,
@@ -159,8 +160,7 @@ pub struct PlanFacts {
 
 impl PlanFacts {
     pub fn status(&self) -> &PlanStatus {
-        static NONE: LazyLock<PlanStatus> = LazyLock::new(PlanStatus::default);
-        self.object.status.as_ref().unwrap_or(&NONE)
+        self.object.stored_status()
     }
 
     pub fn annotation(&self, key: &str) -> Option<&str> {

@@ -8,7 +8,7 @@ use crate::condition::NodeCondition;
 use crate::record::Record;
 use crate::taint::Taint;
 use refit_api::ids::{BootId, NodeName, NodeUid, PlanName, Text};
-use refit_api::names::ControlPlaneRole;
+use refit_api::names::{ControlPlaneRole, LABEL_PLAN_PREFIX};
 use refit_api::{Ledger, NodeConditionType, NodeDrain, NodeInfo, RebootRequest, RemediationPause};
 
 /// Labels, sorted by key.
@@ -34,14 +34,13 @@ impl Labels {
             .map(|i| &*self.0[i].1)
     }
 
-    /// The value of the label whose key is `prefix` followed by `rest`. It allocates no key, because each new version
-    /// of a Plan looks at this label of every node.
-    pub fn get_joined(&self, prefix: &str, rest: &str) -> Option<&str> {
+    /// The value of the label of a Plan. It allocates no key, because each new version of a Plan looks at this label of every
+    /// node.
+    pub fn of_plan(&self, plan: &str) -> Option<&str> {
+        let prefix = LABEL_PLAN_PREFIX.as_bytes();
         let compare = |key: &str| match key.as_bytes().split_at_checked(prefix.len()) {
-            Some((head, tail)) => head
-                .cmp(prefix.as_bytes())
-                .then_with(|| tail.cmp(rest.as_bytes())),
-            None => key.as_bytes().cmp(prefix.as_bytes()),
+            Some((head, tail)) => head.cmp(prefix).then_with(|| tail.cmp(plan.as_bytes())),
+            None => key.as_bytes().cmp(prefix),
         };
         self.0
             .binary_search_by(|(k, _)| compare(k))

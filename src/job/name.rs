@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use sha2::{Digest, Sha256};
 
 use refit_api::Hook;
-use refit_api::names::LABEL_PLAN_PREFIX;
+use refit_api::names::plan_label;
 use refit_api::selector::{label_key_problems, label_value_problems};
 
 /// Maximum length in bytes of a DNS label, a label value, and the name part of a label key.
@@ -137,14 +137,9 @@ pub fn label_value(name: &str) -> Cow<'_, str> {
     }
 }
 
-/// Key of the label `plan.upgrade.cattle.io/<plan>`; on a node its value is the hash for which the Plan is done.
-pub fn plan_label_key(plan: &str) -> String {
-    format!("{LABEL_PLAN_PREFIX}{plan}")
-}
-
 /// Whether the name of a Plan fits into its label key.
 pub fn is_plan_label(plan: &str) -> bool {
-    label_key_problems(&plan_label_key(plan)).is_empty()
+    label_key_problems(&plan_label(plan)).is_empty()
 }
 
 /// Whether `text` is a valid label value. The empty text is.

@@ -10,7 +10,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::error::JobError;
 use crate::job_input::{NodeInput, PlanInput};
-use crate::name::{is_label_value, is_plan_label, label_value, plan_label_key};
+use crate::name::{is_label_value, is_plan_label, label_value};
 use crate::render;
 use crate::settings::JobSettings;
 use refit_api::names;
@@ -157,13 +157,9 @@ fn labels(input: &RebootInput<'_>, settings: &JobSettings) -> BTreeMap<String, S
         (names::LABEL_CONTROLLER, settings.controller_name.clone()),
         (names::LABEL_EXCLUSIVE, plan.is_exclusive().to_string()),
         (names::LABEL_NODE, label_value(node.name).into_owned()),
-        (names::LABEL_PLAN, plan.name.to_owned()),
         (names::LABEL_ROLE, role.to_owned()),
     ];
-    let mut labels = render::inherited_labels(plan);
-    labels.extend(own.map(|(key, value)| (key.to_owned(), value)));
-    labels.insert(plan_label_key(plan.name), (*hash).to_owned());
-    labels
+    render::labels_of_plan(plan, own, hash)
 }
 
 /// Annotations with the Plan, the node and the boot, and one that keeps autoscalers from removing the node. `kubectl

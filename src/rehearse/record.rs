@@ -33,10 +33,10 @@ use crate::json::Value;
 use events::WaveSpan;
 use refit_api::names::{
     ANNOTATION_DRAIN, ANNOTATION_RECORD_PREFIX, ENV_PLAN_LATEST_VERSION, LABEL_CONTROLLER, LABEL_PLAN,
+    plan_label,
 };
 use refit_api::{NodeDrain, NodePhase, OpenEnum, Reason};
 use refit_facts::{Phase, Record};
-use refit_job::name::plan_label_key;
 
 /// Phases in which `prepare` may wait; status may lag behind the start of the container.
 const BEFORE_THE_UPGRADE: [NodePhase; 3] = [NodePhase::Pending, NodePhase::Starting, NodePhase::Preparing];
@@ -185,7 +185,7 @@ impl Recorder {
             self.forget_other_roll_out(&name, status);
         }
         let seen = self.plans.entry(name.clone()).or_default();
-        seen.label = plan_label_key(&name);
+        seen.label = plan_label(&name);
         seen.depends = dependency(&plan["spec"]["prepare"]);
         let depends_on = plan["spec"]["dependsOn"].as_array().into_iter().flatten();
         seen.depends_on = depends_on.map(|other| text(other, "name").to_owned()).collect();

@@ -39,7 +39,7 @@ pub(super) fn remove_labels<'a>(
             exact: true,
             ..NodeChange::default()
         };
-        let label = format!("{}{name}", names::LABEL_PLAN_PREFIX);
+        let label = names::plan_label(name);
         change.labels.insert(label, None);
         patch(node, change, Vec::new())
     })

@@ -122,13 +122,16 @@ pub(super) fn conditions(
         .channel
         .as_ref()
         .filter(|_| plan.spec().version_policy.is_some());
-    let up_to_date = up_to_date.and_then(|_| match plan.choice.as_ref().filter(|_| plan.policy.is_some()) {
-        Some(choice) => {
-            let (reason, why) = behind(choice).unwrap_or((Reason::Latest, String::new()));
-            Some(write(ConditionUpdate::new(ConditionType::UpToDate, reason, why)))
-        }
-        None => known(ConditionType::UpToDate),
-    });
+    let up_to_date =
+        up_to_date.and_then(
+            |_| match plan.choice().filter(|_| plan.parsed.version_policy.is_some()) {
+                Some(choice) => {
+                    let (reason, why) = behind(choice).unwrap_or((Reason::Latest, String::new()));
+                    Some(write(ConditionUpdate::new(ConditionType::UpToDate, reason, why)))
+                }
+                None => known(ConditionType::UpToDate),
+            },
+        );
     let relies = plan.spec().has_sentinel() || plan.spec().preflight.is_some();
     let degraded = match cluster.memory.keeps_replacement_policy {
         Some(false) if relies => Some(write(ConditionUpdate::new(

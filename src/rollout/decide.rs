@@ -14,34 +14,22 @@ use super::node::NodeReconciler;
 use super::node::state::NodeStates;
 use super::node::state::{NodeDecision, NodeState};
 use super::permissions;
-use super::picture::{Ask, PlanPicture, Slot};
+use super::picture::{Ask, PlanPicture};
 use super::plan::DerivedPlan;
 use super::poll::{self, Poll};
 use super::start;
 use super::start::gate::Gates;
 use super::start::locks::DisruptionLocks;
 use super::state::{ClusterState, WriteBlock};
-use super::status::report;
+use super::status::{event_once, report};
 use super::step::{Key, Query, Step};
 use super::wave::progress::WaveProgress;
 use super::{
     differs, digests, hooks, label_receipts, notified, pending_taints, pod_blockers, release, remediation,
-    repeat,
+    repeat, summary,
 };
 use refit_api::{NodeProgress, OpenEnum, Reason};
 use refit_facts::{BootId, JobFacts, JobName, NodeName, PodFacts, PodUid};
-
-pub(super) fn slots(nodes: &BTreeMap<NodeName, NodeState>) -> BTreeMap<NodeName, Slot> {
-    let slot = |(name, state): (&NodeName, &NodeState)| {
-        let slot = Slot {
-            phase: state.phase,
-            reason: state.reason.clone(),
-            since: state.since,
-        };
-        (name.clone(), slot)
-    };
-    nodes.iter().map(slot).collect()
-}
 
 /// Decides for all Plans at once. Call [`ClusterState::refresh`] before.
 pub fn decide(cluster: &ClusterState, now: Timestamp) -> Decision {
@@ -94,7 +82,7 @@ pub fn decide(cluster: &ClusterState, now: Timestamp) -> Decision {
     if let Some(at) = cluster.memory.timers.next_departed_expiry() {
         decision.requeue(at);
     }
-    locks.begin_held_slots(&mut node_states);
+    start::begin_held_slots(&mut locks, &mut node_states);
     // Before new nodes start: a Plan with many nodes would otherwise take each unit of a limit that becomes free, and
     // a maintenance would wait until the Plan is complete.
     decision.grants = grants::grants(cluster, &mut locks);
@@ -150,8 +138,9 @@ pub fn decide(cluster: &ClusterState, now: Timestamp) -> Decision {
         if let Some(lifecycle) = &mut lifecycle {
             lifecycle.add_plan(plan, &nodes, &waits);
         }
-        waits.slots = slots(&nodes);
-        report(cluster, plan, &nodes, &waits, now, &mut decision);
+        summary::describe(&mut waits, cluster, plan, &nodes);
+        waits.slots = nodes;
+        report(cluster, plan, &waits.slots, &waits, now, &mut decision);
         decision.pictures.insert(name, waits);
     }
     if let Some(lifecycle) = lifecycle {
@@ -294,7 +283,9 @@ pub fn decide_degraded(cluster: &ClusterState, now: Timestamp) -> Decision {
         .extend(permissions::are_asked(cluster).then_some(Step::AskPermissions));
     for plan in cluster.plans.values() {
         if let Some(blocker) = permissions::missing(cluster, plan) {
-            decision.steps.extend(event_once(cluster, plan, &blocker));
+            decision
+                .steps
+                .extend(event_once(cluster, plan, blocker.reason(), blocker.to_string()));
         }
     }
     maintenance::add_turns(cluster, now, &mut decision);
@@ -325,27 +316,19 @@ fn decide_while_blocked(cluster: &ClusterState, block: WriteBlock<'_>, decision:
     for (name, plan) in &cluster.plans {
         // A controller that starts is in this state for a moment, which is not worth an event for each Plan.
         if !matches!(blocker, Blocker::NotReady) {
-            decision.steps.extend(event_once(cluster, plan, &blocker));
+            decision
+                .steps
+                .extend(event_once(cluster, plan, blocker.reason(), blocker.to_string()));
         }
         let waiting = plan.targets.eligible();
-        decision.pictures.insert(
-            name.clone(),
-            PlanPicture {
-                blocker: (waiting > 0).then(|| blocker.clone()),
-                waiting,
-                ..PlanPicture::default()
-            },
-        );
+        let mut picture = PlanPicture {
+            blocker: (waiting > 0).then(|| blocker.clone()),
+            waiting,
+            ..PlanPicture::default()
+        };
+        summary::describe(&mut picture, cluster, plan, &BTreeMap::new());
+        decision.pictures.insert(name.clone(), picture);
     }
-}
-
-/// Writes an event about why the Plan is not written, once for each edition of the definition.
-fn event_once(cluster: &ClusterState, plan: &DerivedPlan, blocker: &Blocker) -> Option<Step> {
-    let event = cluster.unwritten_plan_event(&plan.facts, blocker.reason(), blocker.to_string());
-    (!cluster.is_sent(&plan.facts, &event)).then(|| Step::WriteEvents {
-        plan: plan.facts.name.clone(),
-        events: vec![event],
-    })
 }
 
 /// The Secrets of a Plan that are requested at the same time.
@@ -369,8 +352,7 @@ fn add_queries(cluster: &ClusterState, now: Timestamp, decision: &mut Decision) 
             add_image_queries(plan, now, decision);
         }
         if let Some(due) = plan
-            .choice
-            .as_ref()
+            .choice()
             .and_then(|choice| choice.due)
             .filter(|due| *due > now)
         {

@@ -166,9 +166,7 @@ pub(super) fn rerun(
             exact: true,
             ..NodeChange::default()
         };
-        change
-            .labels
-            .insert(format!("{}{name}", names::LABEL_PLAN_PREFIX), None);
+        change.labels.insert(names::plan_label(name), None);
         let text = format!(
             "Node {} has drifted: its kubelet has {}, and had {version}. The Plan runs there again (onDrift)",
             node.name, it.kubelet

@@ -29,16 +29,9 @@ impl Event {
     /// status that is about to be replaced.
     pub fn plan(name: &PlanName, uid: &PlanUid, reason: Reason, message: String, occurrence: &str) -> Self {
         let key = key(&[uid, reason.name(), &message, occurrence]);
-        let regarding = Regarding::Plan {
-            name: name.clone(),
-            uid: uid.clone(),
-        };
         Self {
-            regarding,
-            severity: reason.severity(),
-            reason,
-            message,
             key,
+            ..Self::job(name, uid, reason, message, occurrence)
         }
     }
 
@@ -57,9 +50,7 @@ impl Event {
             key,
         }
     }
-}
 
-impl Event {
     /// An event about a Node. Of two for one occurrence, the second is not written.
     pub fn node(name: &NodeName, reason: Reason, message: String, occurrence: &str) -> Self {
         Self {

@@ -11,7 +11,7 @@ use super::world::reservations::{ReservationDecision, ReservationDecisions};
 pub(super) fn grants(cluster: &ClusterState, locks: &mut DisruptionLocks<'_>) -> ReservationDecisions {
     let mut grants = ReservationDecisions::new();
     let is_left = |node| remediation::is_paused(cluster, node);
-    for (node, reservation) in cluster.world.reservations.iter().flatten() {
+    for (node, reservation) in cluster.world.maintenances.reservations().into_iter().flatten() {
         let Some(facts) = cluster.world.nodes.get(node) else {
             continue;
         };

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 
 use super::state::ClusterState;
 use super::step::{NodeChange, Step, patch};
-use refit_api::names::{ANNOTATION_LABELLED_JOBS, LABEL_PLAN_PREFIX};
+use refit_api::names::{ANNOTATION_LABELLED_JOBS, plan_label};
 use refit_facts::labelled_job::{LabelledJob, MAX_LABELLED_JOBS};
 use refit_facts::{JobUid, NodeFacts, NodeName, PlanName};
 
@@ -25,7 +25,7 @@ pub(super) fn note(
     job: &JobUid,
     change: &mut NodeChange,
 ) {
-    if job.is_empty() || !change.labels.contains_key(&format!("{LABEL_PLAN_PREFIX}{plan}")) {
+    if job.is_empty() || !change.labels.contains_key(&plan_label(plan)) {
         return;
     }
     let namespace = &*cluster.defaults.namespace;

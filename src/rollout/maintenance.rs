@@ -11,7 +11,7 @@ use super::step::{MaintenanceTurn, Step};
 /// Requests the turns that are due. [`Decision::grants`] says which nodes may be taken.
 pub(super) fn add_turns(cluster: &ClusterState, now: Timestamp, decision: &mut Decision) {
     let all = &cluster.world.maintenances;
-    if !all.are_known() {
+    if all.reservations().is_none() {
         return;
     }
     for (id, object) in all.iter() {

@@ -18,7 +18,6 @@ use trusted_plans::TrustedPlans;
 use turns::Turns;
 
 use super::step::Key;
-use refit_api::Notified;
 use refit_facts::{JobName, NodeName, NodeUid, PlanName, PlanUid, Text};
 
 #[derive(Debug, Default)]
@@ -32,12 +31,6 @@ pub(super) struct Memory {
     pub(super) pending_creates: BTreeMap<(PlanName, NodeName), PendingCreate>,
     /// Nodes whose ledger is being written: a cancellation of an earlier Job's drain may be in flight.
     pub(super) ledgers_sent: BTreeSet<NodeName>,
-    /// Plan and UID of the node: this process has given the slot, and has created no Job since.
-    pub(super) unstarted_slots: BTreeSet<(PlanName, NodeUid)>,
-    /// Key of the last event about why each Plan is not written.
-    pub(super) events_sent: BTreeMap<PlanName, String>,
-    /// Notifications that were sent, and are not stored yet.
-    pub(super) notified: BTreeMap<PlanName, (PlanUid, Notified)>,
     pub(super) results: Results,
     pub(super) answers: Answers,
     pub(super) timers: Timers,
@@ -57,6 +50,8 @@ pub struct StepFailure {
     pub message: String,
     /// Whether the cluster refuses the step, so that an early retry would not help.
     pub refused: bool,
+    /// Whether it refuses what is written, and not because a permission is missing.
+    pub is_of_object: bool,
 }
 
 /// A Job whose creation is not confirmed.

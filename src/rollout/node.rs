@@ -31,7 +31,7 @@ use super::targets::TargetState;
 use refit_api::text::{MAX_MESSAGE, shorten};
 use refit_api::{NodePhase, NodeProgress, ObjectRef, Reason};
 use refit_facts::record::Record;
-use refit_facts::{Hash, JobFacts, JobOutcome, NodeFacts, NodeName, PodFacts, PodStage};
+use refit_facts::{Hash, JobFacts, JobOutcome, NodeFacts, NodeName, PodFacts, PodStage, words};
 use state::{NodeDecision, NodeState, Start};
 
 /// Reconciles the nodes of one Plan.
@@ -217,7 +217,7 @@ impl NodeReconciler<'_> {
         let pod_stage = pod.map_or(PodStage::Unbound, |p| p.stage);
         let mut state = NodeState::of_job(node, job, pod_stage.phase());
         if let Some(why) = pod.and_then(|p| p.waiting.clone()) {
-            let taints = Some(node).filter(|_| pod_stage == PodStage::Unbound && why.contains(UNTOLERATED));
+            let taints = Some(node).filter(|_| pod_stage == PodStage::Unbound && words::names_taints(&why));
             let about = taints.and_then(|node| self.kept_off_by(node));
             let taints = taints.and_then(|node| Tolerations::of(self.plan).blocker(node));
             let text = taints.map_or(why.clone(), |blocker| {
@@ -358,10 +358,6 @@ impl NodeReconciler<'_> {
         }
     }
 }
-
-/// Words of the scheduler, which does not name the taint (kubernetes/kubernetes,
-/// `pkg/scheduler/framework/plugins/tainttoleration`).
-pub(crate) const UNTOLERATED: &str = "untolerated taint";
 
 /// Why a Job is replaced.
 const NOT_REQUIRED: &str = "the Plan no longer requires it, and none of its pods runs";

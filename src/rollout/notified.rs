@@ -7,15 +7,11 @@ use super::step::Step;
 
 /// Requests what is to be stored.
 pub(super) fn note(cluster: &ClusterState, decision: &mut Decision) {
-    for (name, (uid, unstored)) in &cluster.memory.notified {
-        let Some(facts) = cluster
-            .plan(name)
-            .filter(|facts| facts.uid == *uid && !facts.is_deleting())
-        else {
-            continue;
-        };
-        let mut notified = facts.notified();
-        let missing: Vec<String> = unstored
+    let plans = cluster.plans.iter().filter(|(_, plan)| !plan.notified.is_empty());
+    for (name, plan) in plans.filter(|(_, plan)| !plan.facts.is_deleting()) {
+        let mut notified = plan.facts.notified();
+        let missing: Vec<String> = plan
+            .notified
             .iter()
             .filter(|mark| !notified.contains(mark))
             .map(str::to_owned)

@@ -122,23 +122,9 @@ fn of_abort(plan: &DerivedPlan) -> Option<Obstacle> {
 fn of_slots(nodes: &BTreeMap<NodeName, NodeState>) -> Option<Obstacle> {
     let known = |state: &NodeState| state.reason.as_ref().and_then(OpenEnum::known);
     let has = |is_it: fn(Reason) -> bool| nodes.iter().find(|(_, state)| known(state).is_some_and(is_it));
-    let needs_person = has(is_refusal).or_else(|| has(|reason| reason.severity() == Severity::Warning));
+    let needs_person =
+        has(Reason::is_refusal).or_else(|| has(|reason| reason.severity() == Severity::Warning));
     needs_person.map(|(name, state)| of_slot(name, state))
-}
-
-/// Whether a node with this reason, which has a slot, needs a person before it can continue.
-pub(super) fn is_refusal(reason: Reason) -> bool {
-    matches!(
-        reason,
-        Reason::JobRefused
-            | Reason::PodRefused
-            | Reason::NameTaken
-            | Reason::ImageInvalid
-            | Reason::OwnImageUnknown
-            | Reason::SettingMissing
-            | Reason::MissingPermission
-            | Reason::NodeRefused
-    )
 }
 
 /// How long the pod of a node, or a drain, may wait before that is reported: most pull an image or wait for a budget for some
@@ -148,7 +134,7 @@ const WAIT_REPORTED_AFTER: SignedDuration = SignedDuration::from_secs(30);
 /// When an obstacle is worth an event and a condition, if it lasts until then.
 pub(super) fn reported_at(obstacle: &Obstacle) -> Option<Timestamp> {
     let reason = obstacle.reason.known()?;
-    if is_refusal(reason) || reason == Reason::Aborted {
+    if reason.is_refusal() || reason == Reason::Aborted {
         return Some(Timestamp::MIN);
     }
     let is_wait = matches!(reason, Reason::PodWaiting | Reason::DrainWaiting);
@@ -226,8 +212,8 @@ fn of_complete(plan: &DerivedPlan) -> Option<Obstacle> {
     if let Some(why) = selects_nothing(plan).filter(|_| plan.targets.skipped().is_empty()) {
         return Some(said(Reason::NoNodes, why.to_owned()));
     }
-    let choice = plan.choice.as_ref();
-    let choice = choice.filter(|_| plan.spec().version_policy.is_some() && plan.policy.is_some());
+    let has_policy = plan.spec().version_policy.is_some() && plan.parsed.version_policy.is_some();
+    let choice = plan.choice().filter(|_| has_policy);
     choice.and_then(behind).map(|(reason, why)| said(reason, why))
 }
 

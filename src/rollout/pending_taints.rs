@@ -13,7 +13,6 @@ use super::plan::DerivedPlan;
 use super::start::gate::Gates;
 use super::state::ClusterState;
 use super::step::{NodeChange, Step, patch};
-use refit_api::names;
 use refit_facts::{JobFacts, NodeFacts, NodeName, PlanName, Taint};
 
 /// Number of nodes whose taints change per decision: more than can be in flight at once.
@@ -152,7 +151,7 @@ impl<'a> NewNodes<'a> {
             NewNodesOf::Unknown => has,
             NewNodesOf::Known(plan, since) => {
                 let name = &plan.facts.name;
-                let was_done = node.labels.get_joined(names::LABEL_PLAN_PREFIX, name).is_some();
+                let was_done = node.labels.of_plan(name).is_some();
                 let is_new = || node.created.zip(*since).is_some_and(|(at, since)| at > since);
                 plan.targets.is_eligible(&node.name)
                     && !was_done

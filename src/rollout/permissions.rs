@@ -18,7 +18,7 @@ impl DerivedPlan {
             (PlanNeed::Workloads, self.completion.workloads),
             (PlanNeed::DrainChecks, self.checks_drains),
             (PlanNeed::Remediation, self.pauses_remediation()),
-            (PlanNeed::PodBlockers, !self.pod_blockers.is_empty()),
+            (PlanNeed::PodBlockers, !self.parsed.pod_blockers.is_empty()),
             (PlanNeed::DaemonSets, self.completion.daemon_sets.is_some()),
         ];
         all.into_iter()

@@ -6,12 +6,13 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 
 use super::blocker::Blocker;
+use super::node::state::NodeState;
 use super::wave::progress::WaveProgress;
-use refit_api::{DespiteStatus, Hook, NodePhase, NodeProgress, OpenEnum, Reason, RepeatStatus};
+use refit_api::{DespiteStatus, Hook, NodeCounts, NodeProgress, OpenEnum, Reason, RepeatStatus};
 use refit_facts::{NodeName, Text};
 
 /// A Plan as the decision sees it.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq)]
 pub struct PlanPicture {
     /// Default blocker for waiting nodes that `nodes` does not list. Absent if no node waits.
     pub blocker: Option<Blocker>,
@@ -19,8 +20,16 @@ pub struct PlanPicture {
     pub nodes: BTreeMap<NodeName, Blocker>,
     /// Number of waiting nodes.
     pub waiting: usize,
+    /// The version that it rolls out, once resolved.
+    pub version: Option<Text>,
+    /// Numbers of nodes, as in `status.nodes`.
+    pub counts: NodeCounts,
     /// The nodes that have a slot.
-    pub slots: BTreeMap<NodeName, Slot>,
+    pub slots: BTreeMap<NodeName, NodeState>,
+    /// How many nodes may have one: none while the Plan is suspended or aborted, or everything is frozen.
+    pub limit: i64,
+    /// Whether the kubelets of done nodes are compared with the version.
+    pub claims_kubelets: bool,
     /// The wave, if the Plan has waves and a version.
     pub wave: Option<WaveProgress>,
     /// Whether answers to the checks are needed.
@@ -114,16 +123,6 @@ impl PlanPicture {
     pub(super) fn requeue(&mut self, at: Timestamp) {
         self.requeue_at = Some(self.requeue_at.map_or(at, |known| known.min(at)));
     }
-}
-
-/// A node that has a slot.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Slot {
-    pub phase: NodePhase,
-    /// Why it does not progress, or has failed.
-    pub reason: Option<OpenEnum<Reason>>,
-    /// As in `status.active[].since`.
-    pub since: Option<Timestamp>,
 }
 
 /// A done node whose kubelet has another version.

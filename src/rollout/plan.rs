@@ -5,6 +5,7 @@ pub(super) mod secrets;
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
+use std::mem;
 use std::sync::{Arc, OnceLock};
 
 use jiff::{SignedDuration, Timestamp};
@@ -14,6 +15,7 @@ use super::blocker::Blocker;
 use super::checks::{Checks, Progress};
 use super::completion::CompletionPolicy;
 use super::digests::Digests;
+use super::event::Event;
 use super::hook_inputs::HookInputs;
 use super::order::Order;
 use super::reboot_needed::RebootNeeded;
@@ -22,54 +24,40 @@ use super::settings::Defaults;
 use super::targets::{Selection, Targets};
 use super::world::World;
 use refit_api::image::ImageAnswer;
-use refit_api::schedule::{Blackout, Windows};
 use refit_api::selector::Selector;
 use refit_api::validate::ParsedSpec;
-use refit_api::window::Window;
 use refit_api::{
-    ChannelRef, DrainSpec, NodeInfoSelector, NodeLimit, NodePhase, NodeProgress, PlanSpec, PlanStatus,
-    PodBlocker, Repeat, annotation, names,
+    ChannelRef, DrainSpec, NodeLimit, NodePhase, NodeProgress, Notified, PlanSpec, PlanStatus, annotation,
+    names,
 };
 use refit_base::go::GoDuration;
-use refit_base::version::policy::{Choice, Offered, Policy, PolicyInputs, choose};
-use refit_facts::{ChannelFacts, NodeFacts, NodeName, PlanFacts, Text};
+use refit_base::version::policy::{Choice, Offered, PolicyInputs, choose};
+use refit_facts::{ChannelFacts, NodeFacts, NodeName, NodeUid, PlanFacts, Text};
 
 use secrets::PlanSecrets;
 
 /// A Plan with everything derived from it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct DerivedPlan {
     pub(super) version: u64,
-    pub(super) facts: PlanFacts,
+    pub(super) facts: Arc<PlanFacts>,
     /// A list has returned the Plan without refit's status, so its fields may have been pruned. No node starts before a
     /// status of refit is stored, whose response has all fields.
     pub(super) unproven: bool,
     /// Why the Plan is invalid, except for missing Secrets (S53).
     pub(super) invalid: Option<String>,
-    pub(super) window: Option<Window>,
-    pub(super) windows: Option<Windows>,
-    /// The length of the longest of `windows`. Computed once, because a cron expression may take thousands of steps.
+    /// What has a form of its own, apart from what is moved into the fields below: `order`, `waves`, `checks` and `node_info`.
+    pub(super) parsed: ParsedSpec,
+    /// The length of the longest of its `windows`. Computed once, because a cron expression may take thousands of steps.
     longest_window: OnceLock<Option<SignedDuration>>,
-    pub(super) blackouts: Vec<Blackout>,
-    /// The parsed `repeat`; `None` if it is invalid.
-    pub(super) repeat: Option<Repeat>,
     /// Maximum time from the start of a node to its end; `None` if its Job has no limit.
     pub(super) time_limit: Option<SignedDuration>,
-    pub(super) delay: SignedDuration,
     /// Conditions for a node to be done after its Job.
     pub(super) completion: CompletionPolicy,
-    pub(super) disruptive: bool,
-    /// Pods for which nodes wait.
-    pub(super) pod_blockers: Arc<[PodBlocker]>,
     /// Whether nodes start only if their drains would end.
     pub(super) checks_drains: bool,
-    /// Whether its nodes start only while a majority of the control plane stays without them.
-    pub(super) guards_control_plane: bool,
     pub(super) channel: Option<ChannelRef>,
-    /// The parsed `versionPolicy`; `None` if it is invalid, and then no version is taken.
-    pub(super) policy: Option<Policy>,
     /// The chosen version; `None` while the channel's offer is not known.
-    pub(super) choice: Option<Choice>,
     chosen: Option<Chosen>,
     /// Value of `refit.rs/poll-now` at the last requested poll, as far as this process knows.
     pub(super) polled_for: Option<String>,
@@ -96,6 +84,12 @@ pub(super) struct DerivedPlan {
     pub(super) written: Option<Timestamp>,
     /// A status that was sent, and may be stored by now.
     pub(super) sent: Option<SentStatus>,
+    /// The nodes to which this process has given a slot, and for which it has created no Job since.
+    pub(super) unstarted_slots: BTreeSet<NodeUid>,
+    /// Key of the last event about why the Plan is not written.
+    pub(super) event_sent: Option<String>,
+    /// Notifications that were sent, and are not stored yet.
+    pub(super) notified: Notified,
     /// How the Plan selects and orders nodes.
     pub(super) selection: Selection,
     /// Why `nodeSelector` is invalid. It selects no node then.
@@ -103,14 +97,13 @@ pub(super) struct DerivedPlan {
     stale: bool,
 }
 
-/// The inputs of a choice of version.
+/// A choice of version, and its inputs.
 #[derive(Debug)]
 struct Chosen {
+    choice: Choice,
     offer: Arc<Offered>,
     based_on: Basis,
     from: Timestamp,
-    /// When the choice changes without new inputs.
-    until: Option<Timestamp>,
 }
 
 /// What a choice depends on besides the offer. From the stored status: the current version, when versions were first seen, and
@@ -135,53 +128,8 @@ impl DerivedPlan {
     pub(super) fn new(version: u64, facts: PlanFacts, defaults: &Defaults) -> Self {
         let mut plan_state = Self {
             version,
-            facts,
-            unproven: false,
-            invalid: None,
-            window: None,
-            windows: None,
-            longest_window: OnceLock::new(),
-            blackouts: Vec::new(),
-            repeat: None,
-            time_limit: None,
-            delay: SignedDuration::ZERO,
-            completion: CompletionPolicy::default(),
-            disruptive: false,
-            pod_blockers: Arc::default(),
-            checks_drains: false,
-            guards_control_plane: false,
-            channel: None,
-            policy: None,
-            choice: None,
-            chosen: None,
-            polled_for: None,
-            resolution: Resolution::Pending,
-            hashes: HashCache::default(),
-            secrets: PlanSecrets::default(),
-            resolved: None,
-            inputs: "".into(),
-            hooks: HookInputs::default(),
-            digests: Digests::default(),
-            own_fields: OnceLock::new(),
-            job_errors: Vec::new(),
-            targets: Targets::default(),
-            last_unready: None,
-            checks: Checks::default(),
-            written: None,
-            sent: None,
-            selection: Selection {
-                selector: Selector::nothing(),
-                info: NodeInfoSelector::default(),
-                skips_at_version: None,
-                counts_kubelets: false,
-                claims_kubelets: false,
-                tolerates_not_ready: false,
-                reboot_needed: None,
-                order: Order::default(),
-                waves: Vec::new(),
-            },
-            selector_error: None,
-            stale: true,
+            facts: Arc::new(facts),
+            ..Self::default()
         };
         plan_state.read_spec(defaults);
         plan_state
@@ -209,6 +157,20 @@ impl DerivedPlan {
         self.sent = self.sent.take().filter(|sent| sent.version == version);
     }
 
+    /// That event was the last one of its kind, and the status has not been written since.
+    pub(super) fn has_sent(&self, event: &Event) -> bool {
+        self.event_sent.as_ref() == Some(&event.key)
+    }
+
+    /// Notifications were sent, which is to be stored.
+    pub(super) fn add_notified(&mut self, marks: Vec<String>) -> bool {
+        let stored = self.facts.notified();
+        self.notified.retain(|mark| !stored.contains(mark));
+        self.notified
+            .add(marks.into_iter().filter(|mark| !stored.contains(mark)));
+        true
+    }
+
     /// Records that the Plan was read, by a list or otherwise.
     pub(super) fn note_read(&mut self, listed: bool) {
         let is_ours = self.facts.status().observed_generation.is_some();
@@ -229,7 +191,10 @@ impl DerivedPlan {
             && self.facts.malformed == facts.malformed
             && self.facts.object.metadata.labels == facts.object.metadata.labels
             && self.facts.object.metadata.annotations == facts.object.metadata.annotations;
-        self.facts = facts;
+        if self.facts.uid != facts.uid {
+            self.notified = Notified::default();
+        }
+        self.facts = Arc::new(facts);
         // Status is no input of the hash, unless `upgrade.cattle.io/digest` names it. It changes far more often
         // than the spec.
         if !same_spec || !refit_job::digest::is_of_spec(&self.facts.object) {
@@ -238,6 +203,17 @@ impl DerivedPlan {
         if !same_spec {
             self.read_spec(defaults);
         }
+    }
+
+    pub(super) fn choice(&self) -> Option<&Choice> {
+        self.chosen.as_ref().map(|chosen| &chosen.choice)
+    }
+
+    /// Whether no other Plan may work on its nodes at the same time.
+    pub(super) fn is_disruptive(&self) -> bool {
+        let spec = self.spec();
+        let excludes = spec.cordon.unwrap_or_default() || spec.exclusive.unwrap_or_default();
+        excludes || spec.drain.is_some() || spec.may_reboot()
     }
 
     /// Whether it keeps remediation operators off nodes.
@@ -258,31 +234,20 @@ impl DerivedPlan {
         self.stale = true;
         self.inputs = "".into();
         let spec = &self.facts.object.spec;
-        let (parsed, mut errors) = ParsedSpec::parse(&self.facts.name, spec, &defaults.local_zone);
+        let (mut parsed, mut errors) = ParsedSpec::parse(&self.facts.name, spec, &defaults.local_zone);
         errors.take(refit_job::digest::check_fields(&self.facts.object));
         let invalid = || (!errors.is_empty()).then(|| errors.to_string());
         self.invalid = self.facts.malformed.clone().or_else(invalid);
-        self.window = parsed.window;
-        self.windows = parsed.windows;
         self.longest_window = OnceLock::new();
         self.own_fields = OnceLock::new();
-        self.blackouts = parsed.blackouts;
-        self.repeat = parsed.repeat;
-        self.delay = parsed.post_complete_delay;
-        self.disruptive = spec.cordon.unwrap_or_default()
-            || spec.drain.is_some()
-            || spec.exclusive.unwrap_or_default()
-            || spec.may_reboot();
-        self.pod_blockers = parsed.pod_blockers.into();
         let checks = |drain: &DrainSpec| drain.check_first.unwrap_or(defaults.checks_drains);
         self.checks_drains = spec.drain.as_ref().is_some_and(checks);
-        self.time_limit = time_limit(spec, self.delay, &defaults.job);
-        self.guards_control_plane = spec.guards_control_plane();
+        self.time_limit = time_limit(spec, parsed.post_complete_delay, &defaults.job);
         self.completion = CompletionPolicy::of(spec);
-        self.checks.read(parsed.checks, self.facts.status());
+        self.checks
+            .read(mem::take(&mut parsed.checks), self.facts.status());
         self.channel = resolve::channel_of(spec);
         self.secrets = PlanSecrets::of(spec);
-        self.policy = parsed.version_policy;
         self.chosen = None;
         let (selector, error) = match spec.selector() {
             Ok(selector) => (selector, None),
@@ -292,15 +257,16 @@ impl DerivedPlan {
         let own_node = spec.order.is_some().then(|| defaults.own_node.clone());
         self.selection = Selection {
             selector,
-            info: parsed.node_info,
+            info: mem::take(&mut parsed.node_info),
             skips_at_version: spec.skips_at_version(),
             counts_kubelets: spec.max_minor_skip().is_some(),
             claims_kubelets: spec.installs_kubernetes(),
             tolerates_not_ready: spec.tolerates_not_ready(),
             reboot_needed: RebootNeeded::of(spec),
-            order: Order::new(parsed.order, own_node),
-            waves: parsed.waves,
+            order: Order::new(mem::take(&mut parsed.order), own_node),
+            waves: mem::take(&mut parsed.waves),
         };
+        self.parsed = parsed;
     }
 
     /// The Secrets to read and to watch.
@@ -327,8 +293,11 @@ impl DerivedPlan {
         let resolution = resolve::resolve(
             &self.facts,
             self.channel.as_ref(),
-            self.choice.as_ref(),
-            self.policy.as_ref().and_then(|policy| policy.range.as_ref()),
+            self.chosen.as_ref().map(|chosen| &chosen.choice),
+            self.parsed
+                .version_policy
+                .as_ref()
+                .and_then(|policy| policy.range.as_ref()),
             self.secrets
                 .look_up(&self.facts.object.spec, world.secrets.table()),
             channels,
@@ -394,7 +363,7 @@ impl DerivedPlan {
     fn choose(&mut self, channels: &BTreeMap<ChannelRef, ChannelFacts>, now: Timestamp) {
         let known = self.channel.as_ref().and_then(|channel| channels.get(channel));
         let Some((known, offer)) = known.and_then(|known| Some((known, known.offer.as_ref()?))) else {
-            (self.choice, self.chosen) = (None, None);
+            self.chosen = None;
             return;
         };
         let owned = |text: Option<&str>| text.map(str::to_owned);
@@ -409,12 +378,12 @@ impl DerivedPlan {
                 && chosen.based_on == based_on
                 // A choice in the future was made before the clock was set back.
                 && chosen.from <= now
-                && chosen.until.is_none_or(|until| now < until)
+                && chosen.choice.due.is_none_or(|due| now < due)
         });
         if is_current {
             return;
         }
-        let choice = match &self.policy {
+        let choice = match &self.parsed.version_policy {
             Some(policy) => {
                 let (current, seen, withdrawn, oldest) = &based_on;
                 let inputs = PolicyInputs {
@@ -432,12 +401,11 @@ impl DerivedPlan {
             None => Choice::default(),
         };
         self.chosen = Some(Chosen {
+            choice,
             offer: Arc::clone(offer),
             based_on,
             from: now,
-            until: choice.due,
         });
-        self.choice = Some(choice);
     }
 
     /// Adds what the registry says about an image.
@@ -490,7 +458,12 @@ impl DerivedPlan {
 
     /// The length of the longest of `spec.windows`; `None` if there are none, or one never closes.
     pub(super) fn longest_window(&self, now: Timestamp) -> Option<SignedDuration> {
-        let longest = || self.windows.as_ref().and_then(|windows| windows.longest(now));
+        let longest = || {
+            self.parsed
+                .windows
+                .as_ref()
+                .and_then(|windows| windows.longest(now))
+        };
         *self.longest_window.get_or_init(longest)
     }
 
@@ -513,7 +486,7 @@ impl DerivedPlan {
 
     /// `postCompleteDelay` as Go prints it.
     pub(super) fn delay_text(&self) -> String {
-        let nanos = i64::try_from(self.delay.as_nanos()).unwrap_or(i64::MAX);
+        let nanos = i64::try_from(self.parsed.post_complete_delay.as_nanos()).unwrap_or(i64::MAX);
         GoDuration::from_nanos(nanos).to_string()
     }
 

@@ -30,7 +30,7 @@ pub(super) struct PodBlockers {
 impl PodBlockers {
     /// `None` if the Plan waits for no pods.
     pub(super) fn of(cluster: &ClusterState, plan: &DerivedPlan) -> Option<Self> {
-        let field = match (plan.pod_blockers.is_empty(), plan.checks_drains) {
+        let field = match (plan.parsed.pod_blockers.is_empty(), plan.checks_drains) {
             (true, false) => return None,
             (false, _) => "spec.drain.blockedBy",
             (true, true) => "spec.drain.checkFirst",
@@ -81,7 +81,7 @@ pub(super) fn query(plan: &DerivedPlan, node: &NodeFacts) -> Step {
         plan: plan.facts.name.clone(),
         node: node.name.clone(),
         generation: plan.facts.generation(),
-        blockers: Arc::clone(&plan.pod_blockers),
+        blockers: Arc::clone(&plan.parsed.pod_blockers),
         // An invalid selector is an error of the Plan, with which no node starts.
         drain: drain.and_then(|drain| args(drain).ok()),
     })

@@ -2,7 +2,7 @@
 //! boot, has settled, and has the label of a done node. The label shows a new controller that the work is over, as with
 //! any Plan. It is removed when the request is void, so that the next request counts.
 
-use refit_api::{PlanSpec, Reason, names};
+use refit_api::{PlanSpec, Reason};
 use refit_facts::record::{Phase, Record};
 use refit_facts::{NodeFacts, PlanFacts};
 
@@ -54,7 +54,7 @@ impl RebootNeeded {
 /// Whether the label of a done node answers no request any more. A request that names no boot is answered until it is
 /// withdrawn: an agent withdraws its request after the reboot, and before it requests another one.
 pub(super) fn is_answered(plan: &PlanFacts, hash: &str, node: &NodeFacts) -> bool {
-    let label = node.labels.get_joined(names::LABEL_PLAN_PREFIX, &plan.name);
+    let label = node.labels.of_plan(&plan.name);
     let is_open = node
         .needed_reboot()
         .is_some_and(|request| request.boot_id.is_none());

@@ -139,7 +139,7 @@ pub(super) fn cleanup(cluster: &ClusterState, node_states: Option<&NodeStates>) 
                 .holders
                 .iter()
                 .any(|holder| reservation::is_over(cluster, name, holder));
-            if of_object || gone.iter().any(|uid| cluster.is_trusted_plan(uid)) {
+            if of_object || gone.iter().any(|uid| is_trusted(cluster, uid)) {
                 remove_holders(node, leaves, &mut change);
             } else if !gone.is_empty() {
                 // An entry of a Plan that refit has never seen does not show that refit cordoned the node.
@@ -224,7 +224,7 @@ fn void(cluster: &ClusterState, node: &NodeFacts, plan: &str, change: &mut NodeC
     if record.uncordon
         && *record.node_uid == *node.uid
         && node.ledger.is_none()
-        && cluster.is_trusted_plan(&record.plan_uid)
+        && is_trusted(cluster, &record.plan_uid)
     {
         let nobody = PlanHold {
             defaults: &cluster.defaults,
@@ -239,6 +239,13 @@ pub(super) fn drop_record(node: &NodeFacts, plan: &str) -> Step {
     let mut change = NodeChange::default();
     change.annotations.insert(Record::key(plan), None);
     patch(node, change, Vec::new())
+}
+
+/// Whether a Plan with this UID exists or has existed: anything else in a ledger or a record was written by somebody else.
+fn is_trusted(cluster: &ClusterState, uid: &str) -> bool {
+    let known = cluster.memory.trusted_plans.as_ref();
+    known.is_none_or(|known| known.has_seen(uid))
+        || cluster.plans.values().any(|plan| *plan.facts.uid == *uid)
 }
 
 fn has_reason(

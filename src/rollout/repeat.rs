@@ -25,7 +25,7 @@ impl DerivedPlan {
 
     /// When the next repetition is due.
     fn next_repetition(&self, now: Timestamp) -> Option<Timestamp> {
-        let repeat = self.repeat.as_ref()?;
+        let repeat = self.parsed.repeat.as_ref()?;
         let stored = self.facts.status().repeat.as_ref();
         let last = stored.and_then(|stored| stored.since.as_deref()?.parse().ok());
         // After an edit, a time of the schedule before it must not count.
@@ -47,7 +47,7 @@ pub(super) fn status(
 ) -> Option<RepeatStatus> {
     let since = plan.facts.status().repeat.as_ref();
     let since = since.and_then(|stored| stored.since.clone());
-    let Some(repeat) = &plan.repeat else {
+    let Some(repeat) = &plan.parsed.repeat else {
         // Without it, nodes would have the label of another hash, and would run once more.
         return since.map(|since| RepeatStatus {
             since: Some(since),

@@ -10,16 +10,13 @@ use super::world::reservations::Reservations;
 use refit_api::{Holder, ObjectRef};
 use refit_facts::NodeName;
 
+fn wanted(cluster: &ClusterState) -> Option<&Reservations> {
+    cluster.world.maintenances.reservations()
+}
+
 /// The object, other than a Plan, that wants or holds a node.
 pub(super) fn reserved_by(cluster: &ClusterState, node: &str) -> Option<ObjectRef> {
-    let wants = || {
-        cluster
-            .world
-            .reservations
-            .as_ref()?
-            .get(node)
-            .map(|it| &*it.object)
-    };
+    let wants = || wanted(cluster)?.get(node).map(|it| &*it.object);
     // Its kind and its name, as the ledger has them. Whatever is written there keeps Plans off.
     let text = held_by(cluster, node).or_else(wants)?;
     let (kind, name) = text.split_once(' ').unwrap_or(("NodeMaintenance", text));
@@ -35,14 +32,14 @@ fn held_by<'a>(cluster: &'a ClusterState, node: &str) -> Option<&'a str> {
 
 /// The nodes that objects want or hold.
 pub(super) fn reserved(cluster: &ClusterState) -> impl Iterator<Item = &NodeName> {
-    let wanted = cluster.world.reservations.iter().flat_map(BTreeMap::keys);
+    let of_objects = wanted(cluster).into_iter().flat_map(BTreeMap::keys);
     let held = cluster
         .world
         .nodes
         .ledgers
         .iter()
         .filter(|name| held_by(cluster, name).is_some());
-    wanted.chain(held)
+    of_objects.chain(held)
 }
 
 /// Whether a node is down for an object other than a Plan, or may be at any moment.
@@ -58,5 +55,5 @@ pub(super) fn taken(cluster: &ClusterState) -> impl Iterator<Item = &NodeName> {
 /// Whether the object of a holder does not want the node any more. Nothing is known while no front end has reported.
 pub(super) fn is_over(cluster: &ClusterState, node: &str, holder: &Holder) -> bool {
     let wants = |all: &Reservations| all.get(node).is_some_and(|it| *it.uid == *holder.plan_uid);
-    holder.is_of_front_end() && cluster.world.reservations.as_ref().is_some_and(|all| !wants(all))
+    holder.is_of_front_end() && wanted(cluster).is_some_and(|all| !wants(all))
 }

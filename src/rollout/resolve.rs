@@ -55,9 +55,10 @@ impl Resolved {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) enum Resolution {
     /// The channel must be polled first.
+    #[default]
     Pending,
     /// Secrets that are part of the hash are being read. That takes a moment, so status does not report it.
     Reading,

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use super::blocker::Blocker;
 use super::hooks;
-use super::node::state::NodeState;
+use super::node::state::{NodeState, NodeStates, Start};
 use super::open_waves::OpenWaves;
 use super::picture::PlanPicture;
 use super::plan::DerivedPlan;
@@ -46,8 +46,28 @@ use group::CurrentGroup;
 use limit::{Turn, Verdict};
 use locks::DisruptionLocks;
 
+/// Begins nodes whose slot is in the stored status, unless another disruptive Plan works on them: their Jobs are created.
+pub(super) fn begin_held_slots(locks: &mut DisruptionLocks<'_>, node_states: &mut NodeStates) {
+    for (name, nodes) in node_states {
+        let Some(plan) = locks.cluster.plans.get(name) else {
+            continue;
+        };
+        for (node, state) in nodes.iter_mut().filter(|(_, state)| state.start.is_some()) {
+            let quorum = || locks.quorums.blocker(locks.cluster, plan, node);
+            if let Some(blocker) = locks.blocker(plan, node).or_else(quorum) {
+                state.set_blocker(&blocker);
+                continue;
+            }
+            locks.lock(plan, node);
+            if let Some(Start::Now(step)) = state.start.take() {
+                state.steps.push(step);
+            }
+        }
+    }
+}
+
 /// Gives free slots to the next nodes, and sets blockers for the others. Their Jobs are created once the stored status
-/// names them.
+/// names them ([`begin_held_slots`], with the step of `node/begin.rs`).
 pub(super) fn start<'a>(
     cluster: &'a ClusterState,
     plan: &'a DerivedPlan,

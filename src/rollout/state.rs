@@ -13,14 +13,15 @@ use super::memory::Memory;
 use super::memory::trusted_plans::TrustedPlans;
 use super::plan::DerivedPlan;
 use super::settings::Defaults;
+use super::targets::TargetState;
 use super::world::World;
 use super::world::definition::Unwritable;
 use super::world::limits::KnownLimits;
 use super::world::reservations::ReservationDecisions;
-use refit_api::Reason;
+use refit_api::{DrainNote, PlanCondition, PlanStatus, Reason};
 use refit_facts::store::{DeletedUids, Listing};
 use refit_facts::{
-    JobFacts, NodeFacts, NodeName, PlanFacts, PlanName, PlanUid, Schema, Taint, Termination, Text,
+    JobFacts, NodeFacts, NodeName, PlanFacts, PlanName, PlanUid, PodUid, Schema, Taint, Termination, Text,
 };
 use refit_job::JobSettings;
 
@@ -64,7 +65,7 @@ impl ClusterState {
     }
 
     pub fn plan(&self, name: &str) -> Option<&PlanFacts> {
-        self.plans.get(name).map(|p| &p.facts)
+        self.plans.get(name).map(|p| &*p.facts)
     }
 
     pub fn node(&self, name: &str) -> Option<&NodeFacts> {
@@ -132,6 +133,12 @@ impl ClusterState {
         self.plans.get(plan).map(|p| &*p.inputs)
     }
 
+    /// The Plans that are not being deleted.
+    pub fn share_plans(&self) -> Vec<Arc<PlanFacts>> {
+        let all = self.plans.values().map(|plan| &plan.facts);
+        all.filter(|plan| !plan.is_deleting()).cloned().collect()
+    }
+
     pub fn plan_names(&self) -> impl Iterator<Item = &PlanName> {
         self.plans.keys()
     }
@@ -160,11 +167,6 @@ impl ClusterState {
         )
     }
 
-    /// That event was the last one of its kind, and the status has not been written since.
-    pub(super) fn is_sent(&self, plan: &PlanFacts, event: &Event) -> bool {
-        self.memory.events_sent.get(&plan.name) == Some(&event.key)
-    }
-
     /// Why no Plan may be written and no node may start now.
     pub(super) fn write_block(&self, now: Timestamp) -> Option<WriteBlock<'_>> {
         let world = &self.world;
@@ -176,7 +178,7 @@ impl ClusterState {
             None => {}
         }
         // A node may be in use that no Plan may touch.
-        let unreported = self.defaults.has_front_ends && world.reservations.is_none();
+        let unreported = self.defaults.has_front_ends && world.maintenances.reservations().is_none();
         if matches!(world.limits, KnownLimits::Unread) || unreported || world.etcd_down.is_none() {
             return Some(WriteBlock::Unread { ask: false });
         }
@@ -198,19 +200,10 @@ impl ClusterState {
                 .is_some_and(|node| node.was_labelled_for(&job.uid))
     }
 
-    /// Whether a Plan with this UID exists or has existed.
-    pub(super) fn is_trusted_plan(&self, uid: &str) -> bool {
-        self.memory
-            .trusted_plans
-            .as_ref()
-            .is_none_or(|known| known.has_seen(uid))
-            || self.plans.values().any(|plan| *plan.facts.uid == *uid)
-    }
-
     /// Whether a successor knows that the Plan has existed, if it must.
     pub(super) fn is_remembered(&self, plan: &DerivedPlan) -> bool {
         let is_stored = |known: &TrustedPlans| known.is_stored(&plan.facts.uid);
-        !plan.disruptive || self.memory.trusted_plans.as_ref().is_none_or(is_stored)
+        !plan.is_disruptive() || self.memory.trusted_plans.as_ref().is_none_or(is_stored)
     }
 
     /// What the Lease says which Plans have existed.
@@ -246,7 +239,7 @@ impl ClusterState {
 
     /// Whether the object with this UID has the node that it wants, and not an older one.
     pub fn is_reserved_for(&self, uid: &str) -> bool {
-        let mut all = self.world.reservations.iter().flatten();
+        let mut all = self.world.maintenances.reservations().into_iter().flatten();
         all.any(|(_, reservation)| *reservation.uid == *uid)
     }
 
@@ -259,6 +252,57 @@ impl ClusterState {
     /// The names of the Secrets that Plans have in their hash: the same set until one of these Plans changes.
     pub fn retain_hashed_secrets(&mut self) -> Arc<BTreeSet<Text>> {
         self.world.secrets.retain_hashed()
+    }
+
+    /// The stored status of a Plan.
+    pub fn status(&self, plan: &str) -> Option<&PlanStatus> {
+        self.plans.get(plan).map(|plan| plan.facts.status())
+    }
+
+    /// The conditions of a Plan in its stored status.
+    pub fn conditions(&self, plan: &str) -> &[PlanCondition] {
+        self.plans
+            .get(plan)
+            .map_or(&[], |plan| &plan.facts.status().conditions)
+    }
+
+    pub fn is_done(&self, plan: &str, node: &str) -> bool {
+        let state = self.plans.get(plan).and_then(|plan| plan.targets.state(node));
+        state == Some(&TargetState::Done)
+    }
+
+    /// Number of Nodes that exist.
+    pub fn node_count(&self) -> usize {
+        self.world.nodes.iter().count()
+    }
+
+    /// The Plans of this controller for which nodes are cordoned, and these nodes.
+    pub fn cordons(&self) -> impl Iterator<Item = (&str, &NodeName)> {
+        let of_node = |name: &'_ NodeName| {
+            let (name, node) = self.world.nodes.get_key_value(name)?;
+            let ledger = node.ledger.as_ref().filter(|_| node.unschedulable)?;
+            Some((name, ledger))
+        };
+        self.world
+            .nodes
+            .ledgers
+            .iter()
+            .filter_map(of_node)
+            .flat_map(|(name, ledger)| {
+                let ours = ledger.holders.iter().filter(|holder| {
+                    holder.namespace == self.defaults.namespace
+                        && holder.controller == self.defaults.job.controller_name
+                });
+                ours.map(move |holder| (holder.plan.as_str(), name))
+            })
+    }
+
+    /// The progress of drains, as the pods on the nodes report it in an annotation of their node.
+    pub fn drains(&self) -> impl Iterator<Item = (&PlanName, &PodUid, &DrainNote)> {
+        self.world.pods.live().filter_map(|pod| {
+            let drain = self.world.nodes.get(pod.node.as_ref()?)?.drain.as_ref()?;
+            (*drain.pod == *pod.uid).then_some((&pod.plan, &pod.uid, &drain.note))
+        })
     }
 
     /// The time of day was set by so much.

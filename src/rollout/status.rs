@@ -30,9 +30,9 @@ use super::wave::progress::WaveProgress;
 use super::{differs, hooks, poll, pruning};
 use refit_api::text::{MAX_MESSAGE, seconds, shorten};
 use refit_api::{
-    ChannelStatus, CheckPhase, ConditionType, DespiteStatus, FirstSeen, Hook, HookPhase, NodeCounts,
-    NodePhase, NodeProgress, OpenEnum, PinnedStatus, PlanCondition, PlanStatus, Reason, RepeatStatus,
-    WavePhase, WaveStatus, annotation, redacted,
+    ChannelStatus, CheckPhase, ConditionType, DespiteStatus, FirstSeen, Hook, HookPhase, NodePhase,
+    NodeProgress, OpenEnum, PinnedStatus, PlanCondition, PlanStatus, Reason, RepeatStatus, WavePhase,
+    WaveStatus, annotation, redacted,
 };
 use refit_base::go::GoDuration;
 use refit_base::version::policy::{Held, Refusal};
@@ -101,7 +101,7 @@ pub(super) fn report(
     // While the status could not be written, an event of its own may have said the same.
     events.retain(|event| {
         let sent = cluster.unwritten_plan_event(&plan.facts, event.reason, event.message.clone());
-        !cluster.is_sent(&plan.facts, &sent)
+        !plan.has_sent(&sent)
     });
     let plan = plan.facts.name.clone();
     decision.steps.push(Step::WriteStatus {
@@ -112,33 +112,33 @@ pub(super) fn report(
     });
 }
 
-/// In the message of a request that the authorizer refuses, unlike one that an admission webhook denies
-/// (kubernetes/kubernetes, `apiserver/pkg/endpoints/handlers/responsewriters/errors.go`).
-const MISSING_PERMISSION: &str = " is forbidden: User ";
-
 /// The event that says that the status cannot be stored. No node starts meanwhile, and status cannot say why.
 fn refused_event(cluster: &ClusterState, plan: &DerivedPlan) -> Option<Step> {
     if !permissions::are_granted(cluster, plan) {
         return None; // `MissingPermission` says what is missing
     }
-    let failure = cluster.memory.failures.get(&Key::Plan(plan.facts.name.clone()))?;
-    // It may have been granted again since, and the next attempt is some seconds away.
-    if failure.message.contains(MISSING_PERMISSION) {
-        return None;
-    }
-    // A status that etcd refuses for its size is a 500, which otherwise counts as transient.
-    let is_too_large = ["too large", "too long"]
-        .iter()
-        .any(|it| failure.message.contains(it));
-    if !failure.refused && !is_too_large {
+    let failures = &cluster.memory.failures;
+    let failure = failures.get(&Key::Plan(plan.facts.name.clone()))?;
+    // A permission may have been granted again since, and the next attempt is some seconds away.
+    if !failure.is_of_object {
         return None;
     }
     let text = format!(
         "the status cannot be stored, so no node starts: {}",
         shorten(&failure.message, MAX_MESSAGE / 2)
     );
-    let event = cluster.unwritten_plan_event(&plan.facts, Reason::StatusRefused, text);
-    (!cluster.is_sent(&plan.facts, &event)).then(|| Step::WriteEvents {
+    event_once(cluster, plan, Reason::StatusRefused, text)
+}
+
+/// Writes an event about why the Plan is not written, once for each edition of the definition.
+pub(super) fn event_once(
+    cluster: &ClusterState,
+    plan: &DerivedPlan,
+    reason: Reason,
+    text: String,
+) -> Option<Step> {
+    let event = cluster.unwritten_plan_event(&plan.facts, reason, text);
+    (!plan.has_sent(&event)).then(|| Step::WriteEvents {
         plan: plan.facts.name.clone(),
         events: vec![event],
     })
@@ -155,17 +155,7 @@ fn status(
     let resolved = plan.resolution.resolved();
     let applying = nodes.values().filter(|s| !s.frees_slot);
     let applying: Vec<String> = applying.map(|s| s.hostname.clone()).collect();
-    let failed = nodes.values().filter(|s| s.failed).count();
-    let count = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
-    let counts = NodeCounts {
-        selected: plan.targets.selected(),
-        done: plan.targets.done(),
-        applying: count(nodes.len() - failed),
-        waiting: count(picture.waiting),
-        failed: count(failed),
-        disabled: plan.targets.disabled(),
-        skipped: Some(count(plan.targets.skipped().len())).filter(|skipped| *skipped > 0),
-    };
+    let counts = picture.counts;
     let next_window = picture
         .blocker
         .as_ref()
@@ -241,8 +231,8 @@ fn longest_run(
     plan: &DerivedPlan,
     nodes: &BTreeMap<NodeName, NodeState>,
 ) -> Option<String> {
-    let has_blackouts = !plan.blackouts.is_empty() || !cluster.world.limits.blackouts().is_empty();
-    if plan.windows.is_none() && !has_blackouts {
+    let has_blackouts = !plan.parsed.blackouts.is_empty() || !cluster.world.limits.blackouts().is_empty();
+    if plan.parsed.windows.is_none() && !has_blackouts {
         return None;
     }
     let seen = nodes.values().filter_map(|state| state.took);
@@ -352,7 +342,7 @@ fn channel(cluster: &ClusterState, plan: &DerivedPlan, now: Timestamp) -> Option
         last_error: known.error.or(refused),
         ..identity
     };
-    match &plan.choice {
+    match plan.choice() {
         Some(choice) => {
             status.withdrawn.clone_from(&choice.withdrawn);
             if let Some(held) = choice.held.as_ref().filter(|held| is_candidate(held)) {

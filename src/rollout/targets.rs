@@ -14,7 +14,7 @@ use refit_facts::store::Store;
 use refit_facts::{Hash, NodeFacts, NodeName, NodeUid, PlanFacts, Text};
 
 /// How a Plan selects and orders nodes.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Selection {
     pub(super) selector: Selector,
     pub(super) info: NodeInfoSelector,
@@ -344,7 +344,7 @@ impl Targets {
             return None;
         }
         let hash = self.hash.as_deref().unwrap_or_default();
-        match node.labels.get_joined(names::LABEL_PLAN_PREFIX, &plan.name) {
+        match node.labels.of_plan(&plan.name) {
             Some(names::LABEL_VALUE_DISABLED) => Some(TargetState::Disabled),
             Some(done) if done == hash && !hash.is_empty() => Some(TargetState::Done),
             // After `Done`: the upgrade changes what a node reports, and a node that is done must stay in the

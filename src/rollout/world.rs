@@ -19,7 +19,6 @@ use limits::KnownLimits;
 use maintenances::Maintenances;
 use nodes::Nodes;
 use pods::Pods;
-use reservations::Reservations;
 use secrets::Secrets;
 
 use refit_api::ChannelRef;
@@ -38,8 +37,6 @@ pub(super) struct World {
     /// Missing permissions, once checked.
     pub(super) permissions: Option<Missing>,
     pub(super) maintenances: Maintenances,
-    /// The nodes that other objects than Plans want; `None` before all of these objects are known.
-    pub(super) reservations: Option<Reservations>,
     /// Nodes whose member of etcd is not Ready, as its pod says; `None` before the pods were read.
     pub(super) etcd_down: Option<BTreeSet<NodeName>>,
     /// The version of the API server, once it is known.

@@ -329,7 +329,7 @@ impl Invariants {
                 node.cordoned_by
             );
             for (plan, known) in self.plans.iter().filter(|_| name != SPARE) {
-                let label = facts.labels.get_joined(names::LABEL_PLAN_PREFIX, plan);
+                let label = facts.labels.of_plan(plan);
                 let hash = known.status().latest_hash.as_deref();
                 if label == Some(names::LABEL_VALUE_DISABLED) {
                     continue;

@@ -1,98 +1,11 @@
-//! Which objects a reason is about: the end of a chain. A reason that is not listed has the default of its kind.
+//! Which objects a reason is about: the end of a chain.
 
 use super::explain::plan::{chain_of_dependency, chain_of_named_node};
 use super::explanation::Explanation;
 use super::plan::PlanOverview;
 use super::unavailable::unavailability;
-use refit_api::reason::Kind;
-use refit_api::{ObjectRef, Reason, limits};
-
-/// Where to look for the cause of a reason.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Cause {
-    /// The nodes that hold the slots.
-    Slots,
-    /// Another Plan on the node.
-    Busy,
-    /// The unavailable nodes among the selected ones.
-    Unavailable,
-    /// The wave, and the node that it waits for.
-    Wave,
-    /// The nodes that the reason names.
-    NamedNodes,
-    /// The nodes on which the Plan failed.
-    FailedNodes,
-    /// The `ConfigMap` `refit`, and the nodes that the reason names.
-    Limits,
-    /// The Plans that the reason names.
-    Plans,
-    /// The kubelet of the node.
-    Kubelet,
-    /// The Job of the node, its pod, and what that waits for.
-    Job,
-    /// The channel, if it fails.
-    Channel,
-    /// The version that is held back.
-    Candidate,
-    /// The checks that do not pass.
-    Checks,
-    /// The windows and blackouts.
-    Window,
-    /// The Plan itself, or the node itself: there is nothing behind it.
-    Itself,
-}
-
-impl Cause {
-    pub(super) fn of(reason: Reason) -> Self {
-        use Reason as R;
-        match reason {
-            R::NoSlot | R::StatusFull => Self::Slots,
-            R::NodeBusy => Self::Busy,
-            R::MaxUnavailable => Self::Unavailable,
-            R::WaveInProgress | R::WaveSoaking | R::WaveNotApproved => Self::Wave,
-            R::CheckFailing | R::CheckPending => Self::Checks,
-            R::EarlierNodes | R::ControlPlaneQuorum | R::ControlPlaneOlder => Self::NamedNodes,
-            R::FailureBudget | R::JobFailed => Self::FailedNodes,
-            R::Frozen | R::ClusterLimit => Self::Limits,
-            R::DependencyNotComplete
-            | R::DependencyUnknown
-            | R::DependencySelectsNothing
-            | R::DependencyCycle
-            | R::Prepare => Self::Plans,
-            R::NodeNotReady
-            | R::NodeLost
-            | R::NotReadyAfterReboot
-            | R::RebootTimedOut
-            | R::KubeletVersion
-            | R::OsImage => Self::Kubelet,
-            R::WindowClosed | R::Blackout | R::WindowTooShort | R::Waiting => Self::Window,
-            R::Error | R::NoVersion | R::ChannelWithdrawn => Self::Channel,
-            R::Held => Self::Candidate,
-            R::JobLeaving
-            | R::PodLeaving
-            | R::PodWaiting
-            | R::DrainWaiting
-            | R::PodsRunning
-            | R::DrainSkipped
-            | R::Cancelled
-            | R::RebootPod
-            | R::PodRefused
-            | R::MinReady
-            | R::NodeCondition
-            | R::TaintStays
-            | R::DaemonSetPods
-            | R::Workloads
-            | R::PostCompleteDelay
-            | R::PodFailed
-            | R::PodTerminating => Self::Job,
-            _ => match reason.kind() {
-                Kind::Failure => Self::Job,
-                Kind::Hold => Self::Candidate,
-                _ => Self::Itself,
-            },
-        }
-    }
-}
+use refit_api::reason::Cause;
+use refit_api::{ObjectRef, limits};
 
 /// The links to the objects that a reason is about, for causes that name them.
 pub(super) fn chain_of_objects(

@@ -105,16 +105,13 @@ pub fn explain_node(view: &PlanOverview<'_>, name: &str) -> Explanation {
         explanation.history = history(view, name);
         return explanation;
     }
-    let label = node.and_then(|node| {
-        node.labels
-            .get(&format!("{}{}", names::LABEL_PLAN_PREFIX, view.plan.facts.name))
-    });
+    let label = node.and_then(|node| node.labels.get(&names::plan_label(&view.plan.facts.name)));
     let hash = view.plan.facts.status().latest_hash.as_deref();
     let version = view.version().unwrap_or("an unknown version");
     match (label.map(String::as_str), view.node(name)) {
         (Some(names::LABEL_VALUE_DISABLED), _) => {
             explanation.verdict = format!("Plan {title} is disabled on Node {name}");
-            let key = format!("{}{}", names::LABEL_PLAN_PREFIX, view.plan.facts.name);
+            let key = names::plan_label(&view.plan.facts.name);
             explanation.link(format!("Node {name}"), format!("has the label {key}=disabled"));
             explanation.set_remedy("remove the label", &[format!("kubectl label node {name} {key}-")]);
         }

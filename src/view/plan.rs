@@ -233,9 +233,7 @@ pub(super) fn derived(snapshot: &Snapshot, plan: &PlanObject) -> (NodeCounts, Ve
         if !is_selected {
             continue;
         }
-        let label = node
-            .labels
-            .get(&format!("{}{}", names::LABEL_PLAN_PREFIX, plan.facts.name));
+        let label = node.labels.get(&names::plan_label(&plan.facts.name));
         match label.map(String::as_str) {
             Some(names::LABEL_VALUE_DISABLED) => {
                 counts.disabled += 1;

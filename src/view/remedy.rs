@@ -5,6 +5,7 @@ use super::stall;
 use super::unavailable::unavailable;
 use refit_api::reason::Kind;
 use refit_api::{ConditionType, NodeProgress, ObjectRef, OpenEnum, Reason, limits, names};
+use refit_facts::words;
 
 /// The remedy of a reason in words, and commands that can be copied.
 #[expect(clippy::too_many_lines, reason = "one arm for each remedy")]
@@ -257,9 +258,7 @@ fn of_message(
             Some((remedy, vec![format!("refit resolve {url}"), edit]))
         }
         Reason::PodRefused => {
-            // The words of the admission plugin ServiceAccount.
-            let (_, account) = message.split_once("serviceaccount \"")?;
-            let (account, _) = account.split_once('"')?;
+            let account = words::missing_account(message)?;
             let create = format!("kubectl create serviceaccount -n {namespace} {account}");
             let remedy = "create the ServiceAccount, or correct spec.serviceAccountName".to_owned();
             Some((remedy, vec![create, edit]))
@@ -269,11 +268,7 @@ fn of_message(
             let remedy = "add the toleration to spec.tolerations, or remove the taint".to_owned();
             Some((remedy, vec![edit]))
         }
-        Reason::PodWaiting
-            if ["ImagePull", "InvalidImageName"]
-                .iter()
-                .any(|it| message.contains(it)) =>
-        {
+        Reason::PodWaiting if words::names_image(message) => {
             let remedy = "correct the image or the version, or set spec.imagePullSecrets".to_owned();
             Some((remedy, vec![edit]))
         }

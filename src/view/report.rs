@@ -55,7 +55,7 @@ impl<'a> Report<'a> {
             });
         }
         let hash = view.plan.facts.status().latest_hash.as_deref();
-        let label = format!("{}{}", names::LABEL_PLAN_PREFIX, view.plan.facts.name);
+        let label = names::plan_label(&view.plan.facts.name);
         for (name, node) in snapshot.nodes.iter().flatten() {
             let value = node.labels.get(&label).map(String::as_str);
             let state = match value {

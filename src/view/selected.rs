@@ -37,7 +37,7 @@ pub(super) fn not_selected(view: &PlanOverview<'_>, node: &NodeObject) -> Option
 
 /// Whether the node's label has the current hash.
 pub(super) fn has_done_label(view: &PlanOverview<'_>, name: &str) -> bool {
-    let key = format!("{}{}", names::LABEL_PLAN_PREFIX, view.plan.facts.name);
+    let key = names::plan_label(&view.plan.facts.name);
     let label = view.snapshot.node(name).and_then(|node| node.labels.get(&key));
     label.is_some() && label == view.plan.facts.status().latest_hash.as_ref()
 }

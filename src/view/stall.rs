@@ -5,6 +5,7 @@ use super::plan::{Obstacle, PlanOverview};
 use super::read::{JobObject, PlanObject, PodObject, Snapshot};
 use super::{prepare, time};
 use refit_api::{NodePhase, NodeProgress, ObjectRef, Reason};
+use refit_cluster::drain::pods::fields_wanted;
 use refit_facts::{JobOutcome, PodStage};
 
 /// The reason, a message and the objects that it is about, if something stops a node that has a slot.
@@ -109,14 +110,8 @@ pub(super) fn remedy(
 
 /// The field of the Plan for the flag that a drain asks for.
 fn drain_remedy(message: &str) -> Option<String> {
-    let fields = [
-        ("use --force", "force"),
-        ("use --delete-emptydir-data", "deleteEmptydirData"),
-        ("use --ignore-daemonsets", "ignoreDaemonSets"),
-    ];
-    let wanted = fields.iter().filter(|(flag, _)| message.contains(flag));
-    let wanted: Vec<_> = wanted
-        .map(|(_, field)| format!("spec.drain.{field}: true"))
+    let wanted: Vec<_> = fields_wanted(message)
+        .map(|field| format!("spec.drain.{field}: true"))
         .collect();
     (!wanted.is_empty()).then(|| {
         format!(

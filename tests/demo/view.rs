@@ -6,7 +6,7 @@ use std::io::{IsTerminal as _, Write as _};
 use std::time::Instant;
 
 use k8s_openapi::api::core::v1::{ContainerStatus, Node, Pod};
-use refit_api::names::{LABEL_NODE, LABEL_PLAN, LABEL_PLAN_PREFIX, LABEL_VERSION};
+use refit_api::names::{LABEL_NODE, LABEL_PLAN, LABEL_VERSION, plan_label};
 use refit_api::{NodeProgress, Plan};
 
 /// Prints a line on standard output, and ignores errors such as a closed pipe.
@@ -88,7 +88,7 @@ fn step(node: &Node, pods: &[Pod], plans: &[Plan]) -> String {
     for plan in plans {
         let plan_name = plan.metadata.name.as_deref().unwrap_or_default();
         let Some(status) = &plan.status else { continue };
-        let done = format!("{LABEL_PLAN_PREFIX}{plan_name}");
+        let done = plan_label(plan_name);
         let done = label(node.metadata.labels.as_ref(), &done);
         if done.is_some() && done == status.latest_hash.as_deref() {
             let version = status.latest_version.as_deref().unwrap_or_default();

@@ -14,7 +14,7 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::Client;
 use kube::api::Api;
 use refit_api::names::{
-    ANNOTATION_NODE_NAME, ANNOTATION_NODE_UID, ANNOTATION_RECORDED, LABEL_NODE, LABEL_PLAN, LABEL_PLAN_PREFIX,
+    ANNOTATION_NODE_NAME, ANNOTATION_NODE_UID, ANNOTATION_RECORDED, LABEL_NODE, LABEL_PLAN, plan_label,
 };
 use serde::Deserialize;
 use serde_json::Value;
@@ -329,7 +329,7 @@ impl JobCreated {
             name: text(&metadata["name"]),
             node,
             node_uid: text(&annotations[ANNOTATION_NODE_UID]),
-            hash: text(&labels[format!("{LABEL_PLAN_PREFIX}{plan}")]),
+            hash: text(&labels[plan_label(&plan)]),
             plan,
             at,
         }

@@ -1,8 +1,10 @@
 //! What the fields of a Plan mean where they are absent, and their parsed values. `validate` reports what cannot be parsed.
 
+use std::sync::LazyLock;
+
 use jiff::tz::TimeZone;
 
-use super::{ContainerSpec, PlanSpec};
+use super::{ContainerSpec, Plan, PlanSpec, PlanStatus};
 use crate::check::{self, Check};
 use crate::failure::{FailurePolicy, FailureSpec};
 use crate::installs::Installs;
@@ -25,6 +27,14 @@ use refit_base::version::{Claim, distribution_of, installs_kubernetes};
 
 /// Maximum number of groups in `drain.order`.
 const MAX_DRAIN_GROUPS: usize = 16;
+
+impl Plan {
+    /// The status, or an empty one.
+    pub fn stored_status(&self) -> &PlanStatus {
+        static NONE: LazyLock<PlanStatus> = LazyLock::new(PlanStatus::default);
+        self.status.as_ref().unwrap_or(&NONE)
+    }
+}
 
 impl PlanSpec {
     /// `spec.repeat`. `local` is the zone of the process, which `Local` means.

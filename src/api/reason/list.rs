@@ -1,439 +1,439 @@
 //! The list of reasons. `docs/operations.md` prints it, so a reader should need no other page. Code that reports a reason
 //! names its variant.
 
-use super::{Kind, ReportedIn, Severity};
+use super::{Cause, Kind, Level, ReportedIn};
 
 reasons! {
     Wait {
-        NoSlot Normal [Node]
+        NoSlot Normal Slots [Node]
             "all slots of `concurrency` or `maxConcurrent` are in use; with `failure.policy: Hold`, also by failed nodes"
             => "wait; [repair failed nodes](#when-a-node-fails); or raise the limit"
-        StatusFull Warning [Node Complete PlanEvent]
+        StatusFull Warning Slots [Node Complete PlanEvent]
             "the Plan's status has no room for another node in progress: some 5,000 fit"
             => "wait; or lower the concurrency"
-        MaxUnavailable Warning [Node Complete PlanEvent]
+        MaxUnavailable Warning Unavailable [Node Complete PlanEvent]
             "`maxUnavailable` of the selected nodes are not Ready, cordoned, or being upgraded"
             => "repair or uncordon them, or raise the limit; [more](#how-many-nodes-may-be-unavailable)"
-        EarlierNodes Warning [Node Complete PlanEvent]
+        EarlierNodes Warning NamedNodes [Node Complete PlanEvent]
             "with `order`: a node of the control plane, or of a zone that comes first, is left"
             => "wait; repair that node; or label it `plan.upgrade.cattle.io/<plan>: disabled`. [More](rollouts.md#order)"
-        ControlPlaneQuorum Warning [Node Complete PlanEvent]
+        ControlPlaneQuorum Warning NamedNodes [Node Complete PlanEvent]
             "without the node, no majority of the control-plane or etcd nodes would be available"
             => "wait; repair the nodes that are missing, or delete those that are gone for good; \
                 [more](rollouts.md#the-control-plane-keeps-its-majority)"
-        FailureBudget Warning [Node Complete PlanEvent]
+        FailureBudget Warning FailedNodes [Node Complete PlanEvent]
             "with `failure.policy: Stop`: `failure.budget` nodes have failed"
             => "[repair and retry them](#when-a-node-fails), or raise the budget; [more](rollouts.md#failures)"
-        WaveInProgress Normal [Node Complete PlanEvent]
+        WaveInProgress Normal Wave [Node Complete PlanEvent]
             "with `waves`: an earlier wave is not over"
             => "wait; repair the node that the message names. [More](rollouts.md#waves)"
-        WaveSoaking Normal [Node Complete PlanEvent]
+        WaveSoaking Normal Wave [Node Complete PlanEvent]
             "with `waves`: the nodes of a wave must stay Ready for `soak`"
             => "wait until `status.wave.until`"
-        WaveNotApproved Normal [Node Complete PlanEvent]
+        WaveNotApproved Normal Wave [Node Complete PlanEvent]
             "with `waves`: the next wave needs approval"
             => "`refit approve`, or set the annotation that the message shows"
-        CheckFailing Warning [Node Complete PlanEvent]
+        CheckFailing Warning Checks [Node Complete PlanEvent]
             "the last answer to one of `checks` was out of its limits, an error, late or unreadable"
             => "repair what it checks, or correct the check; `status.checks` has the answers. [More](rollouts.md#checks)"
-        PodBlocks Normal [Node Complete PlanEvent]
+        PodBlocks Normal Itself [Node Complete PlanEvent]
             "a pod of `drain.blockedBy` runs on the node"
             => "wait until it has ended, or delete it; [more](drain.md#pods-that-delay-a-node)"
-        DrainWouldBlock Warning [Node Complete PlanEvent]
+        DrainWouldBlock Warning Itself [Node Complete PlanEvent]
             "with `drain.checkFirst`: a drain of the node would not end; the message names a pod and the cause"
             => "correct the budget, the pod or `drain`, or make room on other nodes; refit looks again every minute. \
                 [More](drain.md#before-the-cordon)"
-        PodsPending Normal [Node Complete]
+        PodsPending Normal Itself [Node Complete]
             "with `drain.blockedBy` or `checkFirst`: the pods of the node are being listed, or cannot be"
             => "wait, or repair what the message says"
-        DrainSkipped Normal [Node Complete PlanEvent]
+        DrainSkipped Normal Job [Node Complete PlanEvent]
             "with `drain.waitFor` and `afterTimeout: Skip`: pods had not ended in time, and the node was released; perhaps they are waited for again"
             => "wait until the time that the message names; or end the pods, and `refit retry`; or edit the Plan. [More](drain.md#pods-that-end-by-themselves)"
-        CheckPending Normal [Node Complete]
+        CheckPending Normal Checks [Node Complete]
             "one of `checks` is running, or has not passed often enough"
             => "wait"
-        BeforeRunning Normal [Node Complete]
+        BeforeRunning Normal Itself [Node Complete]
             "the Job of `before` runs"
             => "wait; [more](rollouts.md#once-for-each-roll-out)"
-        BeforeFailed Warning [Node Complete Degraded PlanEvent]
+        BeforeFailed Warning Itself [Node Complete Degraded PlanEvent]
             "the Job of `before` failed, so no node starts"
             => "`refit retry PLAN`, or correct `before`; [more](rollouts.md#once-for-each-roll-out)"
-        AfterRunning Normal [Complete]
+        AfterRunning Normal Itself [Complete]
             "all nodes are done, and the Job of `after` runs"
             => "wait; [more](rollouts.md#once-for-each-roll-out)"
-        AfterFailed Warning [Complete Degraded PlanEvent]
+        AfterFailed Warning Itself [Complete Degraded PlanEvent]
             "all nodes are done, and the Job of `after` failed"
             => "`refit retry PLAN`, or correct `after`; [more](rollouts.md#once-for-each-roll-out)"
-        Frozen Warning [Node Complete PlanEvent]
+        Frozen Warning Limits [Node Complete PlanEvent]
             "the `ConfigMap` `refit` has `freeze`, or cannot be read"
             => "remove the key, or correct what the message names; [more](rollouts.md#limits-for-all-plans)"
-        ClusterLimit Normal [Node Complete PlanEvent]
+        ClusterLimit Normal Limits [Node Complete PlanEvent]
             "as many nodes are in progress, or unavailable, as the `ConfigMap` `refit` allows all Plans"
             => "wait; repair or uncordon nodes; or raise the limit; [more](rollouts.md#limits-for-all-plans)"
-        ConcurrencyZero Warning [Node Complete PlanEvent]
+        ConcurrencyZero Warning Itself [Node Complete PlanEvent]
             "`concurrency` is 0 or absent, and so is `maxConcurrent`"
             => "set one of them"
-        NodeNotReady Warning [Node Complete PlanEvent]
+        NodeNotReady Warning Kubelet [Node Complete PlanEvent]
             "the node is not Ready"
             => "repair the node; if the Plan repairs such nodes, let it tolerate `node.kubernetes.io/not-ready`"
-        NodeJoining Normal [Node Complete PlanEvent]
+        NodeJoining Normal Itself [Node Complete PlanEvent]
             "the node registered less than a minute ago (`REFIT_MIN_NODE_AGE`), or has a start-up taint"
             => "wait; if the taint stays, see what should remove it, or tolerate it by name; [more](rollouts.md#nodes-that-join)"
-        NodeBusy Warning [Node Complete PlanEvent]
+        NodeBusy Warning Busy [Node Complete PlanEvent]
             "another Plan that cordons, drains or is exclusive works on the node, the pod of a `before` or `after` runs there, a `NodeMaintenance` wants it, another client has set its condition `MaintenanceInProgress` or `DrainInProgress`, or with `pauseRemediation` another program holds its Lease"
             => "wait for that Plan, Job or program, delete the `NodeMaintenance`, or [remove the condition](drain.md#conditions-of-nodes)"
-        LeasePending Normal [Node Complete]
+        LeasePending Normal Itself [Node Complete]
             "with `pauseRemediation`: the Lease of the node is being read or taken, or cannot be"
             => "wait, or repair what the message says"
-        WindowClosed Normal [Node]
+        WindowClosed Normal Window [Node]
             "the window is closed"
             => "wait; `status.nextWindow` says when it opens"
-        Blackout Normal [Node Complete PlanEvent]
+        Blackout Normal Window [Node Complete PlanEvent]
             "a blackout of the Plan is in force"
             => "wait until `status.nextWindow`"
-        NotBefore Normal [Node Complete PlanEvent]
+        NotBefore Normal Itself [Node Complete PlanEvent]
             "the time `notBefore` has not come"
             => "wait; or remove the field to start now"
-        WindowTooShort Normal [Node Complete PlanEvent]
+        WindowTooShort Normal Window [Node Complete PlanEvent]
             "with `windows` or blackouts: a node that starts now might not finish in time"
             => "wait; if no window is long enough, lengthen one or shorten `jobActiveDeadlineSecs`; \
                 [more](rollouts.md#windows-and-blackouts)"
-        Suspended Normal [Node Complete PlanEvent]
+        Suspended Normal Itself [Node Complete PlanEvent]
             "`suspend` is true"
             => "`refit resume`, or set it to false"
-        Aborted Warning [Node Complete PlanEvent]
+        Aborted Warning Itself [Node Complete PlanEvent]
             "the Plan has the annotation `refit.rs/abort`"
             => "`refit resume`, or remove the annotation"
-        Skipped Normal [Node]
+        Skipped Normal Itself [Node]
             "the annotation `refit.rs/skip` of the Node excludes it"
             => "`refit skip --undo`, or remove the Plan from the annotation"
-        NotReady Normal [Node Complete]
+        NotReady Normal Itself [Node Complete]
             "the Plan is invalid, or has no version yet"
             => "see the conditions `Validated` and `LatestResolved`"
-        SchemaOutdated Warning [PlanEvent Message]
+        SchemaOutdated Warning Itself [PlanEvent Message]
             "the served CRD lacks fields of refit, so refit starts no node and writes no status; an event and the log say so"
             => "find what restored the old CRD (another system-upgrade-controller, GitOps), then restart refit or apply `crds/`"
-        SpecPruned Warning [Node Complete PlanEvent]
+        SpecPruned Warning Itself [Node Complete PlanEvent]
             "fields of this Plan were lost while an old CRD was served"
             => "apply the Plan again"
-        MissingPermission Warning [Node Complete PlanEvent Message]
+        MissingPermission Refusal Itself [Node Complete PlanEvent Message]
             "the controller, or for a drain the Plan's account, lacks the permission that the message names"
             => "apply `deploy/rbac.yaml`, or grant the permission"
-        ImageInvalid Warning [Node Complete PlanEvent]
+        ImageInvalid Refusal Itself [Node Complete PlanEvent]
             "an image reference of the Plan is invalid, or cannot have the version as its tag"
             => "correct the image or the version"
-        OwnImageUnknown Warning [Node Complete PlanEvent]
+        OwnImageUnknown Refusal Itself [Node Complete PlanEvent]
             "the controller does not know its own image, which cordons, drains and reboots; the log says what it tried"
             => "set `REFIT_IMAGE` on the controller, or let it read its own Pod (`POD_NAME` from `metadata.name`)"
-        SettingMissing Warning [Node Complete PlanEvent]
+        SettingMissing Refusal Itself [Node Complete PlanEvent]
             "the Plan selects a Windows node, and `SYSTEM_UPGRADE_JOB_KUBECTL_IMAGE_WINDOWS` is empty"
             => "set it, or exclude the node in `nodeSelector`"
-        NameTaken Warning [Node]
+        NameTaken Refusal Itself [Node]
             "a pod or Job that is not refit's has the name of the reboot Pod, or both names of the Job"
             => "delete the Job or pod that the message names; if a kubelet creates it again, look at its node"
-        JobLeaving Warning [Node Complete PlanEvent]
+        JobLeaving Warning Job [Node Complete PlanEvent]
             "a Job of the same name is being deleted, or the previous Job's result is being recorded"
             => "wait; if it persists, look for finalizers on that Job"
-        PodLeaving Warning [Node Complete PlanEvent]
+        PodLeaving Warning Job [Node Complete PlanEvent]
             "a pod of a deleted Job still runs on the node, or holds the Plan's last slot"
             => "wait; if it persists, look for finalizers on that pod, and check its node"
-        ChannelWithdrawn Warning [Node Complete PlanEvent]
+        ChannelWithdrawn Warning Channel [Node Complete PlanEvent]
             "the channel's last version is older than the Plan's"
             => "wait for the channel; to downgrade, set `versionPolicy.allowDowngrade`"
-        VersionOutOfRange Warning [Node Complete PlanEvent]
+        VersionOutOfRange Warning Itself [Node Complete PlanEvent]
             "the Plan's version is not in `versionPolicy.range`"
             => "wait for a version in the range, or widen the range"
-        DependencyNotComplete Normal [Node Complete PlanEvent]
+        DependencyNotComplete Normal Plans [Node Complete PlanEvent]
             "a Plan in `dependsOn` is not `Complete` for its current generation, or has another version"
             => "wait; if it persists, see that Plan's status. [More](rollouts.md#one-plan-after-another)"
-        DependencyUnknown Warning [Node Complete PlanEvent]
+        DependencyUnknown Warning Plans [Node Complete PlanEvent]
             "a Plan in `dependsOn` does not exist in the namespace"
             => "create it, or correct the name"
-        DependencySelectsNothing Warning [Node Complete PlanEvent]
+        DependencySelectsNothing Warning Plans [Node Complete PlanEvent]
             "a Plan in `dependsOn` selects no node"
             => "correct its `nodeSelector`, or remove the entry"
-        DependencyCycle Warning [Node Complete PlanEvent]
+        DependencyCycle Warning Plans [Node Complete PlanEvent]
             "Plans wait for each other by `dependsOn`"
             => "remove one of the entries"
-        NodeIsNewer Warning [Node Complete PlanEvent]
+        NodeIsNewer Warning Itself [Node Complete PlanEvent]
             "the node's kubelet is newer than the Kubernetes that the Plan installs"
             => "set a newer version, or `versionPolicy.allowDowngrade`. [More](versions.md#what-nodes-say)"
-        ControlPlaneOlder Warning [Node Complete PlanEvent]
+        ControlPlaneOlder Warning NamedNodes [Node Complete PlanEvent]
             "the API server or a control-plane node is older than the Kubernetes that the Plan installs"
             => "upgrade the control plane first: see the Plan that selects that node, or add one. [More](versions.md#what-nodes-say)"
-        VersionDiffers Warning [DoneNode Explain]
+        VersionDiffers Warning Itself [DoneNode Explain]
             "a done node's kubelet has another version: the upgrade changed nothing, or something else did since"
             => "see the Job's log and the node; remove its label `plan.upgrade.cattle.io/<plan>` to run the Plan again. \
                 [More](versions.md#what-nodes-say)"
-        Drifted Warning [DoneNode Explain PlanEvent]
+        Drifted Warning Itself [DoneNode Explain PlanEvent]
             "a done node's kubelet went back to an older version: re-imaged, or rolled back"
             => "set `onDrift: Rerun`, or remove the node's label `plan.upgrade.cattle.io/<plan>`. [More](versions.md#what-nodes-say)"
-        MinorSkip Warning [Node Complete UpToDate PlanEvent]
+        MinorSkip Warning Itself [Node Complete UpToDate PlanEvent]
             "the kubelet's version is more than `versionPolicy.maxMinorSkip` from the Plan's, or cannot be compared"
             => "upgrade to a version in between, or raise the limit; with a feed, wait until the roll-out is complete"
-        TaintNotTolerated Warning [Node Complete PlanEvent]
+        TaintNotTolerated Warning Itself [Node Complete PlanEvent]
             "the node has a taint (`NoSchedule`, `NoExecute`) that the Plan does not tolerate"
             => "add the toleration of the message to `spec.tolerations`, or remove the taint; if Kubernetes set it, repair the node"
-        RebootIneffective Warning [Node Complete PlanEvent]
+        RebootIneffective Warning Itself [Node Complete PlanEvent]
             "the node has rebooted, and needs a reboot for the same reason again"
             => "repair what the message names; or remove `refit.rs/reboot-needed` from the node to reboot it once more. \
                 [More](reboot-requests.md#when-a-reboot-does-not-help)"
-        DigestPending Normal [Node Complete]
+        DigestPending Normal Itself [Node Complete]
             "the registry is being asked for an image of the Plan"
             => "wait some seconds"
-        ImageMissing Warning [Node Complete PlanEvent]
+        ImageMissing Warning Itself [Node Complete PlanEvent]
             "the registry says that an image of the Plan does not exist at its version"
             => "wait for the image, or correct image or version; if nodes have a mirror, set `REFIT_CHECK_IMAGES` to false on \
                 the controller. [More](versions.md#images-that-do-not-exist)"
-        DigestUnknown Warning [Node Complete PlanEvent]
+        DigestUnknown Warning Itself [Node Complete PlanEvent]
             "with `versionPolicy.pinDigest`: the registry returned no digest for an image"
             => "check the registry and `imagePullSecrets`"
-        AtVersion Normal [Node Complete PlanEvent]
+        AtVersion Normal Itself [Node Complete PlanEvent]
             "with `skipWhen`: the node has the version, and is done without a Job"
             => "nothing"
-        JobRefused Warning [Node PlanEvent]
+        JobRefused Refusal Itself [Node PlanEvent]
             "the API server refused the Job (quota, admission, Pod Security)"
             => "allow what the API server refused, or correct the Plan; refit retries"
-        NodeRefused Warning [Node]
+        NodeRefused Refusal Itself [Node]
             "the API server refused a patch of the Node (admission)"
             => "have the admission webhook or policy allow it; refit retries"
-        ObjectUnreadable Warning [Node NodeEvent]
+        ObjectUnreadable Warning Itself [Node NodeEvent]
             "refit cannot read the Node, or a time in it: it starts nothing there, and keeps the slot"
             => "correct the field that the message names"
-        PodWaiting Warning [Node FailedNode PlanEvent]
+        PodWaiting Warning Job [Node FailedNode PlanEvent]
             "the pod of the Job, or the reboot Pod, does not start: no image, or no place"
             => "correct the image, or make place for the pod on the node"
-        DrainWaiting Warning [Node FailedNode PlanEvent]
+        DrainWaiting Warning Job [Node FailedNode PlanEvent]
             "evictions are refused; the message names the pod, the budget, and since when"
             => "make the budget's pods Ready, or relax the budget; `drain.timeout` ends the wait, `drain.disableEviction` ignores budgets"
-        PodsRunning Normal [Node]
+        PodsRunning Normal Job [Node]
             "with `drain.waitFor`: pods on the cordoned node have not ended; the message names them and the end of the wait"
             => "wait, or end the pods; [more](drain.md#pods-that-end-by-themselves)"
-        Cancelled Normal [Node]
+        Cancelled Normal Job [Node]
             "the Plan was edited, or no longer selects the node, and refit has cancelled the drain"
             => "wait some seconds; if it persists, check the drain's pod and its node"
-        RebootPod Warning [Node]
+        RebootPod Warning Job [Node]
             "the command of the reboot Pod fails with the message, and is retried until the timeout"
             => "correct `reboot.command`; see [Reboots](reboot.md#while-a-node-reboots)"
-        PodRefused Warning [Node FailedNode]
+        PodRefused Refusal Job [Node FailedNode]
             "the API server refuses the pod of the Job, or the reboot Pod (quota, admission, Pod Security, no ServiceAccount)"
             => "create what is missing, or allow what the API server refused; Kubernetes or refit tries again"
-        OsImage Normal [Node]
+        OsImage Normal Kubelet [Node]
             "with `settle.osImage`: the Node's `osImage` lacks the Plan's version"
             => "wait; if it persists, see whether the node has installed and booted the new system"
-        KubeletVersion Normal [Node]
+        KubeletVersion Normal Kubelet [Node]
             "with `settle.kubeletVersion`: the kubelet lacks the Plan's version"
             => "wait; if it persists, check the kubelet"
-        MinReady Normal [Node]
+        MinReady Normal Job [Node]
             "`settle.minReady` has not passed"
             => "wait"
-        NodeCondition Normal [Node]
+        NodeCondition Normal Job [Node]
             "with `settle.conditions`: a condition of the Node has another status, or is missing"
             => "wait; if it persists, see what should set the condition"
-        TaintStays Normal [Node]
+        TaintStays Normal Job [Node]
             "with `settle.taintsGone`: the Node still has such a taint"
             => "wait; if it persists, see what should remove the taint"
-        DaemonSetPods Normal [Node]
+        DaemonSetPods Normal Job [Node]
             "with `settle.daemonSets`: a pod on the node is not Ready, or the pods are not known yet"
             => "wait, or repair the pod"
-        Workloads Normal [Node]
+        Workloads Normal Job [Node]
             "with `settle.workloads`: controllers of evicted pods have fewer ready pods than before"
             => "wait, or repair these workloads"
-        PostCompleteDelay Normal [Node]
+        PostCompleteDelay Normal Job [Node]
             "the Job succeeded, and `postCompleteDelay` has not passed"
             => "wait"
     }
     Failure {
-        BackoffLimitExceeded Warning [FailedNode]
+        BackoffLimitExceeded Warning Job [FailedNode]
             "the Job exceeded its `backoffLimit`: its container failed too often"
             => "read its logs; then edit the Plan, or retry"
-        ContainerFailed Warning [FailedNode]
+        ContainerFailed Warning Job [FailedNode]
             "a container failed whenever it was tried until the Job's deadline"
             => "read its logs; then edit the Plan, or retry"
-        DeadlineExceeded Warning [FailedNode]
+        DeadlineExceeded Warning Job [FailedNode]
             "the upgrade was still running at the Job's deadline"
             => "raise `jobActiveDeadlineSecs` (0 means no limit)"
-        PrepareTimedOut Warning [FailedNode]
+        PrepareTimedOut Warning Job [FailedNode]
             "`prepare` had not ended at the Job's deadline"
             => "see what it waits for (its logs); use `dependsOn` instead, which counts towards no deadline; or raise \
                 `jobActiveDeadlineSecs` (0 means no limit)"
-        NeverRebooted Warning [FailedNode]
+        NeverRebooted Warning Job [FailedNode]
             "the upgrade succeeded, but after `reboot.timeout` the node is Ready in its old boot"
             => "correct `reboot.command`, or reboot the node by hand. See [Reboots](reboot.md#when-it-fails)"
-        RebootTimedOut Warning [FailedNode]
+        RebootTimedOut Warning Kubelet [FailedNode]
             "the upgrade succeeded, but after `reboot.timeout` the node is not Ready, and in no new boot"
             => "check its console, or raise `reboot.timeout`"
-        NotReadyAfterReboot Warning [FailedNode]
+        NotReadyAfterReboot Warning Kubelet [FailedNode]
             "the upgrade succeeded and the node rebooted, but is not Ready after `reboot.timeout`"
             => "check its kubelet"
-        SentinelMissing Warning [FailedNode Message]
+        SentinelMissing Warning Job [FailedNode Message]
             "the host has no sentinel in the boot of the upgrade: something deleted files in `/run/refit`"
             => "find out what deletes them; then retry"
-        EvidenceLost Warning [FailedNode]
+        EvidenceLost Warning Job [FailedNode]
             "Job and pod were deleted before refit read the result, and a reboot erased the sentinel"
             => "check the node; then retry"
-        UpgradeInterrupted Warning [FailedNode]
+        UpgradeInterrupted Warning Job [FailedNode]
             "the node went down while `upgrade` ran, which may be incomplete"
             => "check the node; then retry"
-        RebootLoop Warning [FailedNode]
+        RebootLoop Warning Job [FailedNode]
             "without `spec.reboot`: a payload rebooted its node twice under one Job"
             => "correct the payload: once its work is done it must exit with 0 and without a reboot"
-        SettleTimedOut Warning [FailedNode]
+        SettleTimedOut Warning Job [FailedNode]
             "after `settle.timeout` the node lacked what `settle` demands: the message says what"
             => "check the node or the workload; or raise `settle.timeout`"
-        VerifyFailed Warning [FailedNode PlanEvent]
+        VerifyFailed Warning Job [FailedNode PlanEvent]
             "the upgrade succeeded, and `verify` failed too often, or until its deadline"
             => "check the node; or correct `verify`; then retry. [More](rollouts.md#checks-of-a-node-after-the-upgrade)"
-        NodeLost Warning [FailedNode]
+        NodeLost Warning Kubelet [FailedNode]
             "the Job failed while its node is not Ready; the cause is not known yet"
             => "repair the node, or delete it"
     }
     Condition {
-        PlanIsValid Normal [Validated]
+        PlanIsValid Normal Itself [Validated]
             "the spec is valid"
-        Error Warning [Validated LatestResolved]
+        Error Warning Channel [Validated LatestResolved]
             "the Plan is invalid, a Secret is missing, it has neither `version` nor `channel`, or its channel has given none yet"
             => "edit the Plan, create the Secret, or check the channel"
-        Version Normal [LatestResolved]
+        Version Normal Itself [LatestResolved]
             "the version is from `spec.version`"
-        Trigger Normal [LatestResolved]
+        Trigger Normal Itself [LatestResolved]
             "the Plan has a `trigger` and no version: nodes run it on request"
-        Channel Normal [LatestResolved]
+        Channel Normal Itself [LatestResolved]
             "the version is from `spec.channel`"
-        Held Warning [LatestResolved]
+        Held Warning Candidate [LatestResolved]
             "the channel gave a version, and `versionPolicy` holds it back"
             => "allow the version in `versionPolicy`, or set `spec.version`"
-        Complete Normal [Complete PlanEvent]
+        Complete Normal Itself [Complete PlanEvent]
             "all selected nodes are done, or none is selected"
-        Resolved Normal [Complete PlanEvent]
+        Resolved Normal Itself [Complete PlanEvent]
             "the Plan has a new version or hash; nodes are about to start"
-        SyncJob Normal [Complete PlanEvent]
+        SyncJob Normal Itself [Complete PlanEvent]
             "nodes are being upgraded"
-        Waiting Normal [Complete PlanEvent]
+        Waiting Normal Window [Complete PlanEvent]
             "the window is closed"
             => "wait; `status.nextWindow` says when it opens"
-        JobFailed Warning [Complete PlanEvent]
+        JobFailed Warning FailedNodes [Complete PlanEvent]
             "a node failed; the message names Job, node and reason"
             => "[repair the node](#when-a-node-fails)"
-        SelectNodesFailed Warning [Complete PlanEvent]
+        SelectNodesFailed Warning Itself [Complete PlanEvent]
             "`nodeSelector` is invalid; the message says why"
             => "correct it"
-        Latest Normal [UpToDate]
+        Latest Normal Itself [UpToDate]
             "the Plan has the newest version that the channel gives"
-        FeatureUnavailable Warning [Degraded]
+        FeatureUnavailable Warning Itself [Degraded]
             "the API server is older than 1.29, or a feature gate that refit relies on is off"
             => "upgrade it, or switch the gate on; [more](reliability.md#old-and-new-kubernetes)"
     }
     Hold {
-        OutOfRange Warning [UpToDate]
+        OutOfRange Warning Candidate [UpToDate]
             "the version is not in `versionPolicy.range`"
             => "widen the range"
-        Prerelease Warning [UpToDate]
+        Prerelease Warning Candidate [UpToDate]
             "the version is a prerelease"
             => "set a `versionPolicy.range` that names a prerelease of the same release"
-        Older Warning [UpToDate]
+        Older Warning Candidate [UpToDate]
             "the version is older than the Plan's"
             => "set `versionPolicy.allowDowngrade`, or `spec.version`"
-        NotComparable Warning [UpToDate]
+        NotComparable Warning Candidate [UpToDate]
             "the version cannot be compared with the Plan's, or is of another distribution"
             => "set `spec.version`, or, within the distribution, `versionPolicy.allowDowngrade`"
-        TooYoung Normal [UpToDate]
+        TooYoung Normal Candidate [UpToDate]
             "the version is younger than `versionPolicy.minimumAge`"
             => "wait, or set a shorter age"
-        NotApproved Normal [UpToDate]
+        NotApproved Normal Candidate [UpToDate]
             "with `versionPolicy.propose`: the version has not been approved"
             => "set the annotation `refit.rs/approve: <version>` on the Plan"
-        Variant Warning [UpToDate]
+        Variant Warning Candidate [UpToDate]
             "the version is another variant than the Plan's, such as a tag that ends in `-amd64`"
             => "set `spec.version`"
-        NoVersion Warning [UpToDate]
+        NoVersion Warning Channel [UpToDate]
             "the channel offers something that is not a version"
             => "correct the channel"
     }
     Event {
-        Validated Normal [PlanEvent]
+        Validated Normal Itself [PlanEvent]
             "the Plan is valid"
-        ValidateFailed Warning [PlanEvent]
+        ValidateFailed Warning Itself [PlanEvent]
             "the Plan is invalid"
-        ResolveFailed Warning [PlanEvent]
+        ResolveFailed Warning Itself [PlanEvent]
             "the Plan has no version, or its channel gave none"
-        StartedDespite Normal [PlanEvent]
+        StartedDespite Normal Itself [PlanEvent]
             "nodes start in spite of limits: the message has the limits, the nodes, who, when and why"
-        DespiteInvalid Warning [PlanEvent]
+        DespiteInvalid Warning Itself [PlanEvent]
             "an entry of the annotation `refit.rs/despite` is ignored"
             => "correct the entry that the message names, or write it with `refit start`; [more](steering.md#start-in-spite-of-a-limit)"
-        VersionProposed Normal [PlanEvent]
+        VersionProposed Normal Itself [PlanEvent]
             "a version waits for approval"
-        VersionHeld Warning [PlanEvent]
+        VersionHeld Warning Itself [PlanEvent]
             "`versionPolicy` holds a version back (Normal if only its age does)"
-        ValidationFailed Warning [PlanEvent]
+        ValidationFailed Warning Itself [PlanEvent]
             "no Job can be created for a node (`SettingMissing`)"
-        StatusRefused Warning [PlanEvent]
+        StatusRefused Warning Itself [PlanEvent]
             "the API server refused the Plan's status, so no node starts"
             => "have the API server accept the status; refit retries"
-        HolderUnknown Warning [NodeEvent]
+        HolderUnknown Warning Itself [NodeEvent]
             "`refit.rs/cordon` of the node named a Plan that refit has never seen; the node stays cordoned"
             => "find out who cordoned the node, and uncordon it with `refit uncordon`"
-        JobComplete Normal [PlanEvent]
+        JobComplete Normal Itself [PlanEvent]
             "a node is done"
-        JobCompleteReboot Normal [PlanEvent]
+        JobCompleteReboot Normal Itself [PlanEvent]
             "the Job of a node succeeded; refit reboots the node"
-        JobCompleteWaiting Normal [PlanEvent]
+        JobCompleteWaiting Normal Itself [PlanEvent]
             "the Job of a node succeeded; refit waits for `postCompleteDelay`"
-        PreflightSkipped Normal [PlanEvent]
+        PreflightSkipped Normal Itself [PlanEvent]
             "`preflight` has skipped a node at this version; the message has its reason"
             => "if it should run there after all: `refit skip --undo`"
-        Repeats Normal [PlanEvent]
+        Repeats Normal Itself [PlanEvent]
             "with `repeat`: the Plan runs again on all nodes; the message has the next time"
-        RebootFailed Warning [PlanEvent]
+        RebootFailed Warning Itself [PlanEvent]
             "the upgrade of a node succeeded, and its reboot failed"
-        SettleFailed Warning [PlanEvent]
+        SettleFailed Warning Itself [PlanEvent]
             "the upgrade succeeded, and the node did not settle within `settle.timeout`"
-        NotificationDropped Warning [PlanEvent]
+        NotificationDropped Warning Itself [PlanEvent]
             "a receiver did not get a notification within an hour, or refused it"
             => "correct the receiver; [more](notifications.md#when-a-receiver-does-not-answer)"
-        NotificationFailed Warning [ConfigMapEvent]
+        NotificationFailed Warning Itself [ConfigMapEvent]
             "a receiver does not answer or refuses, or its Secret cannot be used; refit retries for an hour"
             => "do what the message says; [more](notifications.md#when-a-receiver-does-not-answer)"
-        NotificationsInvalid Warning [ConfigMapEvent]
+        NotificationsInvalid Warning Itself [ConfigMapEvent]
             "an entry of `notifications` or `silences` is invalid; the others are used"
             => "correct the entry; `refit validate` also checks it"
-        SilenceFailed Warning [ConfigMapEvent]
+        SilenceFailed Warning Itself [ConfigMapEvent]
             "an Alertmanager does not answer, or refuses a silence; refit tries again"
             => "do what the message says"
-        Starting Normal [NodeEvent]
+        Starting Normal Itself [NodeEvent]
             "the controller takes part in the leader election"
-        Started Normal [NodeEvent]
+        Started Normal Itself [NodeEvent]
             "the controller is the leader, and its watches have started"
     }
     RebootPod {
-        CommandMissing Warning [Message]
+        CommandMissing Warning Itself [Message]
             "the host has no program of `reboot.command`"
             => "correct `reboot.command`, or install the program"
-        CommandFailed Warning [Message]
+        CommandFailed Warning Itself [Message]
             "`reboot.command` failed; the message has the end of its output"
             => "correct `reboot.command`"
-        HostUnreadable Warning [Message]
+        HostUnreadable Warning Itself [Message]
             "the host's files cannot be read"
             => "check the node"
     }
     Explain {
-        Deleting Warning [Explain]
+        Deleting Warning Itself [Explain]
             "the Plan is being deleted; the message names its finalizers"
             => "have their owners remove them; if an owner is gone, remove the finalizer"
-        Unprocessed Warning [Explain]
+        Unprocessed Warning Itself [Explain]
             "no controller has processed this generation of the Plan"
             => "wait some seconds; then check that a controller runs in the Plan's namespace"
-        NoNodes Warning [Explain]
+        NoNodes Warning Itself [Explain]
             "the Plan selects no node"
             => "correct `nodeSelector`, or label nodes; `refit explain PLAN NODE` says what one lacks"
-        Prepare Normal [Explain]
+        Prepare Normal Plans [Explain]
             "`prepare` waits for another Plan, or for the control plane"
             => "wait until that Plan is complete; if it does not progress, see why"
-        PodFailed Warning [Explain]
+        PodFailed Warning Job [Explain]
             "pods of the Job have failed, the last one with the message"
             => "correct what the pod or its log says; the Job tries again until its deadline"
-        PodTerminating Warning [Explain]
+        PodTerminating Warning Job [Explain]
             "a drain waits for a pod that should have ended; the message names its finalizers"
             => "have the owner of the finalizer, or the kubelet, end the pod; `drain.skipWaitForDeleteTimeout` ends the wait"
     }

@@ -10,7 +10,6 @@ use super::live::LiveCluster;
 use super::{Flags, Os};
 use refit_api::selector::{Selector, explain};
 use refit_api::{Plan, names};
-use refit_job::name;
 use refit_offline::gitops::input::read_text;
 
 #[derive(Clone, Debug, Default)]
@@ -97,7 +96,7 @@ pub(super) fn unselected(plan: &Plan, node: &NodeFacts, hash: &str) -> anyhow::R
         return Ok(unmet(asked, &given, is_given));
     };
     let selector = Selector::new(Some(asked))?;
-    let key = name::plan_label_key(plan.metadata.name.as_deref().unwrap_or_default());
+    let key = names::plan_label(plan.metadata.name.as_deref().unwrap_or_default());
     let done = labels.get(&key).map(String::as_str);
     if !selector.matches(labels) {
         return Ok(unmet(asked, labels, |_| true));

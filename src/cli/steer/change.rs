@@ -311,7 +311,7 @@ fn object<'a>(view: &PlanOverview<'a>, node: &str) -> Option<&'a NodeObject> {
 }
 
 fn label_key(view: &PlanOverview<'_>) -> String {
-    format!("{}{}", names::LABEL_PLAN_PREFIX, view.plan.facts.name)
+    names::plan_label(&view.plan.facts.name)
 }
 
 /// Whether the node's label has the current hash.

@@ -132,7 +132,7 @@ async fn done_nodes(client: &Client, view: &PlanOverview<'_>) -> anyhow::Result<
     let Some(hash) = &view.plan.facts.status().latest_hash else {
         return Ok(BTreeSet::new());
     };
-    let label = format!("{}{}", names::LABEL_PLAN_PREFIX, view.plan.facts.name);
+    let label = names::plan_label(&view.plan.facts.name);
     let params = ListParams::default().labels(&format!("{label}={hash}"));
     let nodes = Api::<Node>::all(client.clone());
     // Only names are needed, and most of a Node is its status.

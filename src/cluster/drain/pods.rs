@@ -22,6 +22,18 @@ const LOCAL_STORAGE_FATAL: &str = "Pods with local storage (use --delete-emptydi
 const UNMANAGED_FATAL: &str = "Pods that declare no controller (use --force to override)";
 const UNMANAGED_WARNING: &str = "deleting Pods that declare no controller";
 
+/// The fields of `spec.drain` for the flags that these texts ask for. A message may have only the beginning of one.
+pub fn fields_wanted(message: &str) -> impl Iterator<Item = &'static str> {
+    [
+        ("use --force", "force"),
+        ("use --delete-emptydir-data", "deleteEmptydirData"),
+        ("use --ignore-daemonsets", "ignoreDaemonSets"),
+    ]
+    .into_iter()
+    .filter(move |(flag, _)| message.contains(flag))
+    .map(|(_, field)| field)
+}
+
 /// Options that affect the rules.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rules {

@@ -70,6 +70,33 @@ impl Answer {
     }
 }
 
+/// What only the words of the API server tell.
+fn says(error: &kube::Error, text: &str) -> bool {
+    // Not `brief`: the message may begin with the whole patch.
+    matches!(error, kube::Error::Api(status) if status.message.contains(text))
+}
+
+/// Whether the authorizer refuses the request, and not an admission plugin
+/// (kubernetes/kubernetes, `apiserver/pkg/endpoints/handlers/responsewriters/errors.go`).
+pub fn is_unauthorized(error: &kube::Error) -> bool {
+    Answer::of(error) == Answer::Forbidden && says(error, " is forbidden: User ")
+}
+
+/// Whether etcd refuses the object for its size, which is a 500.
+pub fn is_too_large(error: &kube::Error) -> bool {
+    Answer::of(error) == Answer::Unknown && ["too large", "too long"].iter().any(|text| says(error, text))
+}
+
+/// Whether the API server refuses a patch under strict validation rather than drop fields that it does not know.
+pub fn would_prune(error: &kube::Error) -> bool {
+    Answer::of(error) == Answer::Invalid && says(error, "strict decoding error: unknown field")
+}
+
+/// Whether the server does not have the resource version yet (apiserver's storage/errors.go). Its code, 504, has other causes, too.
+pub(super) fn is_version_ahead(status: &Status) -> bool {
+    status.message.contains("Too large resource version")
+}
+
 /// Whether what came instead of an object is the status of a failure.
 pub(super) fn is_failure(status: &Status) -> bool {
     status.code >= 400

@@ -19,7 +19,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::brief;
-use super::error::{Answer, is_failure};
+use super::error::{Answer, is_failure, is_version_ahead};
 use super::pages::{Page, Pages};
 use refit_facts::Watched;
 use refit_facts::read::{Identity, read};
@@ -86,9 +86,7 @@ impl WatchError {
     fn needs_list(&self) -> bool {
         match self {
             Self::Request(kube::Error::Api(status)) | Self::Ended(status) => {
-                // By its text (apiserver's storage/errors.go), because its code, 504, has other causes, too.
-                Answer::of_status(status) == Answer::Expired
-                    || status.message.contains("Too large resource version")
+                Answer::of_status(status) == Answer::Expired || is_version_ahead(status)
             }
             // After these it is not known which changes were missed.
             Self::Line(_) | Self::NoResourceVersion | Self::TooLong => true,

@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::{Actor, Outcome, StepError, StepErrorKind, stale, step_error};
-use refit_cluster::kube::{Answer, Failure, failure};
+use refit_cluster::kube::{Answer, Failure, failure, would_prune};
 use refit_facts::objects::{RawPlan, SlimJob, SlimNode, SlimPod, version};
 use refit_facts::{PodFacts, PodStage, Text};
 use refit_rollout::{Event, Kind, Observation, StepEffect};
@@ -82,20 +82,13 @@ impl Next {
             _ if failure(error) == Failure::Unknown => Self::Read,
             (Verb::Create(_), Answer::Exists) => Self::Read,
             (Verb::Create(_), _) => Self::Fail,
-            (Verb::Patch(_) | Verb::PatchStatus(_), Answer::Invalid) if would_prune(error) => Self::Pruned,
+            (Verb::Patch(_) | Verb::PatchStatus(_), _) if would_prune(error) => Self::Pruned,
             // It is gone, it has another version, or the name is that of another object, because a patch cannot change a
             // UID.
             (_, Answer::NotFound | Answer::Conflict | Answer::Exists | Answer::Invalid) => Self::Read,
             _ => Self::Fail,
         }
     }
-}
-
-/// An API server refuses a patch under strict validation rather than drop refit's fields.
-fn would_prune(error: &kube::Error) -> bool {
-    // Not `brief`: the message begins with the whole patch.
-    let says = |text| matches!(error, kube::Error::Api(status) if status.message.contains(text));
-    says("strict decoding error: unknown field")
 }
 
 /// A kind that the controller writes.
@@ -105,11 +98,8 @@ pub(super) trait Written: Resource<DynamicType = ()> + Clone + Debug + Deseriali
     /// What the controller learns from the object.
     fn effect(self, actor: &Actor) -> StepEffect;
 
-    /// What follows if there is no object of this name, or another one.
-    ///
-    /// # Errors
-    /// Fails if that must not count as a deletion.
-    fn absent(target: &Target, error: &kube::Error) -> Result<StepEffect, StepError>;
+    /// What follows if there is no object of this name, or another one; `None` if that must not count as a deletion.
+    fn deleted(target: &Target) -> Option<Observation>;
 }
 
 fn namespaced<K>(actor: &Actor) -> Api<K>
@@ -130,8 +120,8 @@ impl Written for RawPlan {
 
     /// A 404 for a Plan does not mean that it was deleted until the watch says so: while its definition is being replaced,
     /// every Plan returns 404, and the Jobs must survive that.
-    fn absent(_: &Target, error: &kube::Error) -> Result<StepEffect, StepError> {
-        Err(stale(error))
+    fn deleted(_: &Target) -> Option<Observation> {
+        None
     }
 }
 
@@ -150,9 +140,9 @@ impl Written for SlimJob {
         StepEffect::Observed(Observation::Job(version(self.meta()), facts))
     }
 
-    fn absent(target: &Target, _: &kube::Error) -> Result<StepEffect, StepError> {
-        let (name, uid) = (target.name.clone().into(), target.uid.clone().into());
-        Ok(StepEffect::Observed(Observation::JobDeleted(name, uid)))
+    fn deleted(target: &Target) -> Option<Observation> {
+        let (name, uid) = (target.name.clone(), target.uid.clone());
+        Some(Observation::JobDeleted(name.into(), uid.into()))
     }
 }
 
@@ -166,9 +156,9 @@ impl Written for SlimNode {
         StepEffect::Observed(Observation::Node(version(self.meta()), facts))
     }
 
-    fn absent(target: &Target, _: &kube::Error) -> Result<StepEffect, StepError> {
-        let (name, uid) = (target.name.clone().into(), target.uid.clone().into());
-        Ok(StepEffect::Observed(Observation::NodeDeleted(name, uid)))
+    fn deleted(target: &Target) -> Option<Observation> {
+        let (name, uid) = (target.name.clone(), target.uid.clone());
+        Some(Observation::NodeDeleted(name.into(), uid.into()))
     }
 }
 
@@ -188,9 +178,9 @@ impl Written for SlimPod {
         StepEffect::Observed(Observation::Pod(version(self.meta()), facts))
     }
 
-    fn absent(target: &Target, _: &kube::Error) -> Result<StepEffect, StepError> {
-        let (name, uid) = (target.name.clone(), target.uid.clone().into());
-        Ok(StepEffect::Observed(Observation::PodDeleted(name, uid)))
+    fn deleted(target: &Target) -> Option<Observation> {
+        let (name, uid) = (target.name.clone(), target.uid.clone());
+        Some(Observation::PodDeleted(name, uid.into()))
     }
 }
 
@@ -331,10 +321,10 @@ impl Actor {
         if effect.is_some() && !is_other {
             return Outcome::failed(effect.into_iter().collect(), step_error(error));
         }
-        match K::absent(target, error) {
+        match K::deleted(target) {
             // If the object no longer exists, nothing is left to do.
-            Ok(gone) => Outcome::done([gone].into_iter().chain(effect).collect()),
-            Err(stale) => Outcome::failed(effect.into_iter().collect(), stale),
+            Some(gone) => Outcome::done([StepEffect::Observed(gone)].into_iter().chain(effect).collect()),
+            None => Outcome::failed(effect.into_iter().collect(), stale(error)),
         }
     }
 
@@ -375,7 +365,7 @@ impl Actor {
 /// Without the permission for conditions nothing else is missing: Plans go on.
 fn write_error(verb: &Verb, error: &kube::Error) -> StepError {
     let failed = step_error(error);
-    if !matches!(verb, Verb::PatchConditions(_)) || failed.kind != StepErrorKind::Forbidden {
+    if !matches!(verb, Verb::PatchConditions(_)) || !failed.kind.may_lack_permission() {
         return failed;
     }
     let message = format!(

@@ -8,9 +8,9 @@ use super::list;
 use super::sample::{OTHER, Sample, Samples};
 use super::tracker::{DONE, Tracker, reason_label};
 use refit_api::text::shorten;
-use refit_api::{ConditionType, NodePhase, OpenEnum, Reason};
+use refit_api::{ConditionType, NodePhase, PlanCondition, Reason};
 use refit_facts::PlanName;
-use refit_rollout::{ClusterState, PlanPicture, PlanSummary};
+use refit_rollout::{ClusterState, PlanPicture, summary};
 
 /// Plans that have metrics of their own: anyone who may create Plans may create thousands.
 pub(super) const MAX_PLANS: usize = 200;
@@ -35,9 +35,8 @@ pub(super) fn samples(
         *refused.entry(plan).or_default() += note.waiting.len() + note.more;
     }
     let of_plan = |(name, picture): (&PlanName, &PlanPicture)| {
-        let summary = cluster.summary(name, picture, now)?;
         let refused = refused.get(name).copied().unwrap_or_default();
-        Some(plan_samples(name, &summary, picture, tracker, refused))
+        plan_samples(cluster, name, picture, tracker, refused, now)
     };
     pictures
         .iter()
@@ -48,16 +47,18 @@ pub(super) fn samples(
 }
 
 fn plan_samples(
+    cluster: &ClusterState,
     name: &PlanName,
-    summary: &PlanSummary<'_>,
     picture: &PlanPicture,
     tracker: &Tracker,
     refused: usize,
-) -> Samples {
+    now: Timestamp,
+) -> Option<Samples> {
+    let status = cluster.status(name)?;
     let plan = name.to_string();
     let mut samples = Vec::new();
     let number = |metric, value: f64| Sample::of(metric, value).with(&plan);
-    if let Some(version) = summary.version {
+    if let Some(version) = &picture.version {
         let version = shorten(version, MAX_VERSION);
         samples.push(number(&list::PLAN_INFO, 1.0).with(version));
     }
@@ -69,10 +70,13 @@ fn plan_samples(
     let nodes = NodePhase::ALL
         .iter()
         .map(|phase| (phase.name(), phases.get(phase).copied().unwrap_or_default()))
-        .chain([(DONE, count(summary.done)), (DISABLED, count(summary.disabled))]);
+        .chain([
+            (DONE, count(picture.counts.done)),
+            (DISABLED, count(picture.counts.disabled)),
+        ]);
     samples
         .extend(nodes.map(|(phase, count)| Sample::count(&list::PLAN_NODES, count).with(&plan).with(phase)));
-    if summary.claims_kubelets {
+    if picture.claims_kubelets {
         for reason in [Reason::VersionDiffers, Reason::Drifted] {
             let certain = picture
                 .differs
@@ -85,41 +89,31 @@ fn plan_samples(
             );
         }
     }
-    for condition in summary.conditions {
-        // Whether it is complete shows in the numbers of nodes.
-        if let OpenEnum::Known(known) = &condition.type_
-            && *known != ConditionType::Complete
-        {
-            let is_true = condition.status == "True";
-            samples.push(
-                Sample::flag(&list::PLAN_CONDITION, is_true)
-                    .with(&plan)
-                    .with(known.name()),
-            );
-        }
-    }
-    let slots = if summary.is_stopped {
-        0
-    } else {
-        count(summary.limit)
-    };
-    samples.push(Sample::count(&list::PLAN_SLOTS, slots).with(&plan));
+    samples.extend(of_conditions(&plan, &status.conditions));
+    samples.push(Sample::count(&list::PLAN_SLOTS, count(picture.limit)).with(&plan));
     samples.push(Sample::count(&list::PLAN_REFUSED_PODS, refused).with(&plan));
-    if let Some(window) = &summary.window {
+    if let Some(window) = summary::opening(cluster, name, now) {
         samples.push(Sample::flag(&list::PLAN_WINDOW_OPEN, window.is_open).with(&plan));
-        let length = window.length.map(|length| length.as_secs_f64());
-        samples.extend(length.map(|length| number(&list::PLAN_WINDOW_LENGTH, length)));
+        samples.extend(
+            window
+                .length
+                .map(|it| number(&list::PLAN_WINDOW_LENGTH, it.as_secs_f64())),
+        );
     }
-    if let Some(channel) = &summary.channel {
-        samples.push(number(&list::PLAN_CHANNEL_FAILURES, channel.failures.into()));
+    if let Some((channel, known)) = summary::channel(cluster, name) {
+        samples.push(number(&list::PLAN_CHANNEL_FAILURES, known.failures.into()));
         let success = tracker
-            .last_success(channel.channel)
-            .or((channel.failures == 0).then_some(channel.polled));
+            .last_success(channel)
+            .or((known.failures == 0).then_some(known.polled));
         samples.extend(success.map(|at| number(&list::PLAN_CHANNEL_POLL, seconds(at))));
     }
     let cordon = tracker.oldest_cordon(name);
     samples.extend(cordon.map(|since| number(&list::PLAN_CORDON, seconds(since))));
     if let Some(track) = tracker.plan(name) {
+        let expected_end = status
+            .expected_end
+            .as_ref()
+            .and_then(|end| end.latest.parse().ok());
         samples.push(number(&list::PLAN_PROGRESS, seconds(track.progress)));
         samples.push(number(&list::PLAN_CORDONED, track.cordoned().as_secs_f64()));
         samples.push(number(&list::PLAN_DRAINING, track.draining().as_secs_f64()));
@@ -134,7 +128,7 @@ fn plan_samples(
                 &list::PLAN_NODE_DURATION,
                 track.node_duration().map(|took| took.as_secs_f64()),
             ),
-            (&list::PLAN_EXPECTED_END, summary.expected_end.map(seconds)),
+            (&list::PLAN_EXPECTED_END, expected_end.map(seconds)),
         ];
         samples.extend(
             gauges
@@ -144,7 +138,7 @@ fn plan_samples(
     }
     let room = MAX_SERIES.saturating_sub(samples.len()).max(MIN_REASONS);
     samples.extend(
-        stalled(summary, picture, room)
+        stalled(summary::waiting_by_reason(cluster, name, picture), picture, room)
             .into_iter()
             .map(|(reason, count)| {
                 Sample::count(&list::PLAN_STALLED_NODES, count)
@@ -152,15 +146,27 @@ fn plan_samples(
                     .with(reason)
             }),
     );
-    samples
+    Some(samples)
+}
+
+fn of_conditions(plan: &str, conditions: &[PlanCondition]) -> impl Iterator<Item = Sample> {
+    conditions.iter().filter_map(move |condition| {
+        // Whether it is complete shows in the numbers of nodes.
+        let known = condition.type_.known();
+        let known = known.filter(|known| *known != ConditionType::Complete)?;
+        let sample = Sample::flag(&list::PLAN_CONDITION, condition.status == "True");
+        Some(sample.with(plan).with(known.name()))
+    })
 }
 
 /// The number of nodes that do not progress by reason, at most `room` of them.
-fn stalled(summary: &PlanSummary<'_>, picture: &PlanPicture, room: usize) -> Vec<(&'static str, usize)> {
-    let mut counts: BTreeMap<&'static str, usize> = BTreeMap::new();
-    for (reason, count) in &summary.waiting {
-        *counts.entry(reason.name()).or_default() += count;
-    }
+fn stalled(
+    waiting: BTreeMap<Reason, usize>,
+    picture: &PlanPicture,
+    room: usize,
+) -> Vec<(&'static str, usize)> {
+    let waiting = waiting.into_iter().map(|(reason, count)| (reason.name(), count));
+    let mut counts: BTreeMap<&'static str, usize> = waiting.collect();
     for slot in picture.slots.values() {
         if slot.reason.is_some() || slot.phase == NodePhase::Failed {
             *counts.entry(reason_label(slot.reason.as_ref())).or_default() += 1;

@@ -14,7 +14,7 @@ use refit_api::{
 use refit_facts::{NodeFacts, PlanName};
 use refit_fixtures::generated::{assert_committed, committed};
 use refit_fixtures::{labels, morning, node, plan_with};
-use refit_rollout::{ClusterState, GlobalLimits, Observation, PlanPicture, Slot, decide};
+use refit_rollout::{ClusterState, GlobalLimits, NodeState, Observation, PlanPicture, decide};
 
 fn metrics() -> Vec<&'static Metric> {
     GROUPS
@@ -115,12 +115,10 @@ fn the_committed_prometheus_rule_has_the_alerts_of_the_plain_rules() {
     assert_committed("deploy/monitoring/prometheusrule.yaml", &written);
 }
 
-fn slot(phase: NodePhase, reason: Option<Reason>) -> Slot {
-    Slot {
-        phase,
-        reason: reason.map(OpenEnum::from),
-        since: None,
-    }
+fn slot(phase: NodePhase, reason: Option<Reason>) -> NodeState {
+    let mut state = NodeState::bare("".into(), String::new(), phase);
+    state.reason = reason.map(OpenEnum::from);
+    state
 }
 
 /// A cluster, and what a decision says of its Plans.
@@ -253,17 +251,17 @@ async fn steps_failures_and_nodes_that_are_done_are_measured_from_one_decision_t
         now.set(now.get() + SignedDuration::from_secs(i64::try_from(seconds).unwrap()));
         tracker.follow(cluster, pictures, Instant::now(), now.get());
     };
-    let set = |pictures: &mut BTreeMap<PlanName, PlanPicture>, slots: &[(&str, Slot)]| {
-        let slots = slots.iter().map(|(node, slot)| ((*node).into(), slot.clone()));
+    let set = |pictures: &mut BTreeMap<PlanName, PlanPicture>, slots: Vec<(&str, NodeState)>| {
+        let slots = slots.into_iter().map(|(node, slot)| (node.into(), slot));
         pictures.get_mut(&plan).unwrap().slots = slots.collect();
     };
     // `c` had its slot before this process led.
-    set(&mut pictures, &[("c", slot(NodePhase::Upgrading, None))]);
+    set(&mut pictures, vec![("c", slot(NodePhase::Upgrading, None))]);
     step(&mut tracker, &cluster, &pictures, 0).await;
     let pending = || slot(NodePhase::Pending, None);
     set(
         &mut pictures,
-        &[
+        vec![
             ("a", pending()),
             ("b", pending()),
             ("c", slot(NodePhase::Settling, None)),
@@ -272,7 +270,7 @@ async fn steps_failures_and_nodes_that_are_done_are_measured_from_one_decision_t
     step(&mut tracker, &cluster, &pictures, 5).await;
     set(
         &mut pictures,
-        &[
+        vec![
             ("a", slot(NodePhase::Draining, Some(Reason::DrainWaiting))),
             ("b", slot(NodePhase::Upgrading, None)),
         ],
@@ -280,7 +278,7 @@ async fn steps_failures_and_nodes_that_are_done_are_measured_from_one_decision_t
     step(&mut tracker, &cluster, &pictures, 10).await;
     set(
         &mut pictures,
-        &[
+        vec![
             ("a", slot(NodePhase::Upgrading, None)),
             ("b", slot(NodePhase::Failed, Some(Reason::BackoffLimitExceeded))),
         ],
@@ -288,25 +286,24 @@ async fn steps_failures_and_nodes_that_are_done_are_measured_from_one_decision_t
     step(&mut tracker, &cluster, &pictures, 20).await;
     // `a` is done.
     let hash = cluster.target("p").unwrap().1.to_owned();
-    let label = format!("{}p", refit_api::names::LABEL_PLAN_PREFIX);
+    let label = refit_api::names::plan_label("p");
     let done = NodeFacts {
         labels: labels([(refit_api::names::LABEL_HOSTNAME, "a"), (&label, &hash)]),
         ..node("a", "1")
     };
     crate::fixture::observe_node(&mut cluster, 2, done);
     cluster.refresh(now.get());
-    let foreign = Slot {
-        reason: Some("PodFailurePolicy".into()),
-        ..slot(NodePhase::Failed, None)
-    };
+    let mut foreign = slot(NodePhase::Failed, None);
+    foreign.reason = Some("PodFailurePolicy".into());
     set(
         &mut pictures,
-        &[
+        vec![
             ("b", slot(NodePhase::Failed, Some(Reason::BackoffLimitExceeded))),
             ("c", foreign),
         ],
     );
     step(&mut tracker, &cluster, &pictures, 40).await;
+    pictures.get_mut(&plan).unwrap().counts.done = 1;
 
     let mut samples = tracker.samples();
     samples.extend(plans::samples(&cluster, &pictures, &tracker, now.get()));

@@ -17,7 +17,7 @@ use super::sample::{OTHER, Sample, Samples};
 use refit_api::reason::ReportedIn;
 use refit_api::{ChannelRef, ConditionType, NodePhase, OpenEnum, PlanCondition, Reason};
 use refit_facts::{NodeName, PlanName, PodUid};
-use refit_rollout::{ClusterState, PlanPicture, Slot};
+use refit_rollout::{ClusterState, NodeState, PlanPicture};
 
 /// A node on which a Plan is done.
 pub(super) const DONE: &str = "Done";
@@ -255,7 +255,7 @@ impl Tracker {
         &mut self,
         cluster: &ClusterState,
         plan: &PlanName,
-        slots: &BTreeMap<NodeName, Slot>,
+        slots: &BTreeMap<NodeName, NodeState>,
         is_first: bool,
         instant: Instant,
         now: Timestamp,
@@ -324,7 +324,7 @@ impl Tracker {
         }
     }
 
-    fn fail(&mut self, slot: &Slot) {
+    fn fail(&mut self, slot: &NodeState) {
         self.ended[1] += 1;
         *self
             .failures

@@ -13,10 +13,10 @@ use super::status::{self, Progress};
 use super::traces::{self, missing_is_fine, skipped_because};
 use super::{NodeOps, Observed, PAUSE, child};
 use refit_api::text::{MAX_MESSAGE, shorten};
-use refit_api::{NodePhase, names};
+use refit_api::{NodePhase, Plan, names};
 use refit_cluster::kube::read::get_metadata;
 use refit_cluster::kube::{Answer, brief};
-use refit_facts::objects::node_op::{AnyOp, OpKind, OwnedPlan};
+use refit_facts::objects::node_op::{AnyOp, OpKind};
 use refit_facts::objects::version;
 use refit_facts::store::{Change, Entry, Store};
 
@@ -32,7 +32,7 @@ const MAX_READ: usize = 8;
 
 /// A Plan that is made here.
 #[derive(Clone, Copy)]
-struct Child<'a>(&'a OwnedPlan);
+struct Child<'a>(&'a Plan);
 
 /// What was read of the nodes of such a Plan.
 #[derive(Default)]
@@ -74,20 +74,20 @@ impl<'a> Child<'a> {
     }
 
     fn with_slot(self) -> BTreeSet<String> {
-        let active = self.0.status.active.iter().flatten();
+        let active = self.0.stored_status().active.iter().flatten();
         let with_slot = active.filter(|node| node.phase != NodePhase::Waiting);
         with_slot.map(|node| node.name.clone()).collect()
     }
 
     /// Whether a node may be labelled as done although the Plan is being deleted: one that was in progress then.
     fn may_get_labels(self) -> bool {
-        let mut active = self.0.status.active.iter().flatten();
+        let mut active = self.0.stored_status().active.iter().flatten();
         active.any(|node| node.phase != NodePhase::Waiting && node.phase != NodePhase::Failed)
     }
 
     fn counts(self) -> Counts {
-        let counts = self.0.status.nodes.unwrap_or_default();
-        let hash = self.0.status.latest_hash.clone();
+        let counts = self.0.stored_status().nodes.unwrap_or_default();
+        let hash = self.0.stored_status().latest_hash.clone();
         (counts.done, counts.skipped.unwrap_or_default(), hash)
     }
 }
@@ -141,7 +141,7 @@ pub(super) struct Supervisor {
     /// Of each kind, by UID.
     ops: [Store<String, String, Box<AnyOp>>; OpKind::ALL.len()],
     /// By UID of the object.
-    plans: Store<String, String, Box<OwnedPlan>>,
+    plans: Store<String, String, Box<Plan>>,
     /// By UID of the object.
     nodes: BTreeMap<String, NodesRead>,
     /// UIDs of objects that have to be looked at.
@@ -236,9 +236,9 @@ impl Supervisor {
         }
         // One that has begun has had its Plan, here or with kairos-operator: nothing runs twice.
         let may_begin = child.is_some() || op.status.phase.is_empty();
-        let mut refusal = child.and_then(|child| status::invalid(&child.0.status));
+        let mut refusal = child.and_then(|child| status::invalid(child.0.stored_status()));
         // Its digest tells what was applied, and not what another CustomResourceDefinition has left of it.
-        let lacks_fields = child.is_some_and(|child| status::lacks_fields(&child.0.status));
+        let lacks_fields = child.is_some_and(|child| status::lacks_fields(child.0.stored_status()));
         if may_begin && (child.is_none() || child::follows_edits(op) || lacks_fields) {
             match child::plan(op, &self.front_end.namespace) {
                 Ok(made) => {
@@ -348,7 +348,7 @@ impl Supervisor {
             return Ok(());
         };
         let progress = Progress {
-            status: &plan.status,
+            status: plan.stored_status(),
             generation: plan.metadata.generation,
             may_reboot: plan.spec.may_reboot(),
             has_preflight: plan.spec.preflight.is_some(),
@@ -412,6 +412,6 @@ impl Supervisor {
 }
 
 /// UID of the object that a Plan is made for.
-fn owner(plan: &OwnedPlan) -> Option<&str> {
+fn owner(plan: &Plan) -> Option<&str> {
     Some(plan.metadata.labels.as_ref()?.get(child::LABEL_OWNER)?)
 }

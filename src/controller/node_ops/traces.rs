@@ -11,17 +11,16 @@ use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
 use super::NodeOps;
-use refit_api::{annotation, names};
+use refit_api::{Plan, annotation, names};
 use refit_cluster::kube::Answer;
 use refit_cluster::kube::read::{list_metadata, send};
-use refit_facts::objects::node_op::OwnedPlan;
 
 /// Nodes that are patched at the same time.
 const PATCHES: usize = 8;
 
 /// The label of nodes that are done.
 pub(super) fn label(plan: &str) -> String {
-    format!("{}{plan}", names::LABEL_PLAN_PREFIX)
+    names::plan_label(plan)
 }
 
 impl NodeOps {
@@ -55,7 +54,7 @@ impl NodeOps {
     ///
     /// # Errors
     /// Fails if they cannot be listed, or one of them cannot be deleted.
-    pub(super) async fn delete_jobs(&self, plan: &OwnedPlan) -> Result<(), kube::Error> {
+    pub(super) async fn delete_jobs(&self, plan: &Plan) -> Result<(), kube::Error> {
         let name = plan.metadata.name.as_deref().unwrap_or_default();
         let jobs = Api::<Job>::namespaced(self.client.clone(), &self.namespace);
         let of_plan = ListParams::default().labels(&format!("{}={name}", names::LABEL_PLAN));

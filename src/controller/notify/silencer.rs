@@ -13,7 +13,8 @@ use super::{DEBOUNCE, Shared};
 use refit_api::Reason;
 use refit_base::backoff::Backoff;
 use refit_channel::{Access, WebhookAnswer, WebhookRequest};
-use refit_formats::notify::{Down, KnownSilence, SilenceRule, created_by, known_silences, silence};
+use refit_facts::PlanFacts;
+use refit_formats::notify::{KnownSilence, SilenceRule, created_by, down, known_silences, silence};
 
 /// How often the silences are listed, in case another client has changed them.
 const LIST_AGAIN: Duration = Duration::from_secs(300);
@@ -25,6 +26,9 @@ const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const MAX_PAUSE: Duration = Duration::from_secs(60);
 /// Failures after which the Alertmanager is reported.
 const REPORTED_AFTER: u32 = 3;
+
+/// The nodes to silence, by their keys.
+type Nodes<'p> = BTreeMap<String, (&'p PlanFacts, &'p str)>;
 
 /// Why the silences could not be changed.
 struct Failed {
@@ -52,17 +56,13 @@ pub(super) async fn run(shared: Shared, rule: SilenceRule) {
         known: None,
         listed: Instant::now(),
     };
-    let mut decided = shared.outlook.decided();
+    let mut decided = shared.plans.clone();
     let mut backoff = Backoff::default();
     loop {
-        decided.mark_unchanged();
-        if let Some(outlook) = shared.outlook.ask().await {
-            let down: BTreeMap<String, Down> = outlook
-                .plans
-                .into_iter()
-                .flat_map(|plan| plan.down)
-                .map(|down| (down.key.clone(), down))
-                .collect();
+        let plans = decided.borrow_and_update().clone();
+        if let Some(plans) = plans {
+            let of_plan = |plan| down(plan).map(move |(key, node)| (key, (plan, &*node.name)));
+            let down: Nodes<'_> = plans.iter().map(|plan| &**plan).flat_map(of_plan).collect();
             match silencer.reconcile(&down).await {
                 Ok(()) => backoff = Backoff::default(),
                 Err(failed) => {
@@ -114,7 +114,7 @@ struct Created {
 }
 
 impl Silencer<'_> {
-    async fn reconcile(&mut self, down: &BTreeMap<String, Down>) -> Result<(), Failed> {
+    async fn reconcile(&mut self, down: &Nodes<'_>) -> Result<(), Failed> {
         let is_settled = |known: &BTreeMap<String, KnownSilence>| {
             down.keys().all(|key| known.contains_key(key))
                 && known
@@ -129,10 +129,10 @@ impl Silencer<'_> {
             Some(known) => known,
             None => self.list(&base, &access).await?,
         };
-        for (key, down) in down {
+        for (key, (plan, node)) in down {
             // One that has ended was ended by a person, or the node takes too long: its alerts are wanted.
             if !known.contains_key(key) {
-                let silence = self.create(&base, &access, down).await?;
+                let silence = self.create(&base, &access, plan, (key, node)).await?;
                 known.insert(key.clone(), silence);
             }
         }
@@ -166,8 +166,15 @@ impl Silencer<'_> {
         Ok(known)
     }
 
-    async fn create(&self, base: &Url, access: &Access, down: &Down) -> Result<KnownSilence, Failed> {
-        let body = silence(self.rule, down, &self.author, self.shared.clock.now());
+    async fn create(
+        &self,
+        base: &Url,
+        access: &Access,
+        plan: &PlanFacts,
+        (key, node): (&str, &str),
+    ) -> Result<KnownSilence, Failed> {
+        let now = self.shared.clock.now();
+        let body = silence(self.rule, plan, (key, node), &self.author, now);
         let body = Some(body.to_string().into_bytes());
         let answer = good(
             self.send(Method::POST, silences(base), access, body, MAX_ANSWER)
@@ -176,14 +183,14 @@ impl Silencer<'_> {
         let created: Created = serde_json::from_slice(&answer.body)
             .map_err(|_| "Alertmanager does not say the ID of the silence".to_owned())?;
         tracing::info!(
-            node = down.node,
-            plan = down.plan,
+            node,
+            plan = &*plan.name,
             silence = created.id,
             "alerts are silenced"
         );
         Ok(KnownSilence {
             id: created.id,
-            key: down.key.clone(),
+            key: key.to_owned(),
             is_active: true,
         })
     }

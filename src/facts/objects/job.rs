@@ -148,7 +148,7 @@ impl SlimJob {
             node: intern
                 .text(annotation(names::ANNOTATION_NODE_NAME).unwrap_or_else(|| label(names::LABEL_NODE))),
             node_uid: annotation(names::ANNOTATION_NODE_UID).map(|uid| intern.text(uid)),
-            hash: intern.text(label(&format!("{}{plan}", names::LABEL_PLAN_PREFIX))),
+            hash: intern.text(label(&names::plan_label(plan))),
             version: intern.text(label(names::LABEL_VERSION)),
             inputs: annotation(names::ANNOTATION_INPUTS).map(|inputs| intern.text(inputs)),
             attempt: annotation(names::ANNOTATION_ATTEMPT)

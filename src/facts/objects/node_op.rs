@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::watched::Watched;
+use refit_api::Plan;
 use refit_api::open_enum::{OpenEnum, closed_enum};
-use refit_api::{PlanSpec, PlanStatus, names};
 
 pub const GROUP: &str = "operator.kairos.io";
 pub const VERSION: &str = "v1alpha1";
@@ -161,22 +161,5 @@ impl AnyOp {
     }
 }
 
-/// A Plan with metadata that its facts do not have.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-pub struct OwnedPlan {
-    pub metadata: ObjectMeta,
-    #[serde(default)]
-    pub spec: PlanSpec,
-    #[serde(default)]
-    pub status: PlanStatus,
-}
-resource!(
-    OwnedPlan,
-    names::GROUP,
-    "v1",
-    "Plan",
-    "plans",
-    k8s_openapi::NamespaceResourceScope
-);
-
-impl Watched for OwnedPlan {}
+// For metadata that the facts of a Plan do not have.
+impl Watched for Plan {}

@@ -214,7 +214,7 @@ impl SlimPod {
             _ => return None,
         };
         let plan = labels.get(names::LABEL_PLAN)?;
-        let hash = labels.get(&format!("{}{plan}", names::LABEL_PLAN_PREFIX))?;
+        let hash = labels.get(&names::plan_label(plan))?;
         Some(RebootPod {
             owner_uid: owner(&self.metadata).map_or("", |owner| &owner.uid).into(),
             plan_uid: intern.text(self.annotation(names::ANNOTATION_PLAN_UID).unwrap_or_default()),

@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 
 use super::config::SilenceRule;
 use super::template::{Escape, Template};
-use refit_api::NodePhase;
 use refit_api::digest::short_digest;
 use refit_api::text::shorten;
+use refit_api::{NodePhase, NodeProgress};
 use refit_facts::PlanFacts;
 
 pub(super) const MIN_DURATION: SignedDuration = SignedDuration::from_mins(1);
@@ -105,37 +105,18 @@ impl Matcher {
     }
 }
 
-/// A node that is being upgraded.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Down {
-    pub plan: String,
-    pub version: String,
-    pub node: String,
-    /// Identifies this attempt on this node.
-    pub key: String,
-}
-
-/// The nodes that a Plan works on, by its stored status. One that has failed is not silenced: a person must repair it.
-pub fn down(plan: &PlanFacts) -> Vec<Down> {
+/// The nodes that a Plan works on, by its stored status, with a key for this attempt there. One that has failed is not silenced:
+/// a person must repair it.
+pub fn down(plan: &PlanFacts) -> impl Iterator<Item = (String, &NodeProgress)> {
     let status = plan.status();
     let hash = status.latest_hash.as_deref().unwrap_or_default();
     let active = status.active.iter().flatten();
     let works = active.filter(|node| node.phase != NodePhase::Waiting && node.phase != NodePhase::Failed);
-    let down = works.map(|node| {
+    works.map(move |node| {
         let attempt = node.attempt.unwrap_or(1).to_string();
         let uid = node.uid.as_deref().unwrap_or(&node.name);
-        Down {
-            plan: plan.name.to_string(),
-            version: status.latest_version.clone().unwrap_or_default(),
-            node: node.name.clone(),
-            key: key(&[&plan.uid, hash, uid, &attempt]),
-        }
-    });
-    down.collect()
-}
-
-fn key(parts: &[&str]) -> String {
-    short_digest(parts, KEY)
+        (short_digest(&[&plan.uid, hash, uid, &attempt], KEY), node)
+    })
 }
 
 /// The author of the silences of a controller.
@@ -143,14 +124,16 @@ pub fn created_by(cluster_id: &str, namespace: &str, controller: &str) -> String
     format!("refit {namespace}/{controller} ({cluster_id})")
 }
 
-/// The body of a request for a silence.
-pub fn silence(rule: &SilenceRule, down: &Down, created_by: &str, now: Timestamp) -> Value {
-    let Down {
-        plan,
-        version,
-        node,
-        key,
-    } = down;
+/// The body of a request for a silence of a node that a Plan works on.
+pub fn silence(
+    rule: &SilenceRule,
+    plan: &PlanFacts,
+    (key, node): (&str, &str),
+    created_by: &str,
+    now: Timestamp,
+) -> Value {
+    let version = plan.status().latest_version.as_deref().unwrap_or_default();
+    let plan = &plan.name;
     let matchers = rule.matchers.iter().map(|matcher| {
         json!({
             "name": matcher.name,

@@ -105,7 +105,7 @@ fn a_node_name_that_a_label_cannot_hold_is_shortened_in_it() {
 
 #[test]
 fn a_plan_has_a_label_when_its_name_is_short_enough() {
-    assert_eq!(plan_label_key("k3s"), "plan.upgrade.cattle.io/k3s");
+    assert_eq!(plan_label("k3s"), "plan.upgrade.cattle.io/k3s");
     assert!(is_plan_label(&"p".repeat(63)));
     assert!(is_plan_label("a.b-c"));
     assert!(!is_plan_label(&"p".repeat(64)));

@@ -14,7 +14,7 @@ use super::template::{ONE_AT_A_TIME, Template};
 use super::{check, containers, metadata, pod, volumes};
 use crate::error::JobError;
 use crate::job_input::PlanInput;
-use crate::name::{hook_controller, plan_label_key};
+use crate::name::hook_controller;
 use crate::settings::JobSettings;
 use refit_api::{Hook, names};
 
@@ -81,14 +81,10 @@ pub fn hook_job(input: &HookInput<'_>, settings: &JobSettings) -> Result<Option<
 fn labels(plan: &PlanInput<'_>, hook: Hook, controller: String) -> BTreeMap<String, String> {
     let own = [
         (names::LABEL_CONTROLLER, controller),
-        (names::LABEL_PLAN, plan.name.to_owned()),
         (names::LABEL_VERSION, plan.latest_version.to_owned()),
         (names::LABEL_HOOK, hook.as_str().to_owned()),
     ];
-    let mut labels = metadata::inherited_labels(plan);
-    labels.extend(own.map(|(key, value)| (key.to_owned(), value)));
-    labels.insert(plan_label_key(plan.name), plan.latest_hash.to_owned());
-    labels
+    metadata::labels_of_plan(plan, own, plan.latest_hash)
 }
 
 fn annotations(plan: &PlanInput<'_>) -> BTreeMap<String, String> {

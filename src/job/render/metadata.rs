@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use super::limits::ttl_seconds;
 use crate::error::JobError;
 use crate::job_input::{JobInput, NodeInput, PlanInput};
-use crate::name::{label_value, plan_label_key};
+use crate::name::label_value;
 use crate::settings::JobSettings;
 use refit_api::names;
 
@@ -22,12 +22,21 @@ pub(super) fn labels(
         (names::LABEL_CONTROLLER, settings.controller_name.clone()),
         (names::LABEL_EXCLUSIVE, plan.is_exclusive().to_string()),
         (names::LABEL_NODE, label_value(node.name).into_owned()),
-        (names::LABEL_PLAN, plan.name.to_owned()),
         (names::LABEL_VERSION, plan.latest_version.to_owned()),
     ];
-    let mut labels = inherited_labels(plan);
+    labels_of_plan(plan, own, plan.latest_hash)
+}
+
+/// The inherited labels (S30), those of the Plan itself, and these.
+pub(crate) fn labels_of_plan<const N: usize>(
+    plan: &PlanInput<'_>,
+    own: [(&str, String); N],
+    hash: &str,
+) -> BTreeMap<String, String> {
+    let mut labels: BTreeMap<_, _> = inherited(plan.labels, &["cattle.io/", "refit.rs/"]).collect();
     labels.extend(own.map(|(key, value)| (key.to_owned(), value)));
-    labels.insert(plan_label_key(plan.name), plan.latest_hash.to_owned());
+    labels.insert(names::LABEL_PLAN.to_owned(), plan.name.to_owned());
+    labels.insert(names::plan_label(plan.name), hash.to_owned());
     labels
 }
 
@@ -69,11 +78,6 @@ pub(super) fn job_annotations(
         );
     }
     Ok(annotations)
-}
-
-/// The Plan's labels that are inherited (S30).
-pub(crate) fn inherited_labels(plan: &PlanInput<'_>) -> BTreeMap<String, String> {
-    inherited(plan.labels, &["cattle.io/", "refit.rs/"]).collect()
 }
 
 /// The Plan's annotations that are inherited (S31).

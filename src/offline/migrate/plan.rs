@@ -34,7 +34,7 @@ impl<'a> PlanView<'a> {
         let hash = facts.status().latest_hash.as_deref().unwrap_or_default();
         let selector = spec.selector().ok();
         let is_left = |node: &&NodeFacts| {
-            let done = node.labels.get_joined(LABEL_PLAN_PREFIX, &facts.name);
+            let done = node.labels.of_plan(&facts.name);
             let is_over = done == Some(LABEL_VALUE_DISABLED) || (done == Some(hash) && !hash.is_empty());
             let mut selector = selector.iter();
             !is_over && selector.any(|selector| selector.matches_by(|label| node.labels.get(label)))

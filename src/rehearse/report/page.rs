@@ -7,13 +7,13 @@ use jiff::{SignedDuration, Timestamp};
 use super::{PlanReport, Report, TimeFormat, WaitGroup, closed_bands, wait_groups};
 use crate::record::{Recorder, WORKED_ON, peak};
 use crate::run::{Ending, Outcome, PlanOutcome};
+use refit_api::names::plan_label;
 use refit_api::{NodeLimit, NodePhase, NodeProgress, PlanState, Reason};
 use refit_base::version::released_version;
 use refit_formats::page::{
     Change, Document, Figures, Held, Mood, PlanCard, Row, RowState, Source, Span, Verdict, WaitCard,
     count_versions, failures,
 };
-use refit_job::name::plan_label_key;
 use refit_view::PlanOverview;
 
 /// Reasons that end at a time that is known: a page of a roll-out that waits for it has that time.
@@ -192,7 +192,7 @@ fn enter(node: &NodeProgress, row: &mut Row, now: Timestamp) {
 /// Status does not name the node any more.
 fn leave(view: &PlanOverview<'_>, node: &str, row: &mut Row) {
     let labels = view.snapshot.node(node).map(|node| &node.labels);
-    let label = labels.and_then(|labels| labels.get(&plan_label_key(&view.plan.facts.name)));
+    let label = labels.and_then(|labels| labels.get(&plan_label(&view.plan.facts.name)));
     let hash = view.plan.facts.status().latest_hash.as_ref();
     if hash.is_some() && label == hash {
         row.state = RowState::Done;

@@ -2,7 +2,6 @@
 
 use jiff::Timestamp;
 
-use super::UNTOLERATED;
 use super::state::{NodeDecision, NodeState, Start};
 use super::waits::entry_of;
 use super::{NodeReconciler, patch};
@@ -12,7 +11,7 @@ use crate::release::release;
 use crate::step::NodeChange;
 use refit_api::{NodePhase, NodeProgress, Reason, annotation, names};
 use refit_facts::record::{Phase, Record};
-use refit_facts::{JobFacts, JobOutcome, NodeFacts};
+use refit_facts::{JobFacts, JobOutcome, NodeFacts, words};
 use refit_job::POD_FAILURE_POLICY;
 use refit_job::render::{OVERDUE, SKIPPED, is_ended_by_drain};
 
@@ -181,7 +180,7 @@ impl NodeReconciler<'_> {
         // What the pod waited for then, whatever taints the node has now.
         let says = record.message.as_deref().unwrap_or_default();
         let waited =
-            record.reason.as_ref().is_some_and(|it| *it == Reason::PodWaiting) && says.contains(UNTOLERATED);
+            record.reason.as_ref().is_some_and(|it| *it == Reason::PodWaiting) && words::names_taints(says);
         state.about = waited
             .then(|| self.kept_off_by(node))
             .flatten()

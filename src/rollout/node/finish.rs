@@ -36,9 +36,7 @@ impl NodeReconciler<'_> {
     /// The node is done when it has rebooted (if required), has settled, and the delay is over. Whatever must outlive
     /// the Job until then is written to the record first.
     fn finish(&self, node: &NodeFacts, success: &Success<'_>, job: Option<&JobFacts>) -> NodeDecision {
-        let labelled = node
-            .labels
-            .get_joined(names::LABEL_PLAN_PREFIX, &self.plan.facts.name);
+        let labelled = node.labels.of_plan(&self.plan.facts.name);
         let record = self
             .record(node)
             .filter(|r| r.job_uid == success.job_uid && r.phase == Phase::Upgraded);
@@ -102,7 +100,7 @@ impl NodeReconciler<'_> {
         let hold = self.plan_hold();
         let due = success
             .at
-            .saturating_add(self.plan.delay)
+            .saturating_add(self.plan.parsed.post_complete_delay)
             .unwrap_or(Timestamp::MAX);
         let unsettled = self.unsettled(node, success, record);
         if unsettled.is_none()
@@ -115,14 +113,14 @@ impl NodeReconciler<'_> {
         state.job = Some(success.job.clone());
         state.attempt = Some(success.attempt);
         // A success in the future was seen before the clock was set back: without a delay there is nothing to wait for.
-        let is_due = due <= self.now || self.plan.delay.is_zero();
+        let is_due = due <= self.now || self.plan.parsed.post_complete_delay.is_zero();
         if unsettled.is_none() && is_due {
             let took = success.started.map(|started| self.now.duration_since(started));
             state.took = took.filter(jiff::SignedDuration::is_positive);
             let mut change = self.done_change(node, success);
             release(node, &hold, uncordon, &mut change);
             // A state from before the cordon must not label the node as done.
-            change.exact |= self.plan.disruptive && !change.is_empty();
+            change.exact |= self.plan.is_disruptive() && !change.is_empty();
             let done = self.complete_event(node, success);
             let workloads = self.evicted(node, record);
             // Label and record are one write: between two writes a crash would either forget the workloads or label
@@ -193,7 +191,7 @@ impl NodeReconciler<'_> {
         }
         if !change.is_empty() {
             // Once only, with the first write: the record is absent exactly until then.
-            let waiting = record.is_none() && self.plan.delay.is_positive();
+            let waiting = record.is_none() && self.plan.parsed.post_complete_delay.is_positive();
             let events = waiting
                 .then(|| self.waiting_event(node, success))
                 .into_iter()
@@ -267,7 +265,7 @@ impl NodeReconciler<'_> {
     /// The changes that a node still needs to be done.
     fn done_change(&self, node: &NodeFacts, success: &Success<'_>) -> NodeChange {
         let plan = &self.plan.facts.name;
-        let label = format!("{}{plan}", names::LABEL_PLAN_PREFIX);
+        let label = names::plan_label(plan);
         let mut change = NodeChange::default();
         for (key, value) in self.plan.spec().post_complete_labels.iter().flatten() {
             change

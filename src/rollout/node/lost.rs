@@ -156,11 +156,7 @@ impl NodeReconciler<'_> {
         match &stored_entry.job {
             Some(job) => names.contains(job),
             // The process that gave the slot may have created the Job before it wrote status.
-            None => !self
-                .cluster
-                .memory
-                .unstarted_slots
-                .contains(&(plan.name.clone(), node.uid.clone())),
+            None => !self.plan.unstarted_slots.contains(&node.uid),
         }
     }
 

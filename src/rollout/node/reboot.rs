@@ -453,11 +453,9 @@ impl NodeReconciler<'_> {
             .annotations
             .insert(Record::key(&self.plan.facts.name), Some(failed.to_text()));
         let plan = &self.plan.facts.name;
-        if node.labels.get_joined(names::LABEL_PLAN_PREFIX, plan) == Some(&record.hash) {
+        if node.labels.of_plan(plan) == Some(&record.hash) {
             // Removes the label: the node is not done after all.
-            change
-                .labels
-                .insert(format!("{}{plan}", names::LABEL_PLAN_PREFIX), None);
+            change.labels.insert(names::plan_label(plan), None);
         }
         NodeDecision::slot(state.with_step(patch(node, change, vec![event])))
     }

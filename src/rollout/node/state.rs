@@ -12,8 +12,8 @@ use refit_facts::{BootId, JobFacts, JobName, NodeFacts, NodeName, NodeUid, PlanN
 /// The states of the nodes that each Plan has started.
 pub(crate) type NodeStates = BTreeMap<PlanName, BTreeMap<NodeName, NodeState>>;
 
-#[derive(Debug)]
-pub(crate) struct NodeState {
+#[derive(Debug, PartialEq)]
+pub struct NodeState {
     pub(crate) uid: NodeUid,
     pub(crate) hostname: String,
     pub(crate) failed: bool,
@@ -28,15 +28,15 @@ pub(crate) struct NodeState {
     /// The next attempt on a failed node whose slot is free, once it gets one again.
     pub(crate) retry: Option<Box<Self>>,
     /// `status.active[].phase`.
-    pub(crate) phase: NodePhase,
-    pub(crate) since: Option<Timestamp>,
+    pub phase: NodePhase,
+    pub since: Option<Timestamp>,
     pub(crate) job: Option<JobName>,
     pub(crate) attempt: Option<i64>,
     /// Boot ID of the node when it started, if the Plan may reboot it.
     pub(crate) boot: Option<BootId>,
     /// UID of the reboot Pod, while it is needed.
     pub(crate) pod: Option<PodUid>,
-    pub(crate) reason: Option<OpenEnum<Reason>>,
+    pub reason: Option<OpenEnum<Reason>>,
     pub(crate) message: Option<String>,
     /// The objects that the message is about.
     pub(crate) about: Vec<ObjectRef>,
@@ -47,7 +47,7 @@ pub(crate) struct NodeState {
 }
 
 /// How the work on a node starts.
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 pub(crate) enum Start {
     /// Another step must come first.
     Later,
@@ -72,7 +72,7 @@ impl NodeState {
     }
 
     /// A state with these values only.
-    pub(super) fn bare(uid: NodeUid, hostname: String, phase: NodePhase) -> Self {
+    pub fn bare(uid: NodeUid, hostname: String, phase: NodePhase) -> Self {
         Self {
             uid,
             hostname,

@@ -7,8 +7,8 @@ use super::super::plan::DerivedPlan;
 use super::super::state::ClusterState;
 use super::cluster_limits::{self, ClusterLimits};
 use super::quorum::Quorums;
+use crate::node::state::NodeState;
 use crate::node::state::NodeStates;
-use crate::node::state::{NodeState, Start};
 use crate::{hooks, reservation};
 use refit_api::ObjectRef;
 use refit_facts::{JobFacts, JobOutcome, NodeName, PlanName, PodFacts};
@@ -45,9 +45,9 @@ impl<'a> DisruptionLocks<'a> {
                 .iter()
                 .filter(|(_, state)| !state.failed && state.start.is_none());
             for (node, _) in begun {
-                if plan.disruptive {
+                if plan.is_disruptive() {
                     locked_by.entry(node.clone()).or_insert_with(|| name.clone());
-                } else if plan.guards_control_plane {
+                } else if plan.spec().guards_control_plane() {
                     guarded.insert(node.clone());
                 }
             }
@@ -79,26 +79,6 @@ impl<'a> DisruptionLocks<'a> {
         self.locked_by
             .keys()
             .chain(disturbed(self.cluster, &self.leaving))
-    }
-
-    /// Starts nodes that already have a slot, unless another disruptive Plan works on them.
-    pub(crate) fn begin_held_slots(&mut self, node_states: &mut NodeStates) {
-        for (name, nodes) in node_states {
-            let Some(plan) = self.cluster.plans.get(name) else {
-                continue;
-            };
-            for (node, state) in nodes.iter_mut().filter(|(_, state)| state.start.is_some()) {
-                let quorum = || self.quorums.blocker(self.cluster, plan, node);
-                if let Some(blocker) = self.blocker(plan, node).or_else(quorum) {
-                    state.set_blocker(&blocker);
-                    continue;
-                }
-                self.lock(plan, node);
-                if let Some(Start::Now(step)) = state.start.take() {
-                    state.steps.push(step);
-                }
-            }
-        }
     }
 
     /// Why an object other than a Plan may not take a node.
@@ -158,11 +138,11 @@ impl<'a> DisruptionLocks<'a> {
     }
 
     pub(super) fn lock(&mut self, plan: &DerivedPlan, node: &NodeName) {
-        if plan.disruptive {
+        if plan.is_disruptive() {
             self.locked_by.insert(node.clone(), plan.facts.name.clone());
         }
         self.cluster_limits.take(node);
-        if plan.disruptive || plan.guards_control_plane {
+        if plan.is_disruptive() || plan.spec().guards_control_plane() {
             self.quorums.take(node);
         }
     }
@@ -183,21 +163,21 @@ impl<'a> DisruptionLocks<'a> {
                 reason: condition.reason.clone(),
             });
         }
-        if plan.disruptive
+        if plan.is_disruptive()
             && let Some(other) = self.locked_by.get(node).filter(|other| *other != name)
         {
             return Some(Blocker::NodeBusy {
                 by: vec![ObjectRef::plan(&**other)],
             });
         }
-        if plan.disruptive
+        if plan.is_disruptive()
             && let Some(by) = facts.and_then(|facts| hooks::running_on(self.cluster, facts))
         {
             return Some(Blocker::NodeBusy { by });
         }
         let blocks =
             |job: &&JobFacts| job.plan != *name && job.disruptive && job.parallelism > 0 && job.is_live();
-        if plan.disruptive
+        if plan.is_disruptive()
             && let Some(job) = self.cluster.world.jobs.on(node).find(blocks)
         {
             return Some(Blocker::NodeBusy {
@@ -224,7 +204,7 @@ impl<'a> DisruptionLocks<'a> {
         });
         by_job.or_else(|| {
             let mut pods = left_behind(self.cluster, node);
-            let pod = pods.find(|pod| plan.disruptive || pod.plan == *name)?;
+            let pod = pods.find(|pod| plan.is_disruptive() || pod.plan == *name)?;
             Some(Blocker::PodLeaving {
                 pod: pod.name.to_string(),
             })

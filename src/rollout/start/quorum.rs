@@ -65,7 +65,7 @@ impl<'a> Quorums<'a> {
         plan: &DerivedPlan,
         node: &NodeName,
     ) -> Option<Blocker> {
-        if !plan.guards_control_plane {
+        if !plan.spec().guards_control_plane() {
             return None;
         }
         self.lost_without(cluster, node)

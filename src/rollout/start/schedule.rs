@@ -20,6 +20,14 @@ pub(crate) struct StartTimes<'a> {
     blackouts: [&'a [Blackout]; 2],
 }
 
+/// Whether nodes may start now.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Opening {
+    pub is_open: bool,
+    /// Length of the next opening; zero if there is none, and absent if it never closes.
+    pub length: Option<SignedDuration>,
+}
+
 impl<'a> StartTimes<'a> {
     /// With the limits that count.
     pub(crate) fn of(cluster: &'a ClusterState, plan: &'a DerivedPlan, lifted: &Lifted) -> Self {
@@ -29,10 +37,10 @@ impl<'a> StartTimes<'a> {
         Self {
             // A Plan with an invalid time starts no node.
             not_before: not_before.and_then(|text| text.parse().ok()),
-            window: plan.window.as_ref().filter(|_| in_window),
-            windows: plan.windows.as_ref().filter(|_| in_window),
+            window: plan.parsed.window.as_ref().filter(|_| in_window),
+            windows: plan.parsed.windows.as_ref().filter(|_| in_window),
             blackouts: if counts(StartLimit::Blackout) {
-                [&plan.blackouts, cluster.world.limits.blackouts()]
+                [&plan.parsed.blackouts, cluster.world.limits.blackouts()]
             } else {
                 [&[], &[]]
             },
@@ -63,6 +71,18 @@ impl<'a> StartTimes<'a> {
             .into_iter()
             .chain(self.next_blackout(now))
             .min()
+    }
+
+    /// What metrics say of them.
+    pub(crate) fn opening(&self, now: Timestamp) -> Opening {
+        let is_open = self.contains(now);
+        // The beginning of an opening that is under way is not known.
+        let from = if is_open { self.closes(now) } else { Some(now) };
+        let length = match from.and_then(|from| self.next(from)) {
+            Some(opens) => self.closes(opens).map(|closes| closes.duration_since(opens)),
+            None => (!is_open).then_some(SignedDuration::ZERO),
+        };
+        Opening { is_open, length }
     }
 
     fn is_in_window(&self, now: Timestamp) -> bool {

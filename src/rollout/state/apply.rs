@@ -4,7 +4,6 @@
 mod jobs;
 pub(crate) mod lists;
 mod nodes;
-mod notified;
 mod plans;
 mod steps;
 
@@ -54,7 +53,9 @@ impl ClusterState {
             StepEffect::StatusWritten(plan) => plans::status_written(self, &plan, now),
             StepEffect::StatusPruned => return self.world.definition.pruned(now),
             StepEffect::Event(plan, key) => {
-                self.memory.events_sent.insert(plan, key);
+                if let Some(plan) = self.plans.get_mut(&plan) {
+                    plan.event_sent = Some(key);
+                }
             }
             StepEffect::Secret(name, version, hash) => {
                 return plans::secret(self, &name, |secrets| secrets.read(&name, version, hash));
@@ -129,7 +130,10 @@ impl ClusterState {
             }
             Observation::EtcdDown(nodes) => self.world.etcd_down.replace(nodes) != self.world.etcd_down,
             Observation::Maintenance(group, change) => nodes::maintenance(self, group, change),
-            Observation::Notified(plan, uid, marks) => notified::put(self, plan, uid, marks),
+            Observation::Notified(plan, uid, marks) => {
+                let plan = self.plans.get_mut(&plan).filter(|plan| plan.facts.uid == uid);
+                plan.is_some_and(|plan| plan.add_notified(marks))
+            }
             Observation::SchemaReplaced => {
                 self.world.definition.distrust_lists();
                 false

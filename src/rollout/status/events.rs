@@ -2,9 +2,9 @@
 
 use super::origin::suffix;
 use crate::event::Event;
-use crate::obstacle::is_refusal;
 use crate::plan::DerivedPlan;
 use crate::resolve::{Resolution, UNRESOLVABLE};
+use refit_api::reason::ReportedIn;
 use refit_api::{
     ConditionType, DespiteStatus, NodePhase, OpenEnum, PlanCondition, PlanStatus, Reason, Severity,
 };
@@ -217,17 +217,7 @@ impl EventBuilder<'_> {
                 self.emit(reason, text);
             }
             // Other events report these: that of the Job, of validation, or SyncJob.
-            Reason::Complete
-            | Reason::JobFailed
-            | Reason::NotReady
-            | Reason::Resolved
-            | Reason::AtVersion
-            | Reason::CheckPending
-            | Reason::BeforeRunning
-            | Reason::AfterRunning
-            | Reason::PodsPending
-            | Reason::LeasePending
-            | Reason::DigestPending => {}
+            Reason::Complete | Reason::JobFailed | Reason::Resolved | Reason::AtVersion => {}
             Reason::SyncJob => match self.refusal() {
                 Some(Reason::SettingMissing) => self.emit(Reason::ValidationFailed, message),
                 Some(_) => self.emit(Reason::JobRefused, message),
@@ -236,7 +226,8 @@ impl EventBuilder<'_> {
             },
             // Said while nodes were in progress.
             Reason::Aborted if self.has_said(&message) => {}
-            _ => self.emit(reason, message),
+            _ if reason.appears_in(ReportedIn::PlanEvent) => self.emit(reason, message),
+            _ => {}
         }
     }
 
@@ -269,7 +260,7 @@ impl EventBuilder<'_> {
         let active = self.status.active.iter().flatten();
         let slots = active.filter(|node| node.phase != NodePhase::Waiting);
         let mut reasons = slots.filter_map(|node| node.reason.as_ref()?.known());
-        reasons.find(|reason| is_refusal(*reason))
+        reasons.find(|reason| reason.is_refusal())
     }
 }
 

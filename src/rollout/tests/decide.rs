@@ -57,7 +57,7 @@ fn applying() -> (ClusterState, PlanFacts, NodeFacts) {
 #[test]
 fn nodes_start_in_the_order_of_their_digests() {
     let hash = "21c75c607087495cc7f2c945c508a36de1f8661ce8c6b4d5989a883c";
-    let done = format!("{}p", names::LABEL_PLAN_PREFIX);
+    let done = names::plan_label("p");
     for (already, next) in [(&[][..], "c"), (&["c"][..], "b"), (&["b", "c"][..], "a")] {
         let nodes = [("a", "node-uid-1"), ("b", "node-uid-2"), ("c", "node-uid-3")].map(|(name, uid)| {
             let mut node = node(name, uid);

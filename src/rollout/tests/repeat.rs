@@ -31,7 +31,7 @@ fn written(decision: &Decision) -> Option<&PlanStatus> {
 }
 
 fn done(hash: &str) -> NodeFacts {
-    let label = format!("{}p", names::LABEL_PLAN_PREFIX);
+    let label = names::plan_label("p");
     NodeFacts {
         labels: labels([(names::LABEL_HOSTNAME, "a"), (&*label, hash)]),
         ..node("a", "n1")

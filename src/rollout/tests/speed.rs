@@ -19,7 +19,7 @@ fn large(number: usize, done: Option<&str>) -> NodeFacts {
     let label = |n| Text::from(format!("example.com/label-{n:02}"));
     let some = (0..20).map(|n| (label(n), Text::from("value")));
     let own: Vec<_> = facts.labels.iter().map(|(k, v)| (k.into(), v.into())).collect();
-    let label = Text::from(format!("{}p", names::LABEL_PLAN_PREFIX));
+    let label = Text::from(names::plan_label("p"));
     let done = done.map(|hash| (label, Text::from(hash)));
     facts.labels = Labels::new(some.chain(own).chain(done));
     facts

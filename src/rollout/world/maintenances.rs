@@ -12,12 +12,15 @@ use refit_facts::store::{Change, Entry, Store};
 pub type MaintenanceId = (MaintenanceGroup, Text);
 
 #[derive(Debug, Default)]
-pub(crate) struct Maintenances([Store<Text, Text, Maintenance>; MaintenanceGroup::ALL.len()]);
+pub(crate) struct Maintenances {
+    stores: [Store<Text, Text, Maintenance>; MaintenanceGroup::ALL.len()],
+    reservations: Option<Reservations>,
+}
 
 impl Maintenances {
-    /// Returns whether anything is different now.
+    /// Returns whether anything is known to be different now.
     pub(crate) fn apply(&mut self, group: MaintenanceGroup, change: Change<Box<Maintenance>>) -> bool {
-        let store = &mut self.0[group as usize];
+        let store = &mut self.stores[group as usize];
         let was_listed = store.was_listed();
         let changed = store.apply(change.map(|object| Entry {
             name: object.name().into(),
@@ -25,17 +28,25 @@ impl Maintenances {
             version: version(&object.metadata),
             object: *object,
         }));
-        !changed.is_empty() || store.was_listed() != was_listed
-    }
-
-    /// Whether all groups were read. Before, it is not known which of two objects for a node is the older one.
-    pub(crate) fn are_known(&self) -> bool {
-        self.0.iter().all(Store::was_listed)
+        let changed = !changed.is_empty() || store.was_listed() != was_listed;
+        // Before all groups were read, it is not known which of two objects for a node is the older one.
+        let is_known = changed && self.stores.iter().all(Store::was_listed);
+        if is_known {
+            let reservations = self.owners().into_iter().map(|(node, object)| {
+                let reservation = Reservation {
+                    object: object.title().as_str().into(),
+                    uid: object.uid().into(),
+                };
+                (node.into(), reservation)
+            });
+            self.reservations = Some(reservations.collect());
+        }
+        is_known
     }
 
     /// All objects, by group and name.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (MaintenanceId, &Maintenance)> {
-        let groups = MaintenanceGroup::ALL.into_iter().zip(&self.0);
+        let groups = MaintenanceGroup::ALL.into_iter().zip(&self.stores);
         let all = groups.flat_map(|(group, store)| {
             let objects = store.iter();
             objects.map(move |(name, object)| ((group, name.clone()), object))
@@ -44,7 +55,7 @@ impl Maintenances {
     }
 
     pub(crate) fn get(&self, (group, name): &MaintenanceId) -> Option<&Maintenance> {
-        self.0[*group as usize].get(name)
+        self.stores[*group as usize].get(name)
     }
 
     /// The object that has each node: the oldest that is neither being deleted nor has given up.
@@ -61,17 +72,9 @@ impl Maintenances {
         owners
     }
 
-    /// The nodes that the objects want.
-    pub(crate) fn reservations(&self) -> Reservations {
-        let owners = self.owners().into_iter();
-        let each = owners.map(|(node, object)| {
-            let reservation = Reservation {
-                object: object.title().as_str().into(),
-                uid: object.uid().into(),
-            };
-            (node.into(), reservation)
-        });
-        each.collect()
+    /// The nodes that the objects want; `None` before all objects are known.
+    pub(crate) fn reservations(&self) -> Option<&Reservations> {
+        self.reservations.as_ref()
     }
 }
 

@@ -195,7 +195,7 @@ impl Invariants {
         let Some(node) = self.nodes.get(&*job.node) else {
             return Ok(());
         };
-        let label = node.facts.labels.get_joined(names::LABEL_PLAN_PREFIX, &job.plan);
+        let label = node.facts.labels.of_plan(&job.plan);
         let recorded = self.recorded_on_node.contains(&*job.uid);
         let fine = match job.outcome {
             JobOutcome::Running | JobOutcome::Failing { .. } => false,

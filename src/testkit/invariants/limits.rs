@@ -212,7 +212,7 @@ impl Invariants {
 }
 
 fn is_selected(plan: &PlanFacts, node: &Node) -> bool {
-    let label = node.facts.labels.get_joined(names::LABEL_PLAN_PREFIX, &plan.name);
+    let label = node.facts.labels.of_plan(&plan.name);
     *node.facts.name != *super::SPARE && label != Some(names::LABEL_VALUE_DISABLED)
 }
 

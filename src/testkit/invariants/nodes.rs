@@ -116,12 +116,7 @@ impl Invariants {
     /// A node labelled as done has been Ready for as long as the Plan requires.
     fn check_settled(&self, at: Timestamp, old: &NodeFacts, new: &NodeFacts, fitness: Fitness) -> Checked {
         for (name, plan) in &self.plans {
-            let label = |facts: &NodeFacts| {
-                facts
-                    .labels
-                    .get_joined(names::LABEL_PLAN_PREFIX, name)
-                    .map(str::to_owned)
-            };
+            let label = |facts: &NodeFacts| facts.labels.of_plan(name).map(str::to_owned);
             let (Some(settle), false) = (&plan.object.spec.settle, label(old) == label(new)) else {
                 continue;
             };
@@ -180,7 +175,7 @@ impl Invariants {
                 continue; // left by a previous Plan
             }
             let label = |facts: &NodeFacts| {
-                let label = facts.labels.get_joined(names::LABEL_PLAN_PREFIX, name);
+                let label = facts.labels.of_plan(name);
                 label.map(str::to_owned)
             };
             let boot = record
@@ -220,7 +215,7 @@ impl Invariants {
     /// A Plan may run again on a node that has drifted, if its stored status says so.
     fn note_drift(&mut self, old: &NodeFacts, new: &NodeFacts) {
         for plan in self.plans.values() {
-            let label = format!("{}{}", names::LABEL_PLAN_PREFIX, plan.name);
+            let label = names::plan_label(&plan.name);
             let is_removed = old.labels.get(&label).is_some() && new.labels.get(&label).is_none();
             let mut entries = plan.status().version_differs.iter().flatten();
             let has_drifted = plan.object.spec.on_drift == Some(OnDrift::Rerun)

@@ -71,7 +71,7 @@ impl Invariants {
         }
         let annotations = &object.value["metadata"]["annotations"];
         let annotation = |key: &str| annotations[key].as_str().unwrap_or_default();
-        let hash = object.label(&format!("{}{}", names::LABEL_PLAN_PREFIX, pod.plan));
+        let hash = object.label(&names::plan_label(&pod.plan));
         let place = (
             annotation(names::ANNOTATION_PLAN_UID).into(),
             annotation(names::ANNOTATION_NODE_UID).into(),

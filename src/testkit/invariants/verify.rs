@@ -3,7 +3,6 @@
 use jiff::Timestamp;
 
 use super::{CONTROLLER, Checked, Invariants};
-use refit_api::names;
 use refit_facts::record::Phase;
 use refit_facts::{JobFacts, JobOutcome, NodeFacts};
 use refit_rehearse::store::Change;
@@ -50,7 +49,7 @@ impl Invariants {
                 continue;
             }
             let label = |node: &NodeFacts| {
-                let label = node.labels.get_joined(names::LABEL_PLAN_PREFIX, plan);
+                let label = node.labels.of_plan(plan);
                 label == Some(&record.hash)
             };
             invariant!(

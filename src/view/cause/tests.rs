@@ -7,7 +7,7 @@ use refit_api::plan::DependencySpec;
 use refit_api::reason::{Kind, ReportedIn};
 use refit_api::{
     ChannelStatus, CheckPhase, CheckStatus, ConditionType, NodeCounts, NodePhase, NodeProgress, Obstacle,
-    PlanCondition, PlanStatus, WavePhase, WaveStatus,
+    PlanCondition, PlanStatus, Reason, WavePhase, WaveStatus,
 };
 use refit_fixtures::{node, plan_with, read};
 
@@ -50,7 +50,7 @@ fn snapshot(reason: Reason, phase: NodePhase, of_node: bool, condition: Conditio
         ..NodeProgress::default()
     };
     let mut active = vec![entry("busy", NodePhase::Upgrading, None)];
-    if matches!(Cause::of(reason), Cause::FailedNodes) {
+    if matches!(reason.cause(), Cause::FailedNodes) {
         active.push(entry(
             "failed",
             NodePhase::Failed,
@@ -58,7 +58,7 @@ fn snapshot(reason: Reason, phase: NodePhase, of_node: bool, condition: Conditio
         ));
     }
     // A Plan that waits for a single node names it.
-    let of_one = matches!(Cause::of(reason), Cause::Busy | Cause::Kubelet);
+    let of_one = matches!(reason.cause(), Cause::Busy | Cause::Kubelet);
     if of_node || of_one {
         active.push(entry("held", phase, Some(reason)));
     }
@@ -80,7 +80,7 @@ fn snapshot(reason: Reason, phase: NodePhase, of_node: bool, condition: Conditio
             ..NodeCounts::default()
         }),
         active: Some(active),
-        next_window: matches!(Cause::of(reason), Cause::Window).then(|| "2026-01-03T00:00:00Z".to_owned()),
+        next_window: matches!(reason.cause(), Cause::Window).then(|| "2026-01-03T00:00:00Z".to_owned()),
         wave: Some(WaveStatus {
             name: "canary".to_owned(),
             hash: "hash".to_owned(),
@@ -163,7 +163,7 @@ fn check(reason: Reason, explanation: &Explanation) {
         "{reason}:\n{text}"
     );
     let names = |part: &str| text.contains(part);
-    let expected: &[&str] = match Cause::of(reason) {
+    let expected: &[&str] = match reason.cause() {
         Cause::Slots => &["Node busy: Upgrading"],
         Cause::Busy => &["Plan system-upgrade/server: works on the node"],
         Cause::Unavailable | Cause::NamedNodes => {

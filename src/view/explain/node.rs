@@ -2,11 +2,12 @@
 
 use super::job::chain_of_job;
 use super::plan::{chain_of_checks, chain_of_obstacle, chain_of_wave, chain_of_window};
-use crate::cause::{Cause, chain_of_objects};
+use crate::cause::chain_of_objects;
 use crate::explanation::{Explanation, MAX_DEPTH, MAX_NAMED};
 use crate::plan::{Obstacle, PlanOverview};
 use crate::unavailable::{not_ready, unavailable};
 use crate::{maintenance, remedy, time};
+use refit_api::reason::Cause;
 use refit_api::{NodeConditionReason, NodeProgress, ObjectRef, OpenEnum, Reason};
 
 /// The chain below a node.
@@ -27,7 +28,7 @@ pub(crate) fn chain_of_node(
     explanation.link(format!("Node {}", node.name), says);
     let known = node.reason.as_ref().and_then(OpenEnum::known);
     let of_plan = || view.obstacle.as_ref().filter(|obstacle| obstacle.node.is_none());
-    match known.map(|reason| (reason, Cause::of(reason))) {
+    match known.map(|reason| (reason, reason.cause())) {
         Some((_, Cause::Slots)) => no_slot(view, explanation, depth),
         Some((_, Cause::Busy)) => busy(view, node, explanation, depth),
         Some((_, Cause::Unavailable)) => chain_of_unavailable(view, explanation),

@@ -1,7 +1,7 @@
 //! What holds a whole Plan: its checks, windows, waves, and the Plans and nodes that it waits for.
 
 use super::node::{chain_of_node, chain_of_unavailable, no_slot};
-use crate::cause::{Cause, chain_of_objects};
+use crate::cause::chain_of_objects;
 use crate::explanation::{Explanation, MAX_DEPTH};
 use crate::plan::{Obstacle, PlanOverview, check_says, condition};
 use crate::read::PlanObject;
@@ -9,6 +9,7 @@ use crate::selected::has_done_label;
 use crate::time;
 use crate::unavailable::{not_ready, unavailability};
 
+use refit_api::reason::Cause;
 use refit_api::{CheckPhase, ConditionType, NodeProgress, ObjectRef, Reason, WavePhase, limits};
 
 /// The chain below a Plan that is held as a whole.
@@ -18,7 +19,7 @@ pub(super) fn chain_of_obstacle(view: &PlanOverview<'_>, obstacle: &Obstacle, ex
     let Some(reason) = obstacle.reason.known() else {
         return;
     };
-    match Cause::of(reason) {
+    match reason.cause() {
         Cause::Unavailable => chain_of_unavailable(view, explanation),
         Cause::Channel => {
             let channel = status.channel.as_ref();

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{Event, Namespace, Node, Pod, Secret};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
 use kube::Client;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, Request};
-use refit_api::names::{LABEL_PLAN, LABEL_PLAN_PREFIX};
+use refit_api::names::{LABEL_PLAN, plan_label};
 use refit_api::{Plan, PlanCondition};
 use serde_json::{Value, json};
 
@@ -270,11 +270,7 @@ pub fn find_condition<'a>(plan: &'a Plan, condition: &str) -> Option<&'a PlanCon
 
 /// The hash that a node's label says is done for a Plan.
 pub fn done(node: &Node, plan: &str) -> Option<String> {
-    node.metadata
-        .labels
-        .as_ref()?
-        .get(&format!("{LABEL_PLAN_PREFIX}{plan}"))
-        .cloned()
+    node.metadata.labels.as_ref()?.get(&plan_label(plan)).cloned()
 }
 
 /// Starts the removal of all that a test has made. What fails here is somebody else's next run to clear:

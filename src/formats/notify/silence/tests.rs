@@ -1,5 +1,6 @@
 use super::*;
 use crate::notify::config::silence_rules;
+use refit_api::PlanStatus;
 
 fn rule() -> SilenceRule {
     let (mut rules, problems) = silence_rules(
@@ -9,21 +10,24 @@ fn rule() -> SilenceRule {
     rules.remove(0)
 }
 
-fn down() -> Down {
-    Down {
-        plan: "k3s".to_owned(),
-        version: "v1.33.4+k3s1".to_owned(),
-        node: "node-1.example.com".to_owned(),
-        key: "0123456789abcdef".to_owned(),
-    }
+fn plan() -> PlanFacts {
+    let mut plan = refit_fixtures::read(refit_fixtures::plan_with("k3s", |_| {}));
+    let status = PlanStatus {
+        latest_version: Some("v1.33.4+k3s1".to_owned()),
+        ..PlanStatus::default()
+    };
+    plan.object.status = Some(status);
+    plan
 }
+
+const DOWN: (&str, &str) = ("0123456789abcdef", "node-1.example.com");
 
 #[test]
 fn a_silence_has_the_bytes_that_alertmanager_reads() {
     let now: Timestamp = "2026-01-01T09:00:00.5Z".parse().unwrap();
     let author = created_by("1111", "system-upgrade", "refit");
     assert_eq!(
-        silence(&rule(), &down(), &author, now),
+        silence(&rule(), &plan(), DOWN, &author, now),
         json!({
             "matchers": [
                 { "name": "node", "value": "node-1.example.com", "isRegex": false, "isEqual": true },
@@ -41,7 +45,7 @@ fn a_silence_has_the_bytes_that_alertmanager_reads() {
 #[test]
 fn a_successor_finds_the_silences_of_its_predecessor_and_no_others() {
     let author = created_by("1111", "system-upgrade", "refit");
-    let mut listed = silence(&rule(), &down(), &author, Timestamp::UNIX_EPOCH);
+    let mut listed = silence(&rule(), &plan(), DOWN, &author, Timestamp::UNIX_EPOCH);
     listed["id"] = "one".into();
     listed["status"] = json!({ "state": "active" });
     let mut ended = listed.clone();

@@ -139,11 +139,7 @@ impl Subject<'_> {
         let mut asked = BTreeMap::<&str, LabelConstraint>::new();
         // The controller adds these requirements (S13, S49).
         asked.entry(LABEL_HOSTNAME).or_default().present = true;
-        let own_label = format!(
-            "{}{}",
-            names::LABEL_PLAN_PREFIX,
-            plan.metadata.name.as_deref().unwrap_or_default()
-        );
+        let own_label = names::plan_label(plan.metadata.name.as_deref().unwrap_or_default());
         let denied = &mut asked.entry(&own_label).or_default().denied;
         denied.insert(LABEL_VALUE_DISABLED.to_owned());
 

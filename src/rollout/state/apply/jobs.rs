@@ -3,7 +3,6 @@
 use jiff::Timestamp;
 
 use crate::state::ClusterState;
-use refit_api::names;
 use refit_facts::store::Put;
 use refit_facts::{JobFacts, JobName, JobOutcome, NodeFacts, NodeUid, PodFacts};
 
@@ -37,9 +36,9 @@ pub(super) fn put(cluster: &mut ClusterState, version: u64, facts: JobFacts) -> 
     if new.verifies.is_none() && new.hook.is_none() {
         let node = cluster.world.nodes.get(&new.node);
         let is_it = |uid: &NodeUid| node.is_none_or(|node| node.uid == *uid);
-        memory
-            .unstarted_slots
-            .retain(|(plan, uid)| *plan != new.plan || !is_it(uid));
+        if let Some(plan) = cluster.plans.get_mut(&new.plan) {
+            plan.unstarted_slots.retain(|uid| !is_it(uid));
+        }
     }
     memory.name_conflicts.remove(name.text());
     file(cluster, &name);
@@ -86,7 +85,7 @@ fn labelled_since(cluster: &ClusterState, job: &JobFacts) -> Option<Timestamp> {
         return None;
     }
     let node = cluster.world.nodes.get(&job.node)?;
-    let label = node.labels.get_joined(names::LABEL_PLAN_PREFIX, &job.plan);
+    let label = node.labels.of_plan(&job.plan);
     let is_done = label == Some(&*job.hash)
         && !node.records.contains_key(&job.plan)
         && job.node_uid.as_ref().is_none_or(|uid| *uid == node.uid);

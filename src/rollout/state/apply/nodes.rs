@@ -43,14 +43,15 @@ pub(super) fn maintenance(
     group: MaintenanceGroup,
     change: Change<Box<Maintenance>>,
 ) -> bool {
-    let changed = cluster.world.maintenances.apply(group, change);
-    if !changed || !cluster.world.maintenances.are_known() {
+    let maintenances = &mut cluster.world.maintenances;
+    if !maintenances.apply(group, change) {
         return false;
     }
-    cluster.memory.turns.forget_absent(&cluster.world.maintenances);
-    let reservations = cluster.world.maintenances.reservations();
-    let wants = |node: &NodeName, uid: &Text| reservations.get(node).is_some_and(|it| it.uid == *uid);
+    cluster.memory.turns.forget_absent(maintenances);
+    let wants = |node: &NodeName, uid: &Text| {
+        let object = maintenances.reservations().and_then(|all| all.get(node));
+        object.is_some_and(|it| it.uid == *uid)
+    };
     cluster.memory.granted.retain(|node, uid| wants(node, uid));
-    cluster.world.reservations = Some(reservations);
     true
 }

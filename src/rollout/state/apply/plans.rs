@@ -42,7 +42,7 @@ fn update(cluster: &mut ClusterState, name: PlanName, version: u64, facts: PlanF
         }
         Some(plan_state) => {
             plan_state.set_version(version);
-            if plan_state.facts == facts {
+            if *plan_state.facts == facts {
                 plan_state.note_read(is_listed);
                 return false;
             }
@@ -66,9 +66,7 @@ pub(super) fn remove(cluster: &mut ClusterState, name: &str, uid: &str) -> bool 
     }
     if let Some(plan) = cluster.plans.remove(name) {
         secrets_changed(cluster, &plan.facts.name, Some(plan.watched_secrets()));
-        cluster.memory.events_sent.remove(name);
-        cluster.memory.unstarted_slots.retain(|(plan, _)| **plan != *name);
-        cluster.deleted_plans.insert(plan.facts.uid);
+        cluster.deleted_plans.insert(plan.facts.uid.clone());
         // A request in flight cannot be recalled. Other Jobs need no lookup: the garbage collector deletes them
         // with the Plan.
         cluster
@@ -85,9 +83,9 @@ pub(super) fn status_written(cluster: &mut ClusterState, plan: &str, at: Timesta
     if let Some(plan_state) = cluster.plans.get_mut(plan) {
         plan_state.written = Some(at);
         plan_state.sent = None;
+        // From now on status says why nothing happens; should it be written no more, an event has to say so again.
+        plan_state.event_sent = None;
     }
-    // From now on status says why nothing happens; should it be written no more, an event has to say so again.
-    cluster.memory.events_sent.remove(plan);
 }
 
 /// Applies the result of a poll: the offer, or an error.

@@ -1,6 +1,7 @@
 //! What begins and ends with a step, whatever its response says.
 
 use crate::memory::PendingCreate;
+use crate::plan::DerivedPlan;
 use crate::state::ClusterState;
 use crate::step::{Key, Query, Step};
 use refit_api::{NodePhase, PlanStatus, names};
@@ -23,7 +24,7 @@ pub(super) fn started(cluster: &mut ClusterState, step: &Step) {
                 job: job.clone(),
                 plan_uid: plan_uid.unwrap_or_default(),
                 node_uid: node_uid.unwrap_or_default(),
-                disruptive: plan_state.is_some_and(|it| it.disruptive),
+                disruptive: plan_state.is_some_and(DerivedPlan::is_disruptive),
                 in_flight: true,
                 unknown: false,
             };
@@ -82,13 +83,16 @@ fn track_unstarted_slots(cluster: &mut ClusterState, plan: &PlanName, status: &P
     {
         let Some(uid) = &slot.uid else { continue };
         let is_unstarted = slot.job.is_none() && !has_job(&slot.name);
-        slots.push(((plan.clone(), NodeUid::from(uid.as_str())), is_unstarted));
+        slots.push((NodeUid::from(uid.as_str()), is_unstarted));
     }
-    for (place, is_unstarted) in slots {
+    let Some(plan_state) = cluster.plans.get_mut(plan) else {
+        return;
+    };
+    for (uid, is_unstarted) in slots {
         if is_unstarted {
-            cluster.memory.unstarted_slots.insert(place);
+            plan_state.unstarted_slots.insert(uid);
         } else {
-            cluster.memory.unstarted_slots.remove(&place);
+            plan_state.unstarted_slots.remove(&uid);
         }
     }
 }

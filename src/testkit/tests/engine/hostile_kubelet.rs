@@ -65,7 +65,7 @@ fn a_mirror_pod_with_the_name_of_a_reboot_pod_is_named_and_keeps_no_node_from_re
         let labels = if labels {
             json!({
                 names::LABEL_CONTROLLER: "system-upgrade-controller", names::LABEL_PLAN: "p",
-                names::LABEL_ROLE: names::ROLE_REBOOT, format!("{}p", names::LABEL_PLAN_PREFIX): &*job.hash,
+                names::LABEL_ROLE: names::ROLE_REBOOT, names::plan_label("p"): &*job.hash,
             })
         } else {
             json!({})
@@ -235,7 +235,7 @@ fn a_node_of_a_plan_that_was_deleted_while_no_controller_ran_is_uncordoned() {
 fn a_hostname_that_is_taken_after_a_job_was_created_neither_keeps_it_away_nor_fails_its_node() {
     for keeps in [true, false] {
         let mut scenario = Scenario::of_nodes(&["a", "b"]);
-        scenario.label("a", &format!("{}p", names::LABEL_PLAN_PREFIX), Some("disabled"));
+        scenario.label("a", &names::plan_label("p"), Some("disabled"));
         scenario.settle();
         let plan = plan_with("p", |spec| {
             spec.exclusive = Some(true);

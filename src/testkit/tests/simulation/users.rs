@@ -351,7 +351,7 @@ impl Users {
 
     fn act_on(&mut self, plan: &str, node: &str) {
         self.edits += 1;
-        let label = format!("{}{plan}", names::LABEL_PLAN_PREFIX);
+        let label = names::plan_label(plan);
         let set_label = |users: &Self, value: Option<&str>| {
             users.count(
                 "label of what is done changed",

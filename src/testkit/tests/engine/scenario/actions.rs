@@ -69,7 +69,7 @@ impl Scenario {
     }
 
     pub(in crate::tests::engine) fn set_done_label(&mut self, node: &str, plan: &str, value: Option<&str>) {
-        self.label(node, &format!("{}{plan}", names::LABEL_PLAN_PREFIX), value);
+        self.label(node, &names::plan_label(plan), value);
     }
 
     pub(in crate::tests::engine) fn cordon(&mut self, node: &str, cordons: bool) {

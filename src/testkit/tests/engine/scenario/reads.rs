@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::super::super::faults::{FaultInjector, FaultyTransport, Process};
 use super::{NAMESPACE, Scenario};
 use crate::invariants::{CONTROLLER, Pod};
-use refit_api::{NodeProgress, PlanStatus, names};
+use refit_api::{NodeProgress, PlanStatus};
 use refit_cluster::kube::client::over_transport;
 use refit_facts::record::Record;
 use refit_facts::{JobFacts, NodeFacts};
@@ -123,7 +123,7 @@ impl Scenario {
     }
 
     pub(in crate::tests::engine) fn done_label(&self, node: &str, plan: &str) -> Option<String> {
-        let label = self.node(node).labels.get_joined(names::LABEL_PLAN_PREFIX, plan);
+        let label = self.node(node).labels.of_plan(plan);
         label.map(str::to_owned)
     }
 
