@@ -2,10 +2,13 @@
 //! several decisions run the real engine (`src/testkit/tests`).
 
 pub(crate) mod build;
+mod complete;
 mod decide;
+mod differs;
 mod hash;
 mod hostile;
 mod images;
+mod jobs;
 mod joining;
 mod one_answer;
 mod repeat;
