@@ -322,7 +322,9 @@ fn a_message_about_a_drain_is_cut_to_what_status_holds() {
         written[0].message.clone()
     };
     assert_eq!(said(&decide(&cluster, later)), None);
+    assert_eq!(cluster.drains().count(), 0);
     observe_node(&mut cluster, 6, drain("pod-uid"));
+    assert_eq!(cluster.drains().count(), 1);
     cluster.refresh(later);
     let decision = decide(&cluster, later);
     let message = written(&decision).unwrap().active.as_ref().unwrap()[0]

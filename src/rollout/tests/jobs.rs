@@ -28,7 +28,10 @@ fn labels_node(cluster: &mut ClusterState) -> bool {
     let label = format!("{}p", names::LABEL_PLAN_PREFIX);
     let decision = decide(cluster, morning());
     decision.steps.iter().any(|step| match step {
-        Step::PatchNode { change, .. } => change.labels.contains_key(&label),
+        Step::PatchNode { change, .. } if change.labels.contains_key(&label) => {
+            assert!(change.exact, "only if the node is as it was");
+            true
+        }
         _ => false,
     })
 }

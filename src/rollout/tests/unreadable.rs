@@ -104,6 +104,19 @@ fn a_new_controller_that_cannot_read_a_node_keeps_its_slot() {
 }
 
 #[test]
+fn a_node_that_cannot_be_read_keeps_the_slot_that_only_its_record_shows() {
+    let decision = decided(&mut cluster([], [plan("p")]));
+    let hash = written(&decision).unwrap().latest_hash.clone().unwrap();
+    let node = failed(1, &hash, "exited with 3");
+    let mut cluster = cluster([node.clone()], [plan("p")]);
+    unreadable(&mut cluster, &node.name, &node.uid);
+    let decision = decided(&mut cluster);
+    let active = written(&decision).unwrap().active.clone().unwrap_or_default();
+    let names: Vec<_> = active.iter().map(|entry| entry.name.as_str()).collect();
+    assert_eq!(names, ["node-0001"]);
+}
+
+#[test]
 fn a_node_that_cannot_be_read_and_is_deleted_is_forgotten() {
     let (mut cluster, ..) = applying();
     unreadable(&mut cluster, "a", "n1");
