@@ -10,6 +10,7 @@ mod hostile;
 mod images;
 mod jobs;
 mod joining;
+mod lifecycle;
 mod one_answer;
 mod repeat;
 mod secrets;

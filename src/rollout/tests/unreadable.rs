@@ -19,7 +19,7 @@ fn written(decision: &Decision) -> Option<&PlanStatus> {
     })
 }
 
-fn unreadable(cluster: &mut ClusterState, name: &str, uid: &str) -> bool {
+pub(super) fn unreadable(cluster: &mut ClusterState, name: &str, uid: &str) -> bool {
     let why = "invalid type: string".to_owned();
     cluster.apply(Observation::Unreadable {
         kind: Kind::Node,
@@ -140,7 +140,7 @@ fn a_node_that_cannot_be_read_and_is_deleted_is_forgotten() {
     assert_eq!(written(&decided(&mut cluster)).unwrap().applying, None);
 }
 
-fn failed(number: usize, hash: &str, message: &str) -> NodeFacts {
+pub(super) fn failed(number: usize, hash: &str, message: &str) -> NodeFacts {
     let (name, uid) = (
         format!("node-{number:04}"),
         format!("8b7f5d3c-5f0e-4a57-9d8c-1f5f5a6b{number:04}"),
