@@ -104,3 +104,19 @@ fn a_pod_that_knows_the_boot_is_kept_until_the_boot_is_recorded() {
     assert!(has(|step| matches!(step, Step::PatchNode { .. })), "{steps:?}");
     assert!(!has(|step| matches!(step, Step::DeletePod { .. })), "{steps:?}");
 }
+
+#[test]
+fn the_workloads_of_the_record_are_waited_for_also_when_the_ledger_has_gone() {
+    let plan = plan_with("p", |spec| {
+        spec.settle.get_or_insert_default().workloads = Some(true);
+    });
+    let workload = || "Deployment/shop/web".to_owned();
+    let node = upgraded(&plan, |record| record.workloads = vec![workload()]);
+    let mut cluster = cluster([node], [plan]);
+    let recorded = steps(&mut cluster).into_iter().find_map(|step| match step {
+        Step::PatchNode { change, .. } => change.annotations.get(&Record::key("p"))?.clone(),
+        _ => None,
+    });
+    let record = Record::parse(&recorded.unwrap()).unwrap();
+    assert_eq!((record.phase, record.workloads), (Phase::Recovering, vec![workload()]));
+}
