@@ -2,8 +2,8 @@
 
 use jiff::SignedDuration;
 
-use super::build::{cluster, observe_job};
-use crate::{ClusterState, Step, decide};
+use super::build::{cluster, observe_job, outcome, pod};
+use crate::{ClusterState, Observation, Step, decide};
 use refit_api::{Plan, SkipWhenSpec, names};
 use refit_facts::{JobFacts, JobOutcome, NodeFacts};
 use refit_fixtures::{job, morning, node, plan, plan_with, read};
@@ -73,5 +73,21 @@ fn a_node_that_has_the_version_already_is_not_done_while_a_job_of_that_name_is_t
         (vec![(60, &is_recorded as &dyn Fn(&mut JobFacts))], true),
     ] {
         assert_eq!(labels_node(&mut with_jobs(&skipping, &node, &jobs)), is_done);
+    }
+}
+
+#[test]
+fn a_pod_that_was_left_behind_keeps_its_own_plan_and_disruptive_ones_off_the_node() {
+    for (of, cordons, starts) in [
+        ("p", true, false),
+        ("q", true, false),
+        ("p", false, false),
+        ("q", false, true),
+    ] {
+        let plan = plan_with("p", |spec| spec.cordon = Some(cordons));
+        let mut cluster = cluster([node("a", "n1")], [plan]);
+        cluster.apply(Observation::Pod(2, Box::new(pod(of, "a"))));
+        let (started, waiting) = outcome(&mut cluster);
+        assert_eq!(started == ["a"], starts, "{of} {cordons}: {waiting:?}");
     }
 }

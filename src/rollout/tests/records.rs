@@ -1,6 +1,6 @@
 //! What follows from the record of an upgrade that has succeeded.
 
-use super::build::{cluster, observe_job, status_of};
+use super::build::{cluster, observe_job, pod, status_of};
 use super::unreadable::failed;
 use crate::{ClusterState, Observation, Step, decide};
 use refit_api::{ContainerSpec, Plan, RebootWhen};
@@ -70,16 +70,7 @@ fn a_pod_that_knows_the_boot_is_kept_until_the_boot_is_recorded() {
         });
     });
     let pod = PodFacts {
-        name: "pod".into(),
-        uid: "pod-uid".into(),
-        job_uid: "".into(),
-        foreign: false,
-        plan: "p".into(),
-        node: Some(node.name.clone()),
         stage: PodStage::Ended,
-        waiting: None,
-        failed: None,
-        upgraded: false,
         sentinel_result: Some(SentinelResult::Success {
             boot_id: node.boot_id.clone(),
             required: true,
@@ -94,8 +85,7 @@ fn a_pod_that_knows_the_boot_is_kept_until_the_boot_is_recorded() {
             created: morning(),
             succeeded: true,
         })),
-        deleting: false,
-        hook: false,
+        ..pod("p", &node.name)
     };
     let mut cluster = cluster([node], [plan]);
     cluster.apply(Observation::Pod(2, Box::new(pod)));
@@ -118,5 +108,8 @@ fn the_workloads_of_the_record_are_waited_for_also_when_the_ledger_has_gone() {
         _ => None,
     });
     let record = Record::parse(&recorded.unwrap()).unwrap();
-    assert_eq!((record.phase, record.workloads), (Phase::Recovering, vec![workload()]));
+    assert_eq!(
+        (record.phase, record.workloads),
+        (Phase::Recovering, vec![workload()])
+    );
 }

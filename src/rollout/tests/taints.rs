@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::Toleration;
 
-use super::build::{cluster, observe_job, observe_node, outcome, status_of};
+use super::build::{cluster, observe_job, observe_node, outcome, pod, status_of};
 use crate::Observation;
 use refit_api::Plan;
 use refit_facts::{NodeFacts, PodFacts, PodStage, Taint};
@@ -142,20 +142,10 @@ fn a_pod_that_waits_names_the_taints_only_if_the_scheduler_does() {
         let hash = cluster.plans["p"].resolved.as_ref().unwrap().hash.clone();
         let job = job("j", &read(plan), &node, &hash);
         let pod = PodFacts {
-            name: "pod".into(),
-            uid: "pod-uid".into(),
             job_uid: job.uid.clone(),
-            foreign: false,
-            plan: "p".into(),
-            node: Some("a".into()),
             stage,
             waiting: Some(why.to_owned()),
-            failed: None,
-            upgraded: false,
-            sentinel_result: None,
-            reboot: None,
-            deleting: false,
-            hook: false,
+            ..pod("p", "a")
         };
         observe_job(&mut cluster, 2, job);
         cluster.apply(Observation::Pod(2, Box::new(pod)));
