@@ -178,11 +178,15 @@ mod tests {
         assert!(hex("node-uid-1").starts_with("a953"), "{}", hex("node-uid-1"));
     }
 
-    /// The names of nodes with these labels in the order of a Plan, with `|` between groups.
-    fn sorted(order: &serde_json::Value, nodes: &[(&str, &[(&str, &str)])]) -> String {
+    fn order_of(order: &serde_json::Value) -> Order {
         let spec: refit_api::PlanSpec = serde_json::from_value(json!({ "order": order })).unwrap();
         let own_node = spec.order.is_some().then(|| "own".into());
-        let order = Order::new(spec.order().unwrap(), own_node);
+        Order::new(spec.order().unwrap(), own_node)
+    }
+
+    /// The names of nodes with these labels in the order of a Plan, with `|` between groups.
+    fn sorted(order: &serde_json::Value, nodes: &[(&str, &[(&str, &str)])]) -> String {
+        let order = order_of(order);
         let plan = read(plan("p"));
         let mut keys: Vec<_> = nodes
             .iter()
@@ -216,6 +220,18 @@ mod tests {
         assert_eq!(first, "master server | agent no-server");
         let last = sorted(&json!([{"controlPlane": "Last"}]), &nodes);
         assert_eq!(last, "agent no-server | master server");
+        for order in ["First", "Last"] {
+            let order = order_of(&json!([{ "controlPlane": order }]));
+            let group = |own: &[_]| {
+                let mut node = node("a", "uid");
+                node.labels = labels(own.iter().copied());
+                order.describe(&order.group(&node))
+            };
+            assert_eq!(
+                [group(&[(SERVER, "")]), group(&[])],
+                ["control plane", "not control plane"]
+            );
+        }
     }
 
     #[test]

@@ -101,12 +101,6 @@ impl ClusterState {
         self.world.secrets.table().version(name)
     }
 
-    /// The hash and the version of a Plan, once resolved.
-    pub fn target(&self, plan: &str) -> Option<(&str, &str)> {
-        let resolved = self.plans.get(plan)?.resolved.as_ref()?;
-        Some((&resolved.version, &resolved.hash))
-    }
-
     /// The Plan's inputs of its Jobs.
     pub fn job_input(&self, plan: &str) -> Option<refit_job::PlanInput<'_>> {
         self.plans.get(plan).map(|p| p.job_input(&self.defaults))

@@ -285,7 +285,7 @@ async fn steps_failures_and_nodes_that_are_done_are_measured_from_one_decision_t
     );
     step(&mut tracker, &cluster, &pictures, 20).await;
     // `a` is done.
-    let hash = cluster.target("p").unwrap().1.to_owned();
+    let hash = cluster.job_input("p").unwrap().latest_hash.to_owned();
     let label = refit_api::names::plan_label("p");
     let done = NodeFacts {
         labels: labels([(refit_api::names::LABEL_HOSTNAME, "a"), (&label, &hash)]),

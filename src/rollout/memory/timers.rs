@@ -78,9 +78,6 @@ impl Timers {
             nodes.retain(|node| since(node).is_none_or(|since| *since + DEPARTED_MEMBERSHIP > now));
             lasting.extend(nodes.iter().map(timer));
         }
-        if lasting.is_empty() && self.since.is_empty() {
-            return evicted;
-        }
         self.since.retain(|timer, _| lasting.contains(timer));
         for timer in lasting {
             self.since.entry(timer).or_insert(now);

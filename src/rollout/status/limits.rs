@@ -217,7 +217,8 @@ mod tests {
     #[test]
     fn the_estimated_size_is_never_less_than_that_in_json() {
         for message in ["", "plain", "\"quoted\" \\ \u{1}\n<&>", "→ä"] {
-            let entry = entry(7, message);
+            let mut entry = entry(7, message);
+            entry.about = vec![ObjectRef::plan("p"); 9];
             let json = serde_json::to_string(&entry).unwrap();
             assert!(bytes(&entry) + message_bytes(&entry) >= json.len(), "{json}");
         }
@@ -236,9 +237,24 @@ mod tests {
     }
 
     #[test]
+    fn a_list_that_just_fits_stays_as_it_is() {
+        let mut status = status(9_000, "");
+        let entries = status.active.as_mut().unwrap();
+        entries.iter_mut().for_each(|entry| entry.message = None);
+        let room = MAX_ACTIVE_BYTES / (bytes(&entries[0]) + message_bytes(&entries[0]));
+        entries.truncate(room);
+        truncate_to_budget(&mut status, |_| true);
+        assert_eq!((active(&status).len(), status.active_omitted), (room, None));
+    }
+
+    #[test]
     fn messages_go_first_then_entries_that_a_record_replaces() {
         let mut many = status(1_500, &"x".repeat(32 * 1_024));
         truncate_to_budget(&mut many, |_| true);
+        let used = MAX_ACTIVE_BYTES - 2 * MAX_MESSAGE..=MAX_ACTIVE_BYTES;
+        let message = |it: &NodeProgress| it.message.as_ref().map_or(0, |_| message_bytes(it));
+        let size = active(&many).iter().map(|it| bytes(it) + message(it)).sum();
+        assert!(used.contains(&size), "{size}");
         assert_eq!((active(&many).len(), many.active_omitted), (1_500, None));
         assert!(active(&many)[0].message.is_some() && active(&many)[1_499].message.is_none());
 

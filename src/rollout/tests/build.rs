@@ -6,7 +6,7 @@ use jiff::SignedDuration;
 
 use crate::{ClusterState, Defaults, Observation, Step, StepEffect, decide};
 use refit_api::{NodeProgress, Plan, PlanStatus};
-use refit_facts::{JobFacts, Missing, NodeFacts, PlanFacts, Schema};
+use refit_facts::{JobFacts, Missing, NodeFacts, PlanFacts, PodFacts, PodStage, Schema};
 use refit_fixtures::{CONTROLLER, NAMESPACE, morning, read};
 use refit_job::JobSettings;
 
@@ -59,6 +59,26 @@ pub(crate) fn observe_job(cluster: &mut ClusterState, version: u64, facts: JobFa
 /// A watch returns a Plan in this version.
 pub(crate) fn observe_plan(cluster: &mut ClusterState, version: u64, facts: PlanFacts) -> bool {
     cluster.apply(Observation::Plan(version, Box::new(facts)))
+}
+
+/// A live pod of a Plan on a node.
+pub(crate) fn pod(plan: &str, node: &str) -> PodFacts {
+    PodFacts {
+        name: "pod".into(),
+        uid: "pod-uid".into(),
+        job_uid: "".into(),
+        foreign: false,
+        plan: plan.into(),
+        node: Some(node.into()),
+        stage: PodStage::Drain,
+        waiting: None,
+        failed: None,
+        upgraded: false,
+        sentinel_result: None,
+        reboot: None,
+        deleting: false,
+        hook: false,
+    }
 }
 
 /// A request is sent and answered.

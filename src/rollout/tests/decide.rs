@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-use super::build::{apply_effect, cluster, observe_job, observe_node, observe_plan};
+use super::build::{apply_effect, cluster, observe_job, observe_node, observe_plan, pod};
 use crate::{ClusterState, Decision, Event, GlobalLimits, Observation, Query, Step, StepEffect, decide};
 use refit_api::{
     ChannelRef, DrainNote, DrainWait, NodeDrain, PlanSpec, PlanStatus, Reason, SecretSpec, VersionPolicySpec,
@@ -14,7 +14,7 @@ use refit_api::{
 use refit_base::version::Offer;
 use refit_facts::objects::maintenance::{Maintenance, MaintenanceGroup, MedikMaintenance};
 use refit_facts::store::Change;
-use refit_facts::{NodeFacts, PlanFacts, PodFacts, PodStage, Schema, Text};
+use refit_facts::{NodeFacts, PlanFacts, PodFacts, Schema, Text};
 use refit_fixtures::{job, labels, morning, node, plan, plan_with, read};
 
 const URL: &str = "https://example.com/stable";
@@ -284,20 +284,8 @@ fn a_message_about_a_drain_is_cut_to_what_status_holds() {
         why: "x".repeat(2_000),
     };
     let pod = PodFacts {
-        name: "pod".into(),
-        uid: "pod-uid".into(),
         job_uid: facts.uid.clone(),
-        foreign: false,
-        plan: "p".into(),
-        node: Some("a".into()),
-        stage: PodStage::Drain,
-        waiting: None,
-        failed: None,
-        upgraded: false,
-        sentinel_result: None,
-        reboot: None,
-        deleting: false,
-        hook: false,
+        ..pod("p", "a")
     };
     cluster.apply(Observation::Pod(4, Box::new(pod)));
     let drain = |pod: &str| NodeFacts {
@@ -322,7 +310,9 @@ fn a_message_about_a_drain_is_cut_to_what_status_holds() {
         written[0].message.clone()
     };
     assert_eq!(said(&decide(&cluster, later)), None);
+    assert_eq!(cluster.drains().count(), 0);
     observe_node(&mut cluster, 6, drain("pod-uid"));
+    assert_eq!(cluster.drains().count(), 1);
     cluster.refresh(later);
     let decision = decide(&cluster, later);
     let message = written(&decision).unwrap().active.as_ref().unwrap()[0]

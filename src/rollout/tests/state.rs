@@ -2,9 +2,9 @@
 
 use super::build::{apply_effect, defaults, observe_job, observe_node, observe_plan};
 use crate::{ClusterState, Kind, ListCounts, Observation, StepEffect};
-use refit_api::names;
+use refit_api::{Holder, Ledger, names};
 use refit_facts::{JobFacts, JobOutcome, NodeFacts};
-use refit_fixtures::{job, labels, morning, node, plan, plan_with, read};
+use refit_fixtures::{CONTROLLER, NAMESPACE, job, labels, morning, node, plan, plan_with, read};
 
 fn cluster() -> ClusterState {
     ClusterState::new(defaults())
@@ -234,26 +234,29 @@ fn a_job_that_is_being_deleted_stays_so_while_the_watch_is_behind() {
 
 #[test]
 fn a_deleted_job_is_kept_until_its_result_is_recorded() {
-    let mut cluster = super::build::cluster([node("a", "n1")], [plan("p")]);
-    let facts = job("j", &read(plan("p")), &node("a", "n1"), "hash");
-    let failed = JobFacts {
-        outcome: JobOutcome::Failed {
-            at: facts.created,
-            reason: "DeadlineExceeded".to_owned(),
-            message: String::new(),
-        },
-        ..facts
-    };
-    assert!(observe_job(&mut cluster, 5, failed.clone()));
-    cluster.apply(Observation::JobDeleted("j".into(), failed.uid.clone()));
-    assert!(cluster.job("j").is_some(), "its result is needed");
-    // The response to a delete arrives after the watch has reported the deletion.
-    assert!(!apply_effect(
-        &mut cluster,
-        StepEffect::JobDeleting("j".into(), failed.uid.clone())
-    ));
-    assert!(!cluster.job("j").unwrap().deleting);
-    assert!(cluster.has_work_on_nodes());
+    for deleting in [false, true] {
+        let mut cluster = super::build::cluster([node("a", "n1")], [plan("p")]);
+        let facts = job("j", &read(plan("p")), &node("a", "n1"), "hash");
+        let failed = JobFacts {
+            outcome: JobOutcome::Failed {
+                at: facts.created,
+                reason: "DeadlineExceeded".to_owned(),
+                message: String::new(),
+            },
+            deleting,
+            ..facts
+        };
+        assert!(observe_job(&mut cluster, 5, failed.clone()));
+        cluster.apply(Observation::JobDeleted("j".into(), failed.uid.clone()));
+        assert!(cluster.job("j").is_some(), "its result is needed");
+        // The response to a delete arrives after the watch has reported the deletion.
+        assert!(!apply_effect(
+            &mut cluster,
+            StepEffect::JobDeleting("j".into(), failed.uid.clone())
+        ));
+        assert!(!cluster.job("j").unwrap().deleting);
+        assert!(cluster.has_work_on_nodes());
+    }
 }
 
 #[test]
@@ -271,4 +274,27 @@ fn a_note_about_plans_that_somebody_has_overwritten_is_written_again() {
         cluster.confirm_known_plans("p-uid");
         assert_eq!(cluster.note_known_plans(false), None);
     }
+}
+
+#[test]
+fn of_many_plans_that_are_gone_the_last_64_are_remembered_and_those_that_have_left_a_trace() {
+    let mut holder = node("a", "n1");
+    let held = Holder {
+        namespace: NAMESPACE.to_owned(),
+        controller: CONTROLLER.to_owned(),
+        plan: "held".to_owned(),
+        plan_uid: "held".into(),
+        cancelled: false,
+        completed: false,
+        evicted: Vec::new(),
+    };
+    holder.ledger = Some(Ledger {
+        holders: vec![held],
+        ..Ledger::default()
+    });
+    let mut cluster = super::build::cluster([holder], [plan("p")]);
+    let gone: Vec<_> = (0..70).map(|number| format!("gone-{number:02}")).collect();
+    cluster.remember_plans(Some(&format!("held,{}", gone.join(","))));
+    let kept = format!("held,{},p-uid", gone[6..].join(","));
+    assert_eq!(cluster.note_known_plans(false), Some(kept));
 }

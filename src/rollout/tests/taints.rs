@@ -2,10 +2,11 @@
 
 use k8s_openapi::api::core::v1::Toleration;
 
-use super::build::{cluster, observe_node, outcome};
+use super::build::{cluster, observe_job, observe_node, outcome, pod, status_of};
+use crate::Observation;
 use refit_api::Plan;
-use refit_facts::{NodeFacts, Taint};
-use refit_fixtures::{node, plan_with};
+use refit_facts::{NodeFacts, PodFacts, PodStage, Taint};
+use refit_fixtures::{job, morning, node, plan_with, read};
 
 pub(super) fn taint(key: &str, value: Option<&str>, effect: &str) -> Taint {
     Taint {
@@ -120,4 +121,37 @@ fn a_taint_that_goes_lets_the_node_start() {
     );
     observe_node(&mut cluster, 2, with_taints("a", []));
     assert_eq!(outcome(&mut cluster).0, ["a"]);
+}
+
+#[test]
+fn a_pod_that_waits_names_the_taints_only_if_the_scheduler_does() {
+    let untolerated = "0/1 nodes are available: 1 node(s) had untolerated taint(s)";
+    for (stage, why, is_named) in [
+        (PodStage::Unbound, untolerated, true),
+        (
+            PodStage::Unbound,
+            "0/1 nodes are available: 1 Insufficient cpu",
+            false,
+        ),
+        (PodStage::Drain, untolerated, false),
+    ] {
+        let node = with_taints("a", [taint("gpu", None, "NoSchedule")]);
+        let plan = tolerating("other", "Exists");
+        let mut cluster = cluster([node.clone()], [plan.clone()]);
+        cluster.refresh(morning());
+        let hash = cluster.plans["p"].resolved.as_ref().unwrap().hash.clone();
+        let job = job("j", &read(plan), &node, &hash);
+        let pod = PodFacts {
+            job_uid: job.uid.clone(),
+            stage,
+            waiting: Some(why.to_owned()),
+            ..pod("p", "a")
+        };
+        observe_job(&mut cluster, 2, job);
+        cluster.apply(Observation::Pod(2, Box::new(pod)));
+        let said = status_of(&mut cluster, "p").active.unwrap().swap_remove(0);
+        let said = said.message.unwrap();
+        assert_eq!(said.starts_with("the node has the taint gpu"), is_named, "{said}");
+        assert!(said.ends_with(why), "{said}");
+    }
 }

@@ -19,7 +19,7 @@ fn written(decision: &Decision) -> Option<&PlanStatus> {
     })
 }
 
-fn unreadable(cluster: &mut ClusterState, name: &str, uid: &str) -> bool {
+pub(super) fn unreadable(cluster: &mut ClusterState, name: &str, uid: &str) -> bool {
     let why = "invalid type: string".to_owned();
     cluster.apply(Observation::Unreadable {
         kind: Kind::Node,
@@ -104,6 +104,19 @@ fn a_new_controller_that_cannot_read_a_node_keeps_its_slot() {
 }
 
 #[test]
+fn a_node_that_cannot_be_read_keeps_the_slot_that_only_its_record_shows() {
+    let decision = decided(&mut cluster([], [plan("p")]));
+    let hash = written(&decision).unwrap().latest_hash.clone().unwrap();
+    let node = failed(1, &hash, "exited with 3");
+    let mut cluster = cluster([node.clone()], [plan("p")]);
+    unreadable(&mut cluster, &node.name, &node.uid);
+    let decision = decided(&mut cluster);
+    let active = written(&decision).unwrap().active.clone().unwrap_or_default();
+    let names: Vec<_> = active.iter().map(|entry| entry.name.as_str()).collect();
+    assert_eq!(names, ["node-0001"]);
+}
+
+#[test]
 fn a_node_that_cannot_be_read_and_is_deleted_is_forgotten() {
     let (mut cluster, ..) = applying();
     unreadable(&mut cluster, "a", "n1");
@@ -127,7 +140,7 @@ fn a_node_that_cannot_be_read_and_is_deleted_is_forgotten() {
     assert_eq!(written(&decided(&mut cluster)).unwrap().applying, None);
 }
 
-fn failed(number: usize, hash: &str, message: &str) -> NodeFacts {
+pub(super) fn failed(number: usize, hash: &str, message: &str) -> NodeFacts {
     let (name, uid) = (
         format!("node-{number:04}"),
         format!("8b7f5d3c-5f0e-4a57-9d8c-1f5f5a6b{number:04}"),
