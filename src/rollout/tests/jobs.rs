@@ -8,8 +8,10 @@ use refit_api::{Plan, SkipWhenSpec, names};
 use refit_facts::{JobFacts, JobOutcome, NodeFacts};
 use refit_fixtures::{job, morning, node, plan, plan_with, read};
 
+type Change<'a> = &'a dyn Fn(&mut JobFacts);
+
 /// The node `a`, its Plan, and a Job of it that was created so many seconds ago.
-fn with_jobs(plan: &Plan, node: &NodeFacts, jobs: &[(i64, &dyn Fn(&mut JobFacts))]) -> ClusterState {
+fn with_jobs(plan: &Plan, node: &NodeFacts, jobs: &[(i64, Change<'_>)]) -> ClusterState {
     let mut cluster = cluster([node.clone()], [plan.clone()]);
     cluster.refresh(morning());
     let hash = cluster.plans["p"].resolved.as_ref().unwrap().hash.clone();
@@ -45,7 +47,7 @@ fn a_later_job_supersedes_the_result_of_an_earlier_one_only_if_it_is_recorded() 
     let leaves = |job: &mut JobFacts| job.deleting = true;
     let recorded = |job: &mut JobFacts| job.recorded = true;
     for (later, age, counts) in [
-        (&leaves as &dyn Fn(&mut JobFacts), 30, true),
+        (&leaves as Change<'_>, 30, true),
         (&recorded, 30, false),
         // It ran beside the other one.
         (&recorded, 90, true),
@@ -69,8 +71,8 @@ fn a_node_that_has_the_version_already_is_not_done_while_a_job_of_that_name_is_t
     let is_recorded = |job: &mut JobFacts| job.recorded = true;
     for (jobs, is_done) in [
         (vec![], true),
-        (vec![(60, &is_of_another_plan as &dyn Fn(&mut JobFacts))], false),
-        (vec![(60, &is_recorded as &dyn Fn(&mut JobFacts))], true),
+        (vec![(60, &is_of_another_plan as Change<'_>)], false),
+        (vec![(60, &is_recorded as Change<'_>)], true),
     ] {
         assert_eq!(labels_node(&mut with_jobs(&skipping, &node, &jobs)), is_done);
     }
