@@ -2,8 +2,8 @@
 
 use jiff::SignedDuration;
 
-use super::build::{cluster, observe_job, outcome, pod};
-use crate::{ClusterState, Observation, Step, decide};
+use super::build::{apply_effect, cluster, observe_job, outcome, pod};
+use crate::{ClusterState, GlobalLimits, Observation, Step, StepEffect, decide};
 use refit_api::{Plan, SkipWhenSpec, names};
 use refit_facts::{JobFacts, JobOutcome, NodeFacts};
 use refit_fixtures::{job, morning, node, plan, plan_with, read};
@@ -92,4 +92,30 @@ fn a_pod_that_was_left_behind_keeps_its_own_plan_and_disruptive_ones_off_the_nod
         let (started, waiting) = outcome(&mut cluster);
         assert_eq!(started == ["a"], starts, "{of} {cordons}: {waiting:?}");
     }
+}
+
+#[test]
+fn a_node_on_which_the_job_of_a_deleted_plan_still_runs_counts_as_unavailable() {
+    for (parallelism, starts) in [(1, false), (0, true)] {
+        let mut cluster = cluster([node("a", "n1"), node("b", "n2")], [plan("p")]);
+        let limits = [("maxUnavailable".to_owned(), "1".to_owned())];
+        cluster.apply(Observation::Limits(GlobalLimits::Present(limits.into())));
+        let of_deleted = JobFacts {
+            parallelism,
+            ..job("q-job", &read(plan("q")), &node("b", "n2"), "hash")
+        };
+        observe_job(&mut cluster, 2, of_deleted);
+        let (started, waiting) = outcome(&mut cluster);
+        assert_eq!(!started.is_empty(), starts, "{waiting:?}");
+    }
+}
+
+#[test]
+fn a_pod_that_was_deleted_is_known_to_be_before_the_watch_says_so() {
+    let mut cluster = cluster([node("a", "n1")], [plan("p")]);
+    cluster.apply(Observation::Pod(2, Box::new(pod("p", "a"))));
+    let deleted = |uid: &str| StepEffect::PodDeleting("pod".into(), uid.into());
+    assert!(!apply_effect(&mut cluster, deleted("another")));
+    assert!(apply_effect(&mut cluster, deleted("pod-uid")));
+    assert!(!apply_effect(&mut cluster, deleted("pod-uid")), "no news");
 }
