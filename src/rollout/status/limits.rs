@@ -240,7 +240,9 @@ mod tests {
     fn a_list_that_just_fits_stays_as_it_is() {
         let mut status = status(9_000, "");
         let entries = status.active.as_mut().unwrap();
-        entries.iter_mut().for_each(|entry| entry.message = None);
+        for entry in entries.iter_mut() {
+            entry.message = None;
+        }
         let room = MAX_ACTIVE_BYTES / (bytes(&entries[0]) + message_bytes(&entries[0]));
         entries.truncate(room);
         truncate_to_budget(&mut status, |_| true);
