@@ -451,6 +451,10 @@ fn a_payload_that_does_not_reboot_its_node_has_failed_at_the_timeout_also_after_
         Some("its payload has ended, and is to reboot the node")
     );
     assert_eq!(scenario.phase("p", "a")[0], "Rebooting");
+    assert_eq!(
+        scenario.events_of("JobCompleteReboot"),
+        ["Job completed on Node a, which its payload reboots"]
+    );
     scenario.restart();
     scenario.pass_secs(301);
     assert_eq!(scenario.phase("p", "a"), ["Failed", "NeverRebooted"]);

@@ -201,6 +201,17 @@ fn the_history_counts_nodes_and_failures_once_through_restarts() {
 }
 
 #[test]
+fn a_node_that_leaves_its_plan_is_not_counted_as_done() {
+    let mut scenario = Scenario::with(&["a", "b"], plan("p"));
+    let first = scenario.slots("p")[0].clone();
+    scenario.comes_to(&first, PodStage::Upgrade);
+    scenario.set_done_label(&first, "p", Some("disabled"));
+    scenario.succeed(&first);
+    scenario.finish();
+    assert_eq!(summary(&scenario), [("v1", 1, 0, Some(true))]);
+}
+
+#[test]
 fn a_version_that_replaces_another_ends_its_roll_out_and_ten_are_kept() {
     let mut scenario = Scenario::with(&["a"], plan("p"));
     scenario.fail("a");
@@ -240,6 +251,28 @@ fn the_expected_end_is_known_only_within_the_window() {
     };
     assert!(expected("12:00").is_some());
     assert_eq!(expected("09:03"), None, "the nodes that are left take longer");
+}
+
+#[test]
+fn the_last_nodes_take_a_round_although_they_are_fewer_than_the_slots() {
+    let mut scenario = Scenario::with(
+        &["a", "b", "c", "d", "e"],
+        plan_with("p", |spec| spec.concurrency = Some(2)),
+    );
+    let first = scenario.slots("p");
+    for node in &first {
+        scenario.comes_to(node, PodStage::Upgrade);
+    }
+    scenario.pass_secs(60);
+    for node in &first {
+        scenario.succeed(node);
+    }
+    scenario.pass_secs(2);
+    assert_eq!(scenario.slots("p").len(), 2, "one node is left waiting");
+    let end = scenario.status("p").expected_end.clone().unwrap();
+    let earliest: jiff::Timestamp = end.earliest.parse().unwrap();
+    let in_seconds = earliest.duration_since(scenario.now()).as_secs();
+    assert!((50..100).contains(&in_seconds), "a round of a minute: {end:?}");
 }
 
 #[test]
