@@ -164,21 +164,18 @@ fn blocker(
 ) -> Option<Blocker> {
     match turn(plan, hook, now)? {
         Turn::Run(attempt) => {
-            if let Some(until) = cluster.memory.name_conflict_until(attempt.job.text(), now) {
-                *requeue_at = Some(requeue_at.map_or(until, |at| at.min(until)));
-                return Some(Blocker::NameTaken {
-                    kind: "Job",
-                    name: attempt.job.to_string(),
-                });
-            }
             let job = cluster.world.jobs.get(&attempt.job);
             let waits = match job {
                 Some(job) => waits(cluster, job, hook.status(plan.facts.status()), now),
-                None => cluster
-                    .memory
-                    .failures
-                    .get(&Key::Job(attempt.job.clone()))
-                    .map(|failure| format!("it cannot be created: {}", failure.message)),
+                None if cluster.memory.name_conflicts.contains_key(attempt.job.text()) => {
+                    let until = cluster.memory.name_conflict_until(attempt.job.text(), now);
+                    *requeue_at = [*requeue_at, until].into_iter().flatten().min();
+                    Some("another Job has that name; delete it".to_owned())
+                }
+                None => {
+                    let failure = cluster.memory.failures.get(&Key::Job(attempt.job.clone()));
+                    failure.map(|failure| format!("it cannot be created: {}", failure.message))
+                }
             };
             Some(Blocker::HookRunning {
                 hook,
@@ -249,6 +246,7 @@ pub(super) fn start(cluster: &ClusterState, plan: &DerivedPlan, hook: Hook, now:
         return None;
     }
     match cluster.world.jobs.get(&job) {
+        None if cluster.memory.name_conflict_until(job.text(), now).is_some() => None,
         None => Some(Step::CreateHookJob {
             plan: plan.facts.name.clone(),
             hook,

@@ -28,7 +28,8 @@ pub(super) struct RefusalState {
 /// `None` if the Job has, or had, a pod, or should have none.
 pub(super) fn of(cluster: &ClusterState, job: &JobFacts, now: Timestamp) -> Option<RefusalState> {
     let had_pod = job.failures > 0 || cluster.world.pods.of(job).next().is_some();
-    if had_pod || job.parallelism == 0 || job.outcome != JobOutcome::Running {
+    let wants_pod = job.parallelism > 0 && !job.deleting && job.outcome == JobOutcome::Running;
+    if had_pod || !wants_pod {
         return None;
     }
     let due = later(job.created, POD_DUE);

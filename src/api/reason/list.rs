@@ -54,13 +54,13 @@ reasons! {
             => "wait"
         BeforeRunning Normal Itself [Node Complete]
             "the Job of `before` runs"
-            => "wait; [more](rollouts.md#once-for-each-roll-out)"
+            => "wait; if its pod cannot run, correct what the message names. [More](rollouts.md#once-for-each-roll-out)"
         BeforeFailed Warning Itself [Node Complete Degraded PlanEvent]
             "the Job of `before` failed, so no node starts"
             => "`refit retry PLAN`, or correct `before`; [more](rollouts.md#once-for-each-roll-out)"
         AfterRunning Normal Itself [Complete]
             "all nodes are done, and the Job of `after` runs"
-            => "wait; [more](rollouts.md#once-for-each-roll-out)"
+            => "wait; if its pod cannot run, correct what the message names. [More](rollouts.md#once-for-each-roll-out)"
         AfterFailed Warning Itself [Complete Degraded PlanEvent]
             "all nodes are done, and the Job of `after` failed"
             => "`refit retry PLAN`, or correct `after`; [more](rollouts.md#once-for-each-roll-out)"

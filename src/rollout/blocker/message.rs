@@ -452,12 +452,12 @@ impl fmt::Display for Blocker {
                     (Hook::After, None) => write!(f, "all nodes are done, and Job {job} comes next")?,
                     (Hook::Before, Some(at)) => write!(
                         f,
-                        "no node starts until Job {job} has succeeded, which runs since {}",
+                        "no node starts until Job {job}, created at {}, has succeeded",
                         refit_api::text::seconds(*at)
                     )?,
                     (Hook::After, Some(at)) => write!(
                         f,
-                        "all nodes are done, and Job {job} runs since {}",
+                        "all nodes are done, and Job {job}, created at {}, has not ended",
                         refit_api::text::seconds(*at)
                     )?,
                 }

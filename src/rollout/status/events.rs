@@ -226,8 +226,9 @@ impl EventBuilder<'_> {
             },
             // Said while nodes were in progress.
             Reason::Aborted if self.has_said(&message) => {}
-            _ if reason.appears_in(ReportedIn::PlanEvent) => self.emit(reason, message),
-            _ => {}
+            // Reported unless the list says that it is in the condition only.
+            _ if reason.appears_in(ReportedIn::Complete) && !reason.appears_in(ReportedIn::PlanEvent) => {}
+            _ => self.emit(reason, message),
         }
     }
 

@@ -77,7 +77,7 @@ fn before_comes_before_the_first_node_and_after_after_the_last_and_each_once() {
     assert_eq!([status.as_str(), &reason], ["False", "BeforeRunning"]);
     assert!(
         message.starts_with(&format!(
-            "spec.before: no node starts until Job {job} has succeeded, which runs since 2026-01-01T09:00:"
+            "spec.before: no node starts until Job {job}, created at 2026-01-01T09:00:"
         )),
         "{message}"
     );
@@ -507,4 +507,29 @@ fn a_hook_whose_pod_the_api_server_refuses_says_why() {
         text.starts_with(&format!("{waits} (DeadlineExceeded: ")),
         "{text}"
     );
+}
+
+#[test]
+fn a_hook_whose_name_another_job_has_says_so_and_runs_once_that_is_gone() {
+    let mut scenario = running(|_| {});
+    let name = hook_status(&scenario, Hook::Before).job;
+    let foreign = json!({
+        "apiVersion": "batch/v1", "kind": "Job", "metadata": { "name": name, "namespace": "system-upgrade" },
+        "spec": { "suspend": true, "template": { "spec": {
+            "restartPolicy": "Never", "containers": [{ "name": "x", "image": "example.com/x" }] } } },
+    });
+    scenario.delete(Kind::Job, &name);
+    scenario.cluster.put(foreign).unwrap();
+    scenario.pass_secs(60);
+    let [_, reason, message] = scenario.complete("p");
+    assert_eq!(reason, "BeforeRunning");
+    let says = format!("Job {name} comes before the first node: another Job has that name; delete it");
+    assert!(message.ends_with(&says), "{message}");
+    let writes = scenario.requests("PATCH /plans/p/status");
+    scenario.pass_secs(60);
+    assert_eq!(scenario.requests("PATCH /plans/p/status"), writes);
+    scenario.delete(Kind::Job, &name);
+    scenario.pass_secs(30);
+    assert!(hook_status(&scenario, Hook::Before).since.is_some());
+    assert!(scenario.complete("p")[2].contains("created at"));
 }
