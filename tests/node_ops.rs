@@ -2,16 +2,20 @@
 //! words, and leave nothing when they go.
 
 use jiff::SignedDuration;
-use k8s_openapi::api::core::v1::Event;
+use k8s_openapi::api::core::v1::{ConfigMap, Event, Node};
 use kube::ResourceExt as _;
 use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use refit_rehearse::pod_lifecycle::{Defaults, Delay};
 use serde_json::{Value, json};
 
 use crate::harness::{Harness, apply_component, is_cordoned, is_free, quick};
+use crate::maintenance::{self, MEDIK};
 use crate::steering::UserCli;
 use crate::testenv::audit::Request;
 use crate::testenv::context::TestContext;
+use crate::testenv::context::cluster::create;
 use crate::testenv::controller::Controller;
+use crate::testenv::faults::{Moment, Rule};
 use crate::testenv::kubelet::NodeSet;
 use crate::testenv::wait::{self, SOON};
 
@@ -453,4 +457,121 @@ async fn users_see_the_plan_of_a_node_op_and_why_an_object_has_none() {
         .ends(1)
         .says("NodeOpUpgrade none not found: there are no NodeOpUpgrades");
     test.end("NodeOp", &held).await;
+}
+
+/// With `kill -9` at a write after each of them has begun.
+#[tokio::test]
+async fn a_plan_a_node_op_a_maintenance_and_a_reboot_request_share_nodes_through_kills() {
+    let nodes = ["one", "two", "three"];
+    // So slow that each of them comes while another one is at work.
+    let pods = Defaults {
+        run: Delay::millis(900),
+        ..quick()
+    };
+    let test = NodeOps::new(nodes, |set| set.pods(pods)).await;
+    let ctx = &test.harness.ctx;
+    maintenance::apply_overlay(ctx).await;
+    let limits = json!({ "metadata": { "name": "refit" }, "data": { "maxUnavailable": "1" } });
+    let maps = Api::<ConfigMap>::namespaced(ctx.client.clone(), ctx.namespace());
+    create(&maps, limits).await;
+    let maintenances = maintenance::api(ctx, MEDIK);
+    let reboots = json!({
+        "version": null, "upgrade": null, "trigger": "RebootNeeded", "cordon": true, "reboot": {},
+        "settle": { "minReady": "0s" },
+    });
+    test.harness.plan_with("reboots", reboots).await;
+    let faults = ctx.faults(0).await;
+    let setup = ctx.controller().env("REFIT_ENABLE", "maintenance,nodeops");
+    let setup = setup.env("SYSTEM_UPGRADE_JOB_BACKOFF_LIMIT", "0");
+    let mut controller = setup.through(&faults).start();
+    let mut op = String::new();
+    for step in 0..4 {
+        match step {
+            0 => {
+                let spec = json!({ "version": "v1", "concurrency": 3, "cordon": true });
+                test.harness.plan_with("p", spec).await;
+            }
+            1 => {
+                op = test
+                    .create(|object| {
+                        object["metadata"]["name"] = test.harness.node("op").into();
+                        object["spec"]["concurrency"] = 0.into();
+                        object["spec"]["rebootOnSuccess"] = false.into();
+                    })
+                    .await;
+            }
+            2 => {
+                let object = maintenance::object(MEDIK, "disk", &test.harness.node("two"));
+                maintenances
+                    .create(&PostParams::default(), &object)
+                    .await
+                    .unwrap();
+            }
+            _ => {
+                let node = test.harness.get("three").await;
+                let boot = node.status.unwrap().node_info.unwrap().boot_id;
+                let request = json!({ "bootID": boot, "reasons": ["a kernel"] }).to_string();
+                let edit = json!({ "metadata": { "annotations": { "refit.rs/reboot-needed": request } } });
+                ctx.edit_node(&test.harness.node("three"), edit).await;
+            }
+        }
+        // At its next write, before or after it has taken effect.
+        let moment = [Moment::Before, Moment::After][step % 2];
+        faults.add(Rule::write().once().kill(moment));
+        controller.ended(SOON).await;
+        controller = controller.start_again();
+        at_most_one_is_cordoned(&test).await;
+    }
+    let is_drained = async || {
+        at_most_one_is_cordoned(&test).await;
+        maintenances.get("disk").await.unwrap().data["status"].clone()
+    };
+    wait::until("the node is drained", is_drained, |status| {
+        status["phase"] == "Succeeded"
+    })
+    .await;
+    controller.kill();
+    let _again = controller.start_again();
+    maintenances
+        .delete("disk", &DeleteParams::default())
+        .await
+        .unwrap();
+    let is_over = async || {
+        at_most_one_is_cordoned(&test).await;
+        let boots = test.harness.kubelet.boots(&test.harness.node("three")).await;
+        let phase = test.status("NodeOp", &op).await["phase"].clone();
+        // Why it has not, if it has not.
+        (boots, phase, ctx.plans().get("reboots").await.unwrap().status)
+    };
+    let over = |(boots, phase, _): &(u32, Value, _)| *boots == 2 && phase == "Completed";
+    wait::until("the node has rebooted and the NodeOp is over", is_over, over).await;
+    ctx.plan_until("p", "is at its version", SOON, |plan| {
+        let status = plan.status.clone().unwrap_or_default();
+        status.latest_version.as_deref() == Some("v1") && status.nodes.is_some_and(|nodes| nodes.done == 3)
+    })
+    .await;
+    for node in nodes {
+        let free = async || is_free(&test.harness.get(node).await);
+        wait::holds("the node is as before", free).await;
+        // Once for the Plan, and once for the NodeOp.
+        assert_eq!(test.harness.runs(node, "upgrade").await, 2, "{node}");
+    }
+    assert_eq!(test.harness.kubelet.boots(&test.harness.node("one")).await, 1);
+    let api = test.api("NodeOp");
+    api.delete(&op, &DeleteParams::default()).await.unwrap();
+    let requests = ctx.controller_requests().await;
+    assert!(requests.forbidden().is_empty(), "{:#?}", requests.forbidden());
+}
+
+/// Of the nodes as they are at one moment.
+async fn at_most_one_is_cordoned(test: &NodeOps) {
+    let own = test.harness.node("");
+    let nodes = Api::<Node>::all(test.harness.ctx.client.clone());
+    let nodes = nodes.list(&ListParams::default()).await.unwrap();
+    let cordoned: Vec<_> = nodes
+        .into_iter()
+        .filter(|node| node.name_any().starts_with(&own) && is_cordoned(node))
+        .map(|node| node.name_any())
+        .collect();
+    assert!(cordoned.len() <= 1, "{cordoned:?}");
 }

@@ -160,14 +160,14 @@ pub struct PlanSpec {
     /// gives the version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// Limits which versions the Plan takes from the channel, how far a node may be behind, and whether images run by
+    /// Limits which versions the Plan takes, and when, how far a node may be behind, and says whether images run by
     /// digest. If absent, the Plan follows the channel, except to older versions and other distributions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version_policy: Option<VersionPolicySpec>,
     /// Plans in the same namespace that must be `Complete` before a node starts. Defaults to none.
     ///
-    /// They must be so for their current generation and version, at this Plan's version if both follow one channel, and
-    /// at no older one if both install one distribution.
+    /// They must be `Complete` for their current generation and version, at this Plan's version if both follow one
+    /// channel, and at no older one if both install one distribution.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32))]
     pub depends_on: Option<Vec<DependencySpec>>,
@@ -214,8 +214,8 @@ pub struct PlanSpec {
     /// When the Plan runs again on all nodes at the same version. If absent, every node runs the Plan once for each
     /// version.
     ///
-    /// Such as a weekly package update. Each repetition is a roll-out with another `latestHash`; it begins when it is
-    /// due and the roll-out before it is over, and missed ones are one.
+    /// For example a weekly package update: each repetition is a roll-out with another `latestHash`; it begins when it
+    /// is due and the roll-out before it is over, and missed ones are one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repeat: Option<RepeatSpec>,
     /// Container that checks the node before anything happens there, by default without privileges and with the host's
@@ -268,7 +268,7 @@ pub struct PlanSpec {
     /// If true, a node that joins after the Plan's first roll-out has begun has the taint
     /// `refit.rs/new-node:NoSchedule` until the Plan is done there. Defaults to false.
     ///
-    /// No pod starts on it before. Nodes that were there before never get it.
+    /// Until then no pod starts on it. Nodes that were there before never get it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub taint_new_nodes: Option<bool>,
     /// Secrets with which the kubelet pulls the Job's images, in the Plan's namespace. Defaults to none.

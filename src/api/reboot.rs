@@ -30,10 +30,10 @@ pub const MIN_READY_AFTER_REBOOT: GoDuration = GoDuration::from_nanos(10_000_000
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RebootSpec {
-    /// Who reboots the node: `Refit`, as `when` says, or the `Payload`, which allows only `timeout` besides. Defaults
-    /// to `Refit`.
+    /// Who reboots the node: `Refit`, as `when` says, or `Payload` (the container `upgrade`). With `Payload`, only
+    /// `timeout` may be set besides. Defaults to `Refit`.
     ///
-    /// `Payload`: `upgrade`, after it has ended with success, as `shutdown -r +1` does; the node is done when it is
+    /// `Payload` reboots it after it has ended with success, as `shutdown -r +1` does; the node is done when it is
     /// Ready in another boot than that in which its Job began.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<RebootBy>,

@@ -229,7 +229,7 @@ async fn without_the_permission_to_patch_plans_no_node_starts_until_it_is_grante
     rollout.check_success().await;
 }
 
-/// Removes the permission to list and watch a kind during a roll-out, and closes its watch.
+/// Without the objects the controller cannot compute a status, so only an event explains why no node starts.
 #[tokio::test]
 async fn without_the_permission_to_list_from_the_start_each_plan_gets_an_event_and_nothing_else() {
     for (group, resource) in [("", "nodes"), ("batch", "jobs")] {

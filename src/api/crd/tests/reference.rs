@@ -11,14 +11,14 @@ use crate::{PlanSpec, PlanStatus};
 
 const INTRODUCTION: &str = "# The fields of a Plan
 
-In short; `kubectl explain plan.spec.FIELD` says more, and so do the pages behind names. A field of spec is text unless its type follows its name; an absent one is none or false unless its text says otherwise. Times are
+In short; `kubectl explain plan.spec.FIELD` says more, and so do the pages that field names link to. A field of spec is text unless its type follows its name; an absent one is none or false unless its text says otherwise. Times are
 RFC 3339, durations Go's, such as `1h30m`, time zones IANA's, such as `Europe/Berlin` (`Local`: the controller's; by default UTC). Shares such as `10%` are of the selected nodes, rounded
 down, at least 1. Secrets are in the Plan's namespace. *refit*: not in system-upgrade-controller's CRD, which drops such fields. Types of Kubernetes' own are in
 [its reference](https://kubernetes.io/docs/reference/kubernetes-api/). Generated from the comments in `src/api` by `just generate`.
 ";
 
 /// Pages and sections that say more about a field.
-const PAGES: [(&str, &str); 34] = [
+const PAGES: [(&str, &str); 35] = [
     ("spec.after", "rollouts.md#once-for-each-roll-out"),
     ("spec.apiAccess", "security.md#privileges"),
     ("spec.before", "rollouts.md#once-for-each-roll-out"),
@@ -34,6 +34,7 @@ const PAGES: [(&str, &str); 34] = [
     ("spec.dependsOn", "rollouts.md#one-plan-after-another"),
     ("spec.drain", "drain.md"),
     ("spec.failure", "rollouts.md#failures"),
+    ("spec.failure.policy", "rollouts.md#failures"),
     ("spec.installs", "versions.md#what-nodes-say"),
     (
         "spec.maxUnavailable",

@@ -76,6 +76,39 @@ fn a_permission_that_is_taken_away_in_mid_roll_out_stops_it_and_loses_nothing() 
 }
 
 #[test]
+fn without_the_permission_to_watch_nodes_or_secrets_no_node_starts_until_it_is_granted() {
+    for resource in ["nodes", "secrets"] {
+        let mut scenario = Scenario::of_nodes(&["a", "b"]);
+        scenario.cluster.put(secret()).unwrap();
+        scenario.apply_and_settle(with_secret("p"));
+        let first = scenario.slots("p")[0].clone();
+        let other = if first == "a" { "b" } else { "a" };
+        scenario.comes_to(&first, PodStage::Upgrade);
+        for verb in ["list", "watch"] {
+            scenario.fault_injector.allow(verb, resource, false);
+        }
+        // The API server does not close an open watch.
+        scenario.fault_injector.cut_watches(resource);
+        scenario.settle();
+        scenario.succeed(&first);
+        scenario.pass_secs(120);
+        let [status, reason, message] = scenario.complete("p");
+        assert_eq!((&*status, &*reason), ("False", "MissingPermission"), "{message}");
+        for verb in ["list", "watch"] {
+            assert!(message.contains(&format!("{verb} {resource}")), "{message}");
+        }
+        assert!(scenario.jobs_for(other).is_empty(), "{resource}");
+        for verb in ["list", "watch"] {
+            scenario.fault_injector.allow(verb, resource, true);
+        }
+        scenario.pass_secs(120);
+        scenario.finish();
+        assert_eq!(scenario.invariants.upgrades, 2, "{resource}");
+        assert_eq!(scenario.events_of("MissingPermission").len(), 1, "{resource}");
+    }
+}
+
+#[test]
 fn a_plan_without_secrets_needs_no_permission_for_them() {
     let mut scenario = Scenario::without_controller(&Setup::default());
     scenario.fault_injector.allow("watch", "secrets", false);
@@ -454,6 +487,25 @@ fn without_permission_to_list_pods_each_plan_has_an_event_and_no_node_starts() {
     scenario.fault_injector.allow("list", "pods", true);
     scenario.pass_secs(120);
     scenario.finish();
+}
+
+#[test]
+fn a_controller_that_dies_at_every_job_that_it_makes_makes_each_once() {
+    for moment in [Moment::Before, Moment::After] {
+        let mut scenario = Scenario::new(&Setup {
+            held: false,
+            ..Setup::default()
+        });
+        let names: Vec<String> = (10..22).map(|number| format!("n{number}")).collect();
+        scenario.add_nodes(&names.iter().map(String::as_str).collect::<Vec<_>>());
+        let kills = if moment == Moment::Before { 2 } else { 1 };
+        scenario.fault_always(Rule::on("create", "jobs").every(kills).kill(moment));
+        scenario.apply(plan_with("p", |spec| spec.concurrency = Some(6)));
+        scenario.rest();
+        scenario.assert_over();
+        assert_eq!(scenario.invariants.upgrades, 12, "{moment:?}");
+        assert_eq!(scenario.events_of("SyncJob").len(), 12, "{moment:?}");
+    }
 }
 
 #[test]

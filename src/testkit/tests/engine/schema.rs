@@ -79,27 +79,35 @@ fn a_note_that_is_refused_does_not_hold_up_the_status() {
 
 #[test]
 fn a_plan_that_lost_its_fields_starts_no_node_until_someone_edits_it() {
-    let mut scenario = Scenario::with(&["a"], suspended());
-    let before = note(&scenario);
-    scenario.stop();
-    scenario.serve_definition_of_suc(true);
-    scenario.settle();
-    // A user writes the Plan, which is stored as it was read.
-    scenario.annotate(Kind::Plan, "p", "example.com/x", Some("y"));
-    scenario.serve_definition_of_suc(false);
-    scenario.settle();
-    assert_eq!(suspend_of(&scenario), None);
-    scenario.start();
-    scenario.settle();
-    assert!(scenario.invariants.jobs.is_empty());
-    assert_eq!(scenario.complete("p")[1], "SpecPruned");
-    assert_eq!(
-        note(&scenario),
-        before,
-        "the note stays until somebody applies the Plan again"
-    );
-    scenario.edit_and_settle("p", |spec| spec.concurrency = Some(2));
-    assert_eq!(scenario.jobs_for("a").len(), 1, "an edit is an edit");
+    for applied_again in [false, true] {
+        let mut scenario = Scenario::with(&["a"], suspended());
+        let before = note(&scenario);
+        scenario.stop();
+        scenario.serve_definition_of_suc(true);
+        scenario.settle();
+        // A user writes the Plan, which is stored as it was read.
+        scenario.annotate(Kind::Plan, "p", "example.com/x", Some("y"));
+        scenario.serve_definition_of_suc(false);
+        scenario.settle();
+        assert_eq!(suspend_of(&scenario), None);
+        scenario.start();
+        scenario.settle();
+        assert!(scenario.invariants.jobs.is_empty());
+        assert_eq!(scenario.complete("p")[1], "SpecPruned");
+        assert_eq!(
+            note(&scenario),
+            before,
+            "the note stays until somebody applies the Plan again"
+        );
+        if applied_again {
+            scenario.edit_and_settle("p", |spec| spec.suspend = Some(true));
+            assert_eq!(scenario.complete("p")[1], "Suspended", "it is as it was");
+            assert!(scenario.invariants.jobs.is_empty());
+        } else {
+            scenario.edit_and_settle("p", |spec| spec.concurrency = Some(2));
+            assert_eq!(scenario.jobs_for("a").len(), 1, "an edit is an edit");
+        }
+    }
 }
 
 #[test]

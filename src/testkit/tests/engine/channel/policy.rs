@@ -78,6 +78,25 @@ fn a_version_out_of_range_waits_and_says_so() {
 }
 
 #[test]
+fn a_channel_of_another_distribution_changes_no_plan() {
+    for downgrades in [None, Some(true)] {
+        let mut scenario = done_at("v1.33.2+k3s1", |policy| policy.allow_downgrade = downgrades);
+        for other in ["v1.34.0+rke2r1", "v1.32.0+rke2r1"] {
+            scenario.offer(URL, other);
+            scenario.pass_secs(A_POLL);
+            let why = channel(&scenario).last_error.unwrap_or_default();
+            assert!(
+                why.contains("is a version of rke2") && why.contains("is one of k3s"),
+                "{why}"
+            );
+            assert_eq!(version(&scenario), "v1.33.2-k3s1", "{other}");
+            assert_eq!(scenario.complete("p")[0], "True", "{other}");
+        }
+        assert_eq!(scenario.invariants.upgrades, 2, "{downgrades:?}");
+    }
+}
+
+#[test]
 fn a_plan_whose_version_has_left_the_range_begins_with_no_node() {
     let mut scenario = done_at("v1.33.2", |policy| policy.range = Some(">=1.34".to_owned()));
     scenario.add_nodes(&["c"]);
