@@ -179,9 +179,8 @@ fn reason(end: &PlanOutcome, outcome: &Outcome) -> Option<UnfinishedPlan> {
         // Not that it does not exist, which is so only here.
         match awaited.filter(|it| found.why.contains(&it.what)) {
             Some(it) => {
-                found.why = found
-                    .why
-                    .replace(&it.what, &format!("Plan {plan}, which {place}"))
+                let which = format!("Plan {plan}, which {place}");
+                found.why = found.why.replace(&it.what, &which);
             }
             None => found.why.extend([format!("; Plan {plan} {place}")]),
         }

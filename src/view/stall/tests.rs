@@ -241,7 +241,7 @@ fn a_node_in_prepare_names_what_it_waits_for() {
     });
     // That of system-upgrade-controller has no generation.
     let complete = json!({ "conditions": [{ "type": "Complete", "status": "True" }], "latestVersion": "v2" });
-    let none = json!({});
+    let plain = json!({});
     let edit = "kubectl edit plan -n system-upgrade p";
     says_of_prepare(
         &preparing("servers", None),
@@ -251,7 +251,7 @@ fn a_node_in_prepare_names_what_it_waits_for() {
             edit,
         ],
     );
-    let mut found = preparing("servers", Some((&none, &open)));
+    let mut found = preparing("servers", Some((&plain, &open)));
     says_of_prepare(
         &found,
         &[
@@ -271,10 +271,10 @@ fn a_node_in_prepare_names_what_it_waits_for() {
     assert!(!explained(&found).1.contains("`prepare`"), "the versions agree");
     let mut applying = open.clone();
     applying["applying"] = json!(["control"]);
-    let mut found = preparing("servers", Some((&none, &applying)));
+    let mut found = preparing("servers", Some((&plain, &applying)));
     control(&mut found, "v2");
     says_of_prepare(&found, &["waits for Plan servers, which is still applying"]);
-    let mut found = preparing("servers", Some((&none, &complete)));
+    let mut found = preparing("servers", Some((&plain, &complete)));
     says_of_prepare(
         &found,
         &[
