@@ -33,7 +33,8 @@ pub struct UnfinishedPlan {
     /// The same in a few words.
     #[serde(skip)]
     pub brief: String,
-    pub reason: OpenEnum<Reason>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<OpenEnum<Reason>>,
     /// The node on which it fails or makes no progress.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
@@ -134,26 +135,56 @@ fn through(outcome: &Outcome, times: &TimeFormat) -> String {
 
 /// Why a Plan is not complete: what `refit explain` would say, and what only a rehearsal knows.
 fn reason(end: &PlanOutcome, outcome: &Outcome) -> Option<UnfinishedPlan> {
-    let view = outcome.view(end)?;
+    let Some(view) = outcome.view(end) else {
+        let brief = "cannot be read at the end";
+        return (!end.complete).then(|| UnfinishedPlan {
+            plan: end.name().to_owned(),
+            how: Problem::Fails,
+            why: brief.to_owned(),
+            brief: brief.to_owned(),
+            reason: None,
+            node: None,
+            waits_for: None,
+        });
+    };
     let mut found = unfinished(&view, end.complete)?;
-    if found.reason == Reason::NoNodes {
+    let known = found.reason.as_ref().and_then(OpenEnum::known);
+    if known == Some(Reason::NoNodes) {
         found.why = format!("{}: {}", found.brief, why_no_node(end, outcome));
     }
-    if found.reason == Reason::PrepareTimedOut {
-        let late = "a Plan that is complete too late: wait by spec.dependsOn instead, or raise spec.jobActiveDeadlineSecs";
-        let awaited = prepare::awaited(view.snapshot, view.plan);
-        found.why.extend([
-            "; it waited for ",
-            awaited.as_ref().map_or(late, |(what, _)| what),
-        ]);
-        let other = awaited.filter(|(_, about)| about.kind == "Plan" && about.name != found.plan);
-        found.waits_for = other.map(|(_, about)| about.name);
+    let awaited = prepare::awaited(view.snapshot, view.plan);
+    // A `preflight` that does not end has the same reason.
+    if known == Some(Reason::PrepareTimedOut)
+        && !found.why.contains("container preflight ")
+        && let Some(plan) = prepare::awaited_plan(view.plan)
+    {
+        let what = awaited.as_ref().map_or_else(
+            || {
+                format!(
+                    "Plan {plan}, which was complete too late: wait by spec.dependsOn instead, or raise \
+                     spec.jobActiveDeadlineSecs"
+                )
+            },
+            |awaited| awaited.what.clone(),
+        );
+        found.why.extend(["; it waited for ", &what]);
+        let about = awaited.as_ref().and_then(|it| it.about.clone());
+        found.waits_for = about.filter(|about| about.kind == "Plan").map(|about| about.name);
     }
     let other = found.waits_for.as_deref();
+    let is_here = |name: &str| prepare::find(view.snapshot, view.plan, name).is_some();
+    let other = other.filter(|other| !is_here(other));
     let other = other.and_then(|other| outcome.absent.get_key_value(other));
-    found
-        .why
-        .extend(other.map(|(plan, place)| format!("; Plan {plan} {place}")));
+    if let Some((plan, place)) = other {
+        // Not that it does not exist, which is so only here.
+        match awaited.filter(|it| found.why.contains(&it.what)) {
+            Some(it) => {
+                let which = format!("Plan {plan}, which {place}");
+                found.why = found.why.replace(&it.what, &which);
+            }
+            None => found.why.extend([format!("; Plan {plan} {place}")]),
+        }
+    }
     found.why.extend(match view.counts.waiting {
         0 => None,
         1 => Some("; 1 node is left waiting".to_owned()),
@@ -178,6 +209,8 @@ pub fn unfinished(view: &PlanOverview<'_>, complete: bool) -> Option<UnfinishedP
         let reason = node.reason.as_ref().and_then(OpenEnum::known);
         reason.is_some_and(|reason| reason.kind() == Kind::Explain)
     });
+    // What has begun and does not end is nearer to the cause than what does not begin.
+    let at_work = slots().find(|node| !node.is_failed());
     let is_denied = |type_| {
         let condition = PlanCondition::find(&view.plan.facts.status().conditions, type_);
         condition.is_some_and(|it| it.status == "False")
@@ -192,11 +225,9 @@ pub fn unfinished(view: &PlanOverview<'_>, complete: bool) -> Option<UnfinishedP
         (None, Some(Reason::AfterFailed)) => ("is not complete", Fails, None),
         _ if stalled.is_some() => ("makes no progress", Stalls, stalled),
         (None, Some(Reason::AfterRunning)) => ("is not complete", Stalls, None),
+        _ if at_work.is_some() => ("makes no progress", Stalls, at_work),
         (None, Some(_)) => ("starts no node", Stalls, None),
-        (None, None) => match slots().next() {
-            Some(node) => ("makes no progress", Stalls, Some(node)),
-            None => ("is not complete", Stalls, None),
-        },
+        (None, None) => ("is not complete", Stalls, None),
     };
     let (reason, message, about) = match (node, obstacle) {
         (Some(node), _) => (node.reason.clone(), node.message.clone(), &node.about[..]),
@@ -204,13 +235,14 @@ pub fn unfinished(view: &PlanOverview<'_>, complete: bool) -> Option<UnfinishedP
         (None, None) => (None, None, &[][..]),
     };
     let alike = slots().filter(|it| it.is_failed() == is_failed && (is_failed || it.reason == reason));
-    let on = node.map_or_else(String::new, |node| match alike.count() - 1 {
+    let on = node.map_or_else(String::new, |node| match alike.count().saturating_sub(1) {
         0 => format!(" on {}", node.name),
         others => format!(" on {} (and on {})", node.name, pluralized(others, "more node")),
     });
+    // The reason says no more than that.
+    let says_all = matches!(does, "selects no node" | "is not valid" | "has no version");
     let what = match (&reason, node) {
-        // The word says no more than that.
-        _ if matches!(does, "selects no node" | "is not valid" | "has no version") => String::new(),
+        _ if says_all => String::new(),
         (Some(reason), _) => format!(": {reason}"),
         (None, Some(node)) => format!(": it stays {}", node.phase),
         (None, None) => String::new(),
@@ -218,7 +250,7 @@ pub fn unfinished(view: &PlanOverview<'_>, complete: bool) -> Option<UnfinishedP
     let brief = format!("{does}{on}{what}");
     let message = message.map_or_else(String::new, |message| format!(": {}", one_line(&message)));
     let windows = view.plan.facts.object.spec.start_windows(&TimeZone::system());
-    let windows = windows.filter(|_| node.is_none());
+    let windows = windows.filter(|_| node.is_none() && !says_all);
     let windows = windows.map_or_else(String::new, |windows| format!(" ({windows})"));
     let mut plans = ObjectRef::named(about, "Plan").filter(|plan| *plan != &*view.plan.facts.name);
     Some(UnfinishedPlan {
@@ -230,7 +262,7 @@ pub fn unfinished(view: &PlanOverview<'_>, complete: bool) -> Option<UnfinishedP
             .map(|node| node.name.clone())
             .or_else(|| obstacle?.node.clone()),
         waits_for: plans.next().map(str::to_owned),
-        reason: reason.unwrap_or_default(),
+        reason,
     })
 }
 

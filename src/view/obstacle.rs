@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use super::plan::{Obstacle, PlanOverview, condition, derived};
+use super::plan::{Obstacle, PlanOverview, condition, derived, is_foreign};
 use super::read::{EventLine, PlanObject, Snapshot};
 use super::{remedy, stall};
 use refit_api::{ConditionType, NodeProgress, OpenEnum, Reason, Severity};
@@ -10,8 +10,6 @@ use refit_api::{ConditionType, NodeProgress, OpenEnum, Reason, Severity};
 impl<'a> PlanOverview<'a> {
     pub fn new(snapshot: &'a Snapshot, plan: &'a PlanObject) -> Self {
         let status = plan.facts.status();
-        // system-upgrade-controller writes conditions, but never `observedGeneration`.
-        let foreign = status.observed_generation.is_none() && !status.conditions.is_empty();
         let (counts, nodes, counted) = match (&status.nodes, &status.active) {
             (Some(counts), Some(active)) => (*counts, active.clone(), true),
             _ => derived(snapshot, plan),
@@ -31,7 +29,7 @@ impl<'a> PlanOverview<'a> {
             snapshot,
             counts,
             counted,
-            foreign,
+            foreign: is_foreign(plan),
             nodes,
             obstacle: None,
             complete: condition(plan, ConditionType::Complete).is_some_and(|it| it.status == "True"),

@@ -95,11 +95,7 @@ impl<'a> PlanOverview<'a> {
 
     /// Whether the status describes the current spec.
     pub fn is_current(&self) -> bool {
-        let status = self.plan.facts.status();
-        match status.observed_generation {
-            Some(seen) => seen >= self.plan.facts.generation(),
-            None => self.foreign,
-        }
+        is_current(self.plan)
     }
 
     /// The last wave that has begun, if it is one of the present roll-out.
@@ -213,6 +209,21 @@ pub(super) fn check_says(check: &CheckStatus, now: Timestamp) -> String {
     let message = check.message.as_deref();
     let message = message.map_or_else(String::new, |it| format!(": {it}"));
     format!("{}{since}{message}", check.phase)
+}
+
+/// Whether another controller than refit wrote the status: system-upgrade-controller writes conditions, but never
+/// `observedGeneration`.
+pub(super) fn is_foreign(plan: &PlanObject) -> bool {
+    let status = plan.facts.status();
+    status.observed_generation.is_none() && !status.conditions.is_empty()
+}
+
+/// Whether the status describes the current spec.
+pub(super) fn is_current(plan: &PlanObject) -> bool {
+    match plan.facts.status().observed_generation {
+        Some(seen) => seen >= plan.facts.generation(),
+        None => is_foreign(plan),
+    }
 }
 
 pub(super) fn condition(plan: &PlanObject, type_: ConditionType) -> Option<&PlanCondition> {

@@ -83,6 +83,8 @@ pub struct JobObject {
 #[derive(Debug)]
 pub struct PodObject {
     pub namespace: String,
+    /// Whether it has come to `prepare`: the stage is the same in `preflight`.
+    pub prepares: bool,
     pub facts: PodFacts,
     pub created: Option<Timestamp>,
 }

@@ -14,16 +14,23 @@ pub(super) fn stall(
     plan: &PlanObject,
     node: &NodeProgress,
 ) -> Option<(Reason, String, Vec<ObjectRef>)> {
-    if node.phase == NodePhase::Preparing
-        && let Some((what, about)) = prepare::awaited(snapshot, plan)
-    {
-        let message = format!("`prepare` waits for {what}");
-        return Some((Reason::Prepare, message, vec![about]));
-    }
     let jobs = snapshot.jobs_on(plan, &node.name);
     let job = jobs
         .last()
-        .filter(|job| node.job.is_none() || node.job.as_deref() == Some(&*job.facts.name))?;
+        .filter(|job| node.job.is_none() || node.job.as_deref() == Some(&*job.facts.name));
+    let prepares = || {
+        let pod = job.and_then(|job| snapshot.pod_of(job));
+        // Without its pod, the node may as well be in `preflight`.
+        pod.map_or(plan.facts.object.spec.preflight.is_none(), |pod| pod.prepares)
+    };
+    if node.phase == NodePhase::Preparing
+        && prepares()
+        && let Some(awaited) = prepare::awaited(snapshot, plan)
+    {
+        let message = format!("`prepare` waits for {}", awaited.what);
+        return Some((Reason::Prepare, message, awaited.about.into_iter().collect()));
+    }
+    let job = job?;
     if job.facts.outcome != JobOutcome::Running {
         return None;
     }
@@ -83,6 +90,7 @@ pub(super) fn remedy(
     let of_node = node.map_or_else(String::new, |node| format!(",upgrade.cattle.io/node={node}"));
     let selector = format!("-n {namespace} -l upgrade.cattle.io/plan={plan}{of_node}");
     Some(match reason {
+        Reason::Prepare => return prepare::awaited(view.snapshot, view.plan)?.remedy,
         Reason::PodFailed => (
             drain_remedy(message).unwrap_or_else(|| reason.plain_remedy()),
             vec![

@@ -208,7 +208,7 @@ fn a_prepare_that_waits_for_a_plan_that_does_not_exist_never_ends() {
     says(
         &reason(&agents("[prepare, servers]", forever), "--plan agents"),
         "would stall: Plan agents",
-        &["; Plan servers is in the files, but left out by --plan; add --plan servers"],
+        &["waits for Plan servers, which is in the files, but left out by --plan; add --plan servers; "],
     );
     let nameless = reason(&agents("[prepare]", ""), "");
     says(&nameless, failed, &["without the name of a Plan"]);
@@ -232,9 +232,8 @@ fn a_plan_of_another_namespace_is_not_found_by_prepare() {
         &reason(&(plan("agents", more) + &elsewhere), "--namespace system-upgrade"),
         "would stall: Plan agents makes no progress on node-",
         &[
-            "`prepare` waits for Plan servers, which does not exist; ",
-            "; Plan servers is in namespace other, while `prepare` looks in that of its own Plan; name a \
-           Plan there in spec.prepare.args",
+            "`prepare` waits for Plan servers, which is in namespace other, while `prepare` looks in that of its own Plan; \
+             name a Plan there in spec.prepare.args",
         ],
     );
 }

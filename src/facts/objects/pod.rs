@@ -269,6 +269,12 @@ impl SlimPod {
             .chain(&self.status.container_statuses)
     }
 
+    /// The last container that has started, which shows the progress of the pod.
+    pub fn last_begun(&self) -> Option<&str> {
+        let begun = self.containers().filter(|c| c.has_begun());
+        begun.last().map(|c| c.name.as_str())
+    }
+
     fn stage(&self) -> PodStage {
         if self.has_ended() {
             return PodStage::Ended;
@@ -276,9 +282,7 @@ impl SlimPod {
         if self.spec.node_name.is_none() {
             return PodStage::Unbound;
         }
-        // The last container that has started shows the progress of the pod.
-        let begun = self.containers().filter(|c| c.has_begun());
-        match begun.last().map(|c| c.name.as_str()) {
+        match self.last_begun() {
             None | Some(refit_job::render::PROBE) => PodStage::Starting,
             Some("prepare" | refit_job::render::PREFLIGHT) => PodStage::Prepare,
             Some("cordon") => PodStage::Cordon,

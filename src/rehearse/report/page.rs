@@ -129,7 +129,7 @@ impl Report {
             applying: (plan.selected - plan.done - plan.failed - plan.waiting).max(0),
             waiting: plan.waiting,
             failed: plan.failed,
-            held: why.map(|why| Held::new(why.reason.clone(), why.why.clone())),
+            held: why.map(|why| Held::new(why.reason.clone().unwrap_or_default(), why.why.clone())),
             expected_end: None,
             history: Vec::new(),
             waits: groups.filter(|group| group.is_long()).map(wait_card).collect(),

@@ -58,7 +58,7 @@ fn example() -> Report {
                     how: crate::verdict::Problem::Stalls,
                     why: "starts no node".to_owned(),
                     brief: "starts no node".to_owned(),
-                    reason: refit_api::Reason::Suspended.into(),
+                    reason: Some(refit_api::Reason::Suspended.into()),
                     node: None,
                     waits_for: None,
                 })

@@ -212,6 +212,13 @@ fn the_cause_comes_before_the_plans_that_wait_for_it() {
             "would stall: Plan agents {begin}control-plane nodes of version v1.34.1, and control-1 runs v1.33.5"
         )
     );
+    let left_out = "is left out; add it";
+    let mut one = outcome(QUIET, vec![agents()]);
+    one.absent.insert("servers".to_owned(), left_out.to_owned());
+    assert_eq!(
+        judge(&one).line,
+        format!("would stall: Plan agents {begin}Plan servers, which {left_out}")
+    );
     let mut without = outcome(QUIET, vec![agents(), servers(true)]);
     without.snapshot.nodes.as_mut().unwrap().remove("control-1");
     assert_eq!(
@@ -221,6 +228,59 @@ fn the_cause_comes_before_the_plans_that_wait_for_it() {
              node-role.kubernetes.io/control-plane"
         )
     );
+}
+
+#[test]
+fn a_node_at_work_is_the_stall_and_not_what_others_wait_for() {
+    let status = json!({
+        "nodes": { "selected": 2, "waiting": 1 },
+        "active": [
+            { "name": "node-1", "phase": "Upgrading" },
+            { "name": "node-2", "phase": "Waiting", "reason": "NodeNotReady", "message": "why" },
+        ],
+        "obstacle": { "node": "node-2", "reason": "NodeNotReady", "message": "why" },
+    });
+    let verdict = judge(&outcome(QUIET, vec![plan("a", &json!({}), &status, false)]));
+    assert_eq!(
+        verdict.line,
+        "would stall: Plan a makes no progress on node-1: it stays Upgrading; 1 node is left waiting"
+    );
+    let json = serde_json::to_value(&verdict.reasons[0]).unwrap();
+    assert_eq!(json.get("reason"), None);
+}
+
+#[test]
+fn only_prepare_of_a_plan_was_waiting_for_one() {
+    let timed_out = |spec: &Value, message: &str| {
+        let held = json!({ "reason": "PrepareTimedOut", "message": message });
+        let mut node = held.clone();
+        node["name"] = json!("node-1");
+        node["phase"] = json!("Failed");
+        let mut obstacle = held;
+        obstacle["node"] = json!("node-1");
+        let status = json!({ "nodes": { "selected": 1 }, "active": [node], "obstacle": obstacle });
+        line(vec![plan("a", spec, &status, false)])
+    };
+    let own = json!({ "prepare": { "image": "i", "command": ["sleep", "9"] } });
+    let failed = "would fail: Plan a failed on node-1: PrepareTimedOut: ";
+    assert_eq!(timed_out(&own, "late"), format!("{failed}late"));
+    let script = json!({ "prepare": { "image": "i", "args": ["prepare", "servers"] } });
+    assert!(timed_out(&script, "late").contains("; it waited for Plan servers, which does not exist"));
+    let preflight = "container preflight exited with 137";
+    assert_eq!(timed_out(&script, preflight), format!("{failed}{preflight}"));
+}
+
+#[test]
+fn an_incomplete_plan_that_cannot_be_read_is_a_failure_and_windows_are_of_a_plan_at_rest() {
+    let window = json!({ "window": { "startTime": "22:00", "endTime": "23:00" } });
+    let invalid = json!({ "conditions": [{ "type": "Validated", "status": "False", "message": "no" }] });
+    let of = |complete| plan("a", &window, &invalid, complete);
+    assert_eq!(line(vec![of(false)]), "would fail: Plan a is not valid: no");
+    for complete in [false, true] {
+        let mut unread = outcome(QUIET, vec![of(complete)]);
+        unread.snapshot.plans.clear();
+        assert_eq!(judge(&unread).complete, complete);
+    }
 }
 
 #[test]

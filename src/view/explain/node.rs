@@ -6,7 +6,7 @@ use crate::cause::chain_of_objects;
 use crate::explanation::{Explanation, MAX_DEPTH, MAX_NAMED};
 use crate::plan::{Obstacle, PlanOverview};
 use crate::unavailable::{not_ready, unavailable};
-use crate::{maintenance, remedy, time};
+use crate::{maintenance, remedy, stall, time};
 use refit_api::reason::Cause;
 use refit_api::{NodeConditionReason, NodeProgress, ObjectRef, OpenEnum, Reason};
 
@@ -27,6 +27,12 @@ pub(crate) fn chain_of_node(
     };
     explanation.link(format!("Node {}", node.name), says);
     let known = node.reason.as_ref().and_then(OpenEnum::known);
+    // The Plan below would only say to wait for it.
+    if known == Some(Reason::Prepare)
+        && let Some((remedy, commands)) = stall::remedy(view, Reason::Prepare, None)
+    {
+        explanation.set_remedy(&remedy, &commands);
+    }
     let of_plan = || view.obstacle.as_ref().filter(|obstacle| obstacle.node.is_none());
     match known.map(|reason| (reason, reason.cause())) {
         Some((_, Cause::Slots)) => no_slot(view, explanation, depth),

@@ -127,7 +127,7 @@ pub(crate) fn chain_of_dependency(
     let Some(plan) = view.snapshot.plans.iter().find(is_it) else {
         explanation.link(format!("Plan {namespace}/{name}"), "does not exist");
         explanation.set_remedy(
-            "create the Plan, or correct its name",
+            "create the Plan, or correct spec.dependsOn",
             &[format!("kubectl get plans -n {namespace}"), edit(view)],
         );
         return;

@@ -281,6 +281,7 @@ pub(super) fn pod_object(raw: &RawValue, intern: &Intern) -> Result<PodObject, U
     let pod: SlimPod = read(raw)?;
     let metadata = metadata(raw);
     Ok(PodObject {
+        prepares: pod.last_begun() == Some("prepare"),
         namespace: text(&metadata, "/namespace"),
         created: text(&metadata, "/creationTimestamp").parse().ok(),
         facts: pod.facts(intern),

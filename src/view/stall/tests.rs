@@ -61,6 +61,7 @@ fn snapshot(phase: NodePhase) -> Snapshot {
 fn pod(snapshot: &Snapshot, name: &str, seconds: i64, stage: PodStage, message: Option<&str>) -> PodObject {
     let job = &snapshot.jobs[0].facts;
     PodObject {
+        prepares: stage == PodStage::Prepare,
         namespace: "system-upgrade".to_owned(),
         facts: PodFacts {
             name: name.into(),
@@ -169,46 +170,159 @@ fn a_plan_that_is_being_deleted_names_its_finalizers() {
     );
 }
 
-#[test]
-fn a_node_in_prepare_names_what_it_waits_for() {
-    let mut snapshot = snapshot(NodePhase::Preparing);
-    let prepare = |plan: &str| {
-        Some(Box::new(refit_api::ContainerSpec {
-            image: "rancher/k3s-upgrade".to_owned(),
-            args: Some(vec!["prepare".to_owned(), plan.to_owned()]),
-            ..refit_api::ContainerSpec::default()
-        }))
+/// Agents' Plan `p`, whose node `a` is in `prepare`, which waits for Plan `servers` of these fields; and node `control` of
+/// version v1, while the Plans are for v2.
+fn preparing(waits_for: &str, servers: Option<(&serde_json::Value, &serde_json::Value)>) -> Snapshot {
+    let prepare = serde_json::json!({ "image": "rancher/k3s-upgrade", "args": ["prepare", waits_for] });
+    let mut found = snapshot(NodePhase::Preparing);
+    found.plans[0].facts.object.spec.prepare = Some(serde_json::from_value(prepare).unwrap());
+    found.plans[0]
+        .facts
+        .object
+        .status
+        .as_mut()
+        .unwrap()
+        .latest_version = Some("v2".to_owned());
+    let mut facts = node("control", "control-uid");
+    facts.kubelet = "v1".into();
+    let control = NodeObject {
+        facts,
+        labels: [(
+            "node-role.kubernetes.io/control-plane".to_owned(),
+            "true".to_owned(),
+        )]
+        .into(),
+        ready: None,
     };
-    let explained = |snapshot: &Snapshot| {
-        let view = PlanOverview::new(snapshot, snapshot.plans.last().unwrap());
-        assert_eq!(view.obstacle, None, "the roll-out continues");
-        explain_node(&view, "a").to_text()
-    };
-    snapshot.plans[0].facts.object.spec.prepare = prepare("servers");
-    let says = explained(&snapshot);
-    assert!(
-        says.contains("Prepare: `prepare` waits for Plan servers, which does not exist; apply it too"),
-        "{says}"
-    );
-    let mut servers = read(plan_with("servers", |spec| spec.suspend = Some(true)));
-    let status = serde_json::json!({
-        "observedGeneration": 1, "nodes": { "selected": 1, "waiting": 1 }, "active": [],
-        "obstacle": { "reason": "Suspended", "message": "spec.suspend is true" },
-    });
-    servers.object.status = Some(serde_json::from_value(status).unwrap());
-    let servers = PlanObject {
+    found
+        .nodes
+        .as_mut()
+        .unwrap()
+        .insert("control".to_owned(), control);
+    if let Some((spec, status)) = servers {
+        found.plans.push(plan_of("servers", spec, status));
+    }
+    found.pods = vec![pod(&found, "job-1", 1, PodStage::Prepare, None)];
+    found
+}
+
+fn plan_of(name: &str, spec: &serde_json::Value, status: &serde_json::Value) -> PlanObject {
+    let mut facts = read(plan_with(name, |_| {}));
+    let mut all = serde_json::to_value(&facts.object.spec).unwrap();
+    all.as_object_mut()
+        .unwrap()
+        .extend(spec.as_object().unwrap().clone());
+    facts.object.spec = serde_json::from_value(all).unwrap();
+    facts.object.status = Some(serde_json::from_value(status.clone()).unwrap());
+    PlanObject {
         namespace: "system-upgrade".to_owned(),
-        facts: servers,
+        facts,
         deleting: None,
         node_op: None,
-    };
-    snapshot.plans.insert(0, servers);
-    let says = explained(&snapshot);
-    for part in [
-        "waits for Plan servers, which is not complete",
-        "Plan system-upgrade/servers: Suspended: spec.suspend is true",
-        "refit explain -n system-upgrade servers",
-    ] {
+    }
+}
+
+#[track_caller]
+fn says_of_prepare(found: &Snapshot, parts: &[&str]) {
+    let view = PlanOverview::new(found, &found.plans[0]);
+    assert_eq!(view.obstacle, None, "the roll-out continues");
+    let says = explain_node(&view, "a").to_text();
+    for part in parts {
         assert!(says.contains(part), "{part:?} is not in {says}");
     }
+}
+
+#[test]
+fn a_node_in_prepare_names_what_it_waits_for() {
+    use serde_json::json;
+    let open = json!({
+        "observedGeneration": 1, "nodes": { "selected": 1, "waiting": 1 }, "active": [],
+        "obstacle": { "reason": "Suspended", "message": "spec.suspend is true" }, "latestVersion": "v2",
+    });
+    // That of system-upgrade-controller has no generation.
+    let complete = json!({ "conditions": [{ "type": "Complete", "status": "True" }], "latestVersion": "v2" });
+    let plain = json!({});
+    let edit = "kubectl edit plan -n system-upgrade p";
+    says_of_prepare(
+        &preparing("servers", None),
+        &[
+            "Prepare: `prepare` waits for Plan servers, which does not exist; apply it too",
+            "Remedy: create the Plan, or correct spec.prepare.args",
+            edit,
+        ],
+    );
+    let mut found = preparing("servers", Some((&plain, &open)));
+    says_of_prepare(
+        &found,
+        &[
+            "waits for Plan servers, which is not complete",
+            "Plan system-upgrade/servers: Suspended: spec.suspend is true",
+            "refit explain -n system-upgrade servers",
+        ],
+    );
+    found.pods[0].prepares = false;
+    assert!(!explained(&found).1.contains("`prepare`"), "in `preflight`");
+    found.pods[0].prepares = true;
+    let control = |found: &mut Snapshot, version: &str| {
+        let node = found.nodes.as_mut().unwrap().get_mut("control").unwrap();
+        node.facts.kubelet = version.into();
+    };
+    control(&mut found, "v2");
+    assert!(!explained(&found).1.contains("`prepare`"), "the versions agree");
+    let mut applying = open.clone();
+    applying["applying"] = json!(["control"]);
+    let mut found = preparing("servers", Some((&plain, &applying)));
+    control(&mut found, "v2");
+    says_of_prepare(&found, &["waits for Plan servers, which is still applying"]);
+    let mut found = preparing("servers", Some((&plain, &complete)));
+    says_of_prepare(
+        &found,
+        &[
+            "and control runs v1",
+            "Remedy: see why the node",
+            "kubectl describe node control",
+        ],
+    );
+    found.nodes.as_mut().unwrap().remove("control");
+    says_of_prepare(
+        &found,
+        &[
+            "a control-plane node, but",
+            "Remedy: label the nodes",
+            "--show-labels",
+        ],
+    );
+    says_of_prepare(
+        &preparing("p", None),
+        &[
+            "Plan p itself",
+            "Remedy: name the Plan of the control-plane",
+            edit,
+        ],
+    );
+}
+
+#[test]
+fn a_cycle_of_plans_passes_through_open_ones_only() {
+    use serde_json::json;
+    let open = json!({ "observedGeneration": 1, "nodes": {}, "active": [], "applying": ["control"] });
+    let complete = json!({ "conditions": [{ "type": "Complete", "status": "True" }] });
+    let waits = |plan: &str| json!({ "prepare": { "image": "i", "args": ["prepare", plan] } });
+    says_of_prepare(
+        &preparing("servers", Some((&waits("p"), &open))),
+        &[
+            "servers, which waits for Plan p; remove `prepare` from one of the two",
+            "Remedy: remove `prepare` from one of the two",
+        ],
+    );
+    says_of_prepare(
+        &preparing(
+            "servers",
+            Some((&json!({ "dependsOn": [{ "name": "p" }] }), &open)),
+        ),
+        &["Remedy: remove `prepare` or `dependsOn` from one of the two"],
+    );
+    let mut found = preparing("servers", Some((&waits("more"), &open)));
+    found.plans.push(plan_of("more", &waits("p"), &complete));
+    says_of_prepare(&found, &["waits for Plan servers, which is still applying"]);
 }

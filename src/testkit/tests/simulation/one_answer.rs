@@ -4,7 +4,7 @@
 
 use jiff::Timestamp;
 
-use refit_api::{NodePhase, NodeProgress, OpenEnum, Reason};
+use refit_api::{NodePhase, NodeProgress, Reason};
 use refit_facts::objects::RawPlan;
 use refit_formats::page::{Row, RowState};
 use refit_rehearse::Kind;
@@ -156,16 +156,16 @@ fn verdict(view: &PlanOverview<'_>) -> Result<(), String> {
         return Ok(());
     };
     let stored = view.plan.facts.status().obstacle.as_ref();
-    // Without an obstacle, a node at work may have stalled.
+    // A node at work that has no reason in status is nearer to the cause than what others wait for.
     let at_work = found
         .node
         .as_ref()
         .and_then(|node| view.node(node))
-        .filter(|_| stored.is_none());
-    let (reason, node) = match (stored, at_work) {
-        (Some(it), _) => (it.reason.clone(), &it.node),
-        (None, Some(node)) => (node.reason.clone().unwrap_or_default(), &found.node),
-        (None, None) => (OpenEnum::default(), &None),
+        .filter(|node| node.has_slot() && !node.is_failed());
+    let (reason, node) = match (at_work, stored) {
+        (Some(node), _) => (node.reason.clone(), &found.node),
+        (None, Some(it)) => (Some(it.reason.clone()), &it.node),
+        (None, None) => (None, &None),
     };
     if found.reason == reason && found.node == *node {
         return Ok(());
