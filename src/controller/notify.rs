@@ -1,6 +1,7 @@
 //! Notifications of roll-outs, and silences in Alertmanager, in tasks of their own: the loop hands them the Plans
-//! after each decision, and waits for nothing. Which notifications were sent is stored on the Plan (`refit.rs/notified`), so each
-//! receiver gets each one at least once, and a second time only if this process ends between the answer and that write.
+//! after each decision, and waits for nothing. Which notifications were sent is stored on the Plan (`refit.rs/notified`),
+//! so each receiver gets each one at least once, and a second time only if this process ends between the answer and that
+//! write.
 
 mod deliver;
 mod silencer;
@@ -35,7 +36,7 @@ use refit_rollout::{Event, Observation};
 
 /// Notifications that wait for a receiver. The others are found again when there is room.
 const QUEUE: usize = 64;
-/// How long decisions are collected before the loop is asked for notices.
+/// How long decisions are collected before their Plans are looked at.
 const DEBOUNCE: Duration = Duration::from_millis(100);
 /// How often to look for stalled roll-outs.
 const LOOK_AGAIN: Duration = Duration::from_secs(15);
