@@ -152,37 +152,31 @@ fn reason(end: &PlanOutcome, outcome: &Outcome) -> Option<UnfinishedPlan> {
     if known == Some(Reason::NoNodes) {
         found.why = format!("{}: {}", found.brief, why_no_node(end, outcome));
     }
-    let awaited = prepare::awaited(view.snapshot, view.plan);
+    let absent = |name: &str| {
+        let is_here = prepare::find(view.snapshot, view.plan, name).is_some();
+        outcome.absent.get_key_value(name).filter(|_| !is_here)
+    };
     // A `preflight` that does not end has the same reason.
-    if known == Some(Reason::PrepareTimedOut)
-        && !found.why.contains("container preflight ")
-        && let Some(plan) = prepare::awaited_plan(view.plan)
-    {
-        let what = awaited.as_ref().map_or_else(
-            || {
-                format!(
-                    "Plan {plan}, which was complete too late: wait by spec.dependsOn instead, or raise \
-                     spec.jobActiveDeadlineSecs"
-                )
-            },
-            |awaited| awaited.what.clone(),
-        );
+    let is_late = known == Some(Reason::PrepareTimedOut) && view.plan.facts.object.spec.preflight.is_none();
+    if let Some(plan) = prepare::awaited_plan(view.plan).filter(|_| is_late) {
+        let awaited = prepare::awaited(view.snapshot, view.plan);
+        let what = match (absent(&plan), &awaited) {
+            (Some((_, place)), _) => format!("Plan {plan}, which {place}"),
+            (None, Some(awaited)) => awaited.what.clone(),
+            (None, None) => format!(
+                "Plan {plan}, which was complete too late: wait by spec.dependsOn instead, or raise \
+                 spec.jobActiveDeadlineSecs"
+            ),
+        };
         found.why.extend(["; it waited for ", &what]);
-        let about = awaited.as_ref().and_then(|it| it.about.clone());
+        let about = awaited.and_then(|it| it.about);
         found.waits_for = about.filter(|about| about.kind == "Plan").map(|about| about.name);
-    }
-    let other = found.waits_for.as_deref();
-    let is_here = |name: &str| prepare::find(view.snapshot, view.plan, name).is_some();
-    let other = other.filter(|other| !is_here(other));
-    let other = other.and_then(|other| outcome.absent.get_key_value(other));
-    if let Some((plan, place)) = other {
-        // Not that it does not exist, which is so only here.
-        match awaited.filter(|it| found.why.contains(&it.what)) {
-            Some(it) => {
-                let which = format!("Plan {plan}, which {place}");
-                found.why = found.why.replace(&it.what, &which);
-            }
-            None => found.why.extend([format!("; Plan {plan} {place}")]),
+    } else if let Some((plan, place)) = found.waits_for.as_deref().and_then(absent) {
+        if known == Some(Reason::Prepare) {
+            // Not that it does not exist, which is so only here.
+            found.why = format!("{}: `prepare` waits for Plan {plan}, which {place}", found.brief);
+        } else {
+            found.why.extend([format!("; Plan {plan} {place}")]);
         }
     }
     found.why.extend(match view.counts.waiting {

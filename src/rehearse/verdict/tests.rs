@@ -267,7 +267,9 @@ fn only_prepare_of_a_plan_was_waiting_for_one() {
     let script = json!({ "prepare": { "image": "i", "args": ["prepare", "servers"] } });
     assert!(timed_out(&script, "late").contains("; it waited for Plan servers, which does not exist"));
     let preflight = "container preflight exited with 137";
-    assert_eq!(timed_out(&script, preflight), format!("{failed}{preflight}"));
+    let mut both = script;
+    both["preflight"] = json!({ "image": "i" });
+    assert_eq!(timed_out(&both, preflight), format!("{failed}{preflight}"));
 }
 
 #[test]
