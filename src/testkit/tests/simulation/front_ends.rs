@@ -31,6 +31,11 @@ impl FrontEnds {
         }
     }
 
+    /// Whether nodes are put into maintenance.
+    pub(super) fn maintains(&self) -> bool {
+        self.maintenance.is_some()
+    }
+
     /// The value of `--enable`.
     pub(super) fn enabled(&self) -> String {
         let names = [("maintenance", &self.maintenance), ("nodeops", &self.operations)];
@@ -61,25 +66,33 @@ impl Users {
 
     /// Sometimes somebody uses one of them.
     pub(super) fn use_front_ends(&mut self, node: &str) {
-        self.maintain(node);
+        self.maintain();
         self.operate();
         self.ask_for_reboot(node);
     }
 
-    /// Puts a node into maintenance, or ends a maintenance.
-    fn maintain(&mut self, node: &str) {
+    /// Puts nodes into maintenance, mostly several at once, or ends a maintenance.
+    fn maintain(&mut self) {
         let Some(rng) = &mut self.front_ends.maintenance else {
             return;
         };
         if !rng.chance(35) {
             return;
         }
-        let (kind, ends) = (*rng.pick(&MAINTENANCES).unwrap(), rng.chance(50));
-        let name = format!("disk-{}", rng.below(3));
+        let (kind, ends, first) = (*rng.pick(&MAINTENANCES).unwrap(), rng.chance(50), rng.below(3));
         if ends {
+            let name = format!("disk-{first}");
             self.count("maintenance ends", &name);
             let _ = self.cluster.delete(kind, "", &name);
-        } else if self.cluster.get(kind, "", &name).is_none() {
+            return;
+        }
+        let together = 1 + rng.below(3);
+        for number in first..first + together {
+            let Some(node) = self.pick(Kind::Node) else { return };
+            let name = format!("disk-{}", number % 3);
+            if self.cluster.get(kind, "", &name).is_some() {
+                continue;
+            }
             self.count("maintenance begins", &format!("{name} of {node}"));
             let object = json!({
                 "apiVersion": kind.resource_type().api_version(), "kind": "NodeMaintenance", "metadata": { "name": name },
