@@ -141,6 +141,7 @@ mod suc_suite;
 mod testenv_tests {
     //! Tests of the test environment, on which all other tests rely.
 
+    mod controlplane;
     mod faults;
     mod journal;
     pub(crate) mod lifetime;

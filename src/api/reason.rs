@@ -76,7 +76,9 @@ pub enum Kind {
     Wait,
     /// Why the Plan failed on a node.
     Failure,
-    /// The state of a condition, apart from waits.
+    /// Why a condition is `True`.
+    True,
+    /// Why a condition is not, apart from waits.
     Condition,
     /// Why an offered version is held back.
     Hold,
@@ -174,18 +176,9 @@ pub use foreign::ForeignReason;
 pub use list::Reason;
 
 impl Reason {
-    /// The status of a condition with this reason.
-    pub const fn is_true(self) -> bool {
-        matches!(
-            self,
-            Self::PlanIsValid
-                | Self::Version
-                | Self::Channel
-                | Self::Trigger
-                | Self::Complete
-                | Self::Latest
-                | Self::FeatureUnavailable
-        )
+    /// Whether a condition with this reason is `True`.
+    pub fn is_true(self) -> bool {
+        self.kind() == Kind::True
     }
 
     pub const fn severity(self) -> Severity {

@@ -84,7 +84,6 @@ pub(super) fn remedy(
         let failed = view.nodes.iter().filter(|node| node.is_failed());
         failed.map(|node| Some(format!("refit retry {at} {}", node.name)))
     };
-    // A reason that is not listed has the default of its kind.
     let commands: Vec<Option<String>> = match known {
         Reason::Suspended | Reason::Aborted => vec![Some(format!("refit resume {at}"))],
         Reason::Skipped => vec![on(&format!("refit skip --undo {at} NODE"))],
@@ -105,7 +104,27 @@ pub(super) fn remedy(
             edit(),
         ],
         Reason::Blackout if ObjectRef::named(about, "ConfigMap").next().is_some() => vec![limits(), watch()],
-        Reason::Held | Reason::Error | Reason::SelectNodesFailed | Reason::Waiting => vec![edit()],
+        Reason::Held
+        | Reason::Error
+        | Reason::SelectNodesFailed
+        | Reason::Waiting
+        | Reason::StatusFull
+        | Reason::CheckFailing
+        | Reason::ConcurrencyZero
+        | Reason::WindowClosed
+        | Reason::NotBefore
+        | Reason::WindowTooShort
+        | Reason::ImageInvalid
+        | Reason::VersionOutOfRange
+        | Reason::DependencySelectsNothing
+        | Reason::ControlPlaneOlder
+        | Reason::ImageMissing
+        | Reason::DigestUnknown
+        | Reason::OutOfRange
+        | Reason::Prerelease
+        | Reason::TooYoung
+        | Reason::Variant
+        | Reason::Blackout => vec![edit()],
         Reason::TaintNotTolerated => vec![describe(), edit()],
         Reason::NodeJoining | Reason::RebootIneffective => vec![describe(), watch()],
         Reason::Frozen | Reason::ClusterLimit => vec![limits()],
@@ -196,11 +215,58 @@ pub(super) fn remedy(
         Reason::SchemaOutdated | Reason::SpecPruned => {
             vec![Some("refit crd | kubectl apply -f -".to_owned())]
         }
-        _ => match known.kind() {
-            Kind::Wait | Kind::Hold => vec![edit()],
-            Kind::Failure => vec![logs(), retry(), on(&format!("refit skip {at} NODE"))],
-            _ => Vec::new(),
-        },
+        Reason::BackoffLimitExceeded
+        | Reason::ContainerFailed
+        | Reason::DeadlineExceeded
+        | Reason::PrepareTimedOut
+        | Reason::NeverRebooted
+        | Reason::SentinelMissing
+        | Reason::EvidenceLost
+        | Reason::UpgradeInterrupted
+        | Reason::RebootLoop
+        | Reason::SettleTimedOut
+        | Reason::VerifyFailed => {
+            vec![logs(), retry(), on(&format!("refit skip {at} NODE"))]
+        }
+        // Nothing to do, or nothing that commands show.
+        Reason::PlanIsValid
+        | Reason::Version
+        | Reason::Trigger
+        | Reason::Channel
+        | Reason::Complete
+        | Reason::Resolved
+        | Reason::SyncJob
+        | Reason::Latest
+        | Reason::FeatureUnavailable
+        | Reason::Validated
+        | Reason::ValidateFailed
+        | Reason::ResolveFailed
+        | Reason::StartedDespite
+        | Reason::DespiteInvalid
+        | Reason::VersionProposed
+        | Reason::VersionHeld
+        | Reason::ValidationFailed
+        | Reason::HolderUnknown
+        | Reason::JobComplete
+        | Reason::JobCompleteReboot
+        | Reason::JobCompleteWaiting
+        | Reason::PreflightSkipped
+        | Reason::Repeats
+        | Reason::RebootFailed
+        | Reason::SettleFailed
+        | Reason::NotificationDropped
+        | Reason::NotificationFailed
+        | Reason::NotificationsInvalid
+        | Reason::SilenceFailed
+        | Reason::Starting
+        | Reason::Started
+        | Reason::CommandMissing
+        | Reason::CommandFailed
+        | Reason::HostUnreadable
+        | Reason::Deleting
+        | Reason::Unprocessed
+        | Reason::PodFailed
+        | Reason::PodTerminating => Vec::new(),
     };
     (known.plain_remedy(), commands.into_iter().flatten().collect())
 }
@@ -244,13 +310,9 @@ fn of_message(
                 return Some((remedy, secrets.into_iter().map(create).chain([edit]).collect()));
             }
             let validated = condition(view.plan, ConditionType::Validated);
-            if let Some(invalid) = validated.filter(|it| it.status == "False") {
-                let is_of_secret = invalid
-                    .message
-                    .as_deref()
-                    .is_some_and(|why| why.contains("cannot be read"));
+            if validated.is_some_and(|it| it.status == "False") {
                 let remedy = "edit the Plan: the message names the field".to_owned();
-                return (!is_of_secret).then(|| (remedy, vec![edit]));
+                return Some((remedy, vec![edit]));
             }
             let channel = view.plan.facts.status().channel.as_ref()?;
             let (url, _) = (channel.url.as_ref()?, channel.last_error.as_ref()?);

@@ -55,9 +55,9 @@ pub struct ControlPlane {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Ports {
-    api: u16,
-    etcd: u16,
+pub(crate) struct Ports {
+    pub(crate) api: u16,
+    pub(crate) etcd: u16,
     etcd_peer: u16,
 }
 
@@ -115,7 +115,7 @@ impl ControlPlane {
         Self::attempt(binaries, options, Ports::free()?).await
     }
 
-    async fn attempt(binaries: &Binaries, options: Options, ports: Ports) -> Result<Self> {
+    pub(crate) async fn attempt(binaries: &Binaries, options: Options, ports: Ports) -> Result<Self> {
         let run = Run::current();
         let name = format!("controlplane-{}", names::random());
         let dir = run.folder(&name);
@@ -464,7 +464,7 @@ impl Drop for ControlPlane {
 
 impl Ports {
     /// Three free ports. Another process may take one before ours listens, so the caller tries again.
-    fn free() -> Result<Self> {
+    pub(crate) fn free() -> Result<Self> {
         let mut free = names::shuffled(PORTS)
             .into_iter()
             .filter(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok());
@@ -487,43 +487,10 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
 }
 
 /// Whether a program ended because its port is taken.
-fn is_port_taken(error: &anyhow::Error) -> bool {
+pub(crate) fn is_port_taken(error: &anyhow::Error) -> bool {
     format!("{error:#}").contains("address already in use")
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn a_port_in_use_is_distinguished_from_other_errors() {
-        let taken = TcpListener::bind(("127.0.0.1", 0)).unwrap();
-        let port = taken.local_addr().unwrap().port();
-        let binaries = tokio::task::spawn_blocking(Binaries::ready)
-            .await
-            .unwrap()
-            .unwrap();
-        for spoil in [
-            |ports: &mut Ports, port| ports.etcd = port,
-            |ports: &mut Ports, port| ports.api = port,
-        ] {
-            let mut ports = Ports::free().unwrap();
-            spoil(&mut ports, port);
-            let outcome = ControlPlane::attempt(&binaries, Options::default(), ports).await;
-            let error = outcome.err().expect("nobody can listen on a taken port");
-            assert!(is_port_taken(&error), "{error:#}");
-        }
-        let options = Options {
-            apiserver: vec!["--no-such-flag".to_owned()],
-            ..Options::default()
-        };
-        let outcome = ControlPlane::attempt(&binaries, options, Ports::free().unwrap()).await;
-        let error = outcome.err().expect("the flag is unknown");
-        assert!(!is_port_taken(&error), "{error:#}");
-        assert!(format!("{error:#}").contains("no-such-flag"), "{error:#}");
-    }
 }

@@ -288,23 +288,30 @@ reasons! {
             "the Job failed while its node is not Ready; the cause is not known yet"
             => "repair the node, or delete it"
     }
-    Condition {
+    True {
         PlanIsValid Normal Itself [Validated]
             "the spec is valid"
-        Error Warning Channel [Validated LatestResolved]
-            "the Plan is invalid, a Secret is missing, it has neither `version` nor `channel`, or its channel has given none yet"
-            => "edit the Plan, create the Secret, or check the channel"
         Version Normal Itself [LatestResolved]
             "the version is from `spec.version`"
         Trigger Normal Itself [LatestResolved]
             "the Plan has a `trigger` and no version: nodes run it on request"
         Channel Normal Itself [LatestResolved]
             "the version is from `spec.channel`"
+        Complete Normal Itself [Complete PlanEvent]
+            "all selected nodes are done, or none is selected"
+        Latest Normal Itself [UpToDate]
+            "the Plan has the newest version that the channel gives"
+        FeatureUnavailable Warning Itself [Degraded]
+            "the API server is older than 1.29, or a feature gate that refit relies on is off"
+            => "upgrade it, or switch the gate on; [more](reliability.md#old-and-new-kubernetes)"
+    }
+    Condition {
+        Error Warning Channel [Validated LatestResolved]
+            "the Plan is invalid, a Secret is missing, it has neither `version` nor `channel`, or its channel has given none yet"
+            => "edit the Plan, create the Secret, or check the channel"
         Held Warning Candidate [LatestResolved]
             "the channel gave a version, and `versionPolicy` holds it back"
             => "allow the version in `versionPolicy`, or set `spec.version`"
-        Complete Normal Itself [Complete PlanEvent]
-            "all selected nodes are done, or none is selected"
         Resolved Normal Itself [Complete PlanEvent]
             "the Plan has a new version or hash; nodes are about to start"
         SyncJob Normal Itself [Complete PlanEvent]
@@ -318,11 +325,6 @@ reasons! {
         SelectNodesFailed Warning Itself [Complete PlanEvent]
             "`nodeSelector` is invalid; the message says why"
             => "correct it"
-        Latest Normal Itself [UpToDate]
-            "the Plan has the newest version that the channel gives"
-        FeatureUnavailable Warning Itself [Degraded]
-            "the API server is older than 1.29, or a feature gate that refit relies on is off"
-            => "upgrade it, or switch the gate on; [more](reliability.md#old-and-new-kubernetes)"
     }
     Hold {
         OutOfRange Warning Candidate [UpToDate]
