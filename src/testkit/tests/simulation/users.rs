@@ -154,7 +154,7 @@ impl Users {
         names.into_iter().filter(is_ours).collect()
     }
 
-    fn pick(&mut self, kind: Kind) -> Option<String> {
+    pub(super) fn pick(&mut self, kind: Kind) -> Option<String> {
         let names = self.names(kind);
         self.rng.pick(&names).cloned()
     }
