@@ -3,7 +3,7 @@
 
 use super::super::rng::Rng;
 use super::users::{NAMESPACE, Users};
-use refit_api::names;
+use refit_api::{limits, names};
 use refit_formats::convert::op_plan::LABEL_OWNER;
 use refit_rehearse::json::{Value, json};
 use refit_rehearse::write::merge;
@@ -31,11 +31,6 @@ impl FrontEnds {
         }
     }
 
-    /// Whether nodes are put into maintenance.
-    pub(super) fn maintains(&self) -> bool {
-        self.maintenance.is_some()
-    }
-
     /// The value of `--enable`.
     pub(super) fn enabled(&self) -> String {
         let names = [("maintenance", &self.maintenance), ("nodeops", &self.operations)];
@@ -53,6 +48,17 @@ impl Users {
         for name in ["medik8s-leases", "node-maintenance"] {
             let namespace = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } });
             self.cluster.put(namespace).unwrap();
+        }
+        if let Some(rng) = &mut self.front_ends.maintenance {
+            // It is what keeps maintenances apart.
+            let limit = (1 + rng.below(2)).to_string();
+            self.cluster
+                .put(json!({
+                    "apiVersion": "v1", "kind": "ConfigMap",
+                    "metadata": { "name": limits::NAME, "namespace": NAMESPACE },
+                    "data": { limits::MAX_UNAVAILABLE: limit },
+                }))
+                .unwrap();
         }
         if self.front_ends.reboots.is_some() {
             let mut spec = json!({

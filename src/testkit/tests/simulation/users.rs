@@ -74,7 +74,6 @@ pub(super) struct Users {
 impl Users {
     pub(super) fn new(cluster: &Cluster, fault_injector: &FaultInjector, seed: u64) -> Self {
         let mut rng = Rng::new(seed);
-        let front_ends = FrontEnds::new(seed);
         Self {
             cluster: cluster.acting_as(USER),
             fault_injector: fault_injector.clone(),
@@ -94,11 +93,9 @@ impl Users {
             waits_for: Rng::new(seed ^ 0x52e),
             pauses: Rng::new(seed ^ 0x9a5),
             health: Rng::new(seed ^ 0x8ea1),
+            front_ends: FrontEnds::new(seed),
             lifecycle: super::lifecycle::used(seed),
-            // They are what keeps maintenances apart.
-            limits: Some(Rng::new(seed ^ 0x11317))
-                .filter(|rng| front_ends.maintains() || rng.clone().chance(35)),
-            front_ends,
+            limits: Some(Rng::new(seed ^ 0x11317)).filter(|rng| rng.clone().chance(35)),
             despite: Some(Rng::new(seed ^ 0xde59)).filter(|rng| rng.clone().chance(30)),
             edits: 0,
             off: Vec::new(),
