@@ -39,7 +39,7 @@ async fn benchmarks_stay_within_their_budgets() {
     let mut table = Table::default();
     #[expect(clippy::cast_precision_loss, reason = "megabytes")]
     let size = std::fs::metadata(binary()).map_or(0.0, |file| file.len() as f64 / 1e6);
-    table.row("binary", size, "MB", (!cfg!(debug_assertions)).then_some(24.0));
+    table.row("binary", size, "MB", (!cfg!(debug_assertions)).then_some(20.0));
     for (count, concurrency, most) in [(100, 10, 26.0), (1000, 100, 50.0)] {
         for _ in 0..ROUNDS {
             roll_out(&mut table, count, concurrency, most).await;
