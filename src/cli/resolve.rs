@@ -323,6 +323,7 @@ fn resolve<'a>(
     let inputs = PolicyInputs {
         current: current.as_deref(),
         oldest: None,
+        oldest_follower: None,
         seen: &target.seen,
         approved: target.approved.as_deref(),
         distribution: target.distribution,

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use super::blocker::Blocker;
 use super::plan::DerivedPlan;
 use super::state::ClusterState;
+use refit_api::prepare::Prepare;
 use refit_api::{ConditionType, PlanCondition};
 use refit_base::version::Version;
 use refit_facts::PlanName;
@@ -36,6 +37,31 @@ pub(super) fn blocker(cluster: &ClusterState, plan: &DerivedPlan, now: Timestamp
     waits.next()
 }
 
+/// The oldest kubelets of the Plans that wait for another one, and take versions of the same channel by the same policy: by the
+/// name of that other Plan. Only with `maxMinorSkip`.
+pub(super) fn oldest_followers(plans: &BTreeMap<PlanName, DerivedPlan>) -> BTreeMap<PlanName, Version> {
+    let mut oldest: BTreeMap<PlanName, Version> = BTreeMap::new();
+    for plan in plans.values() {
+        if plan.facts.is_deleting() || plan.spec().max_minor_skip().is_none() {
+            continue;
+        }
+        let prepare = plan.spec().prepare.as_deref().and_then(Prepare::of);
+        let awaited = prepare.as_ref().and_then(Prepare::plan);
+        for name in names(plan).chain(awaited) {
+            let other = plans.get(name).filter(|other| {
+                plan.follows_channel_of(other) && plan.spec().version_policy == other.spec().version_policy
+            });
+            if let Some(other) = other
+                && let Some(own) = plan.targets.oldest_kubelet()
+                && oldest.get(name).is_none_or(|known| own < *known)
+            {
+                oldest.insert(other.facts.name.clone(), own);
+            }
+        }
+    }
+    oldest
+}
+
 fn names(plan: &DerivedPlan) -> impl Iterator<Item = &str> {
     let all = plan.spec().depends_on.iter().flatten();
     all.map(|dependency| dependency.name.as_str())
@@ -61,8 +87,10 @@ fn wait(plan: &DerivedPlan, other: &DerivedPlan, now: Timestamp) -> Option<Strin
     };
     let own = &plan.resolution.resolved()?.version;
     let theirs = &theirs.version;
-    let url = |plan: &DerivedPlan| plan.channel.as_ref().map(|channel| channel.url.clone());
-    if own != theirs && url(plan).is_some() && url(plan) == url(other) {
+    let parsed = own.parse::<Version>().ok().zip(theirs.parse::<Version>().ok());
+    let is_behind = parsed.as_ref().is_some_and(|(own, theirs)| own < theirs);
+    // One that is ahead is done with the version of this Plan, which may take it later: `maxMinorSkip`, another range.
+    if own != theirs && !is_behind && plan.follows_channel_of(other) {
         return Some(format!(
             "is at {theirs}, and this Plan at {own}, from the same channel"
         ));
@@ -71,7 +99,6 @@ fn wait(plan: &DerivedPlan, other: &DerivedPlan, now: Timestamp) -> Option<Strin
     // upgrade.
     let program = plan.spec().distribution();
     if program.is_some() && program == other.spec().distribution() {
-        let parsed = own.parse::<Version>().ok().zip(theirs.parse::<Version>().ok());
         if parsed.is_some_and(|(own, theirs)| theirs < own) {
             return Some(format!(
                 "is at {theirs}, which is older than {own}, the version of this Plan"

@@ -31,6 +31,7 @@ use refit_api::{
     names,
 };
 use refit_base::go::GoDuration;
+use refit_base::version::Version;
 use refit_base::version::policy::{Choice, Offered, PolicyInputs, choose};
 use refit_facts::{ChannelFacts, NodeFacts, NodeName, NodeUid, PlanFacts, Text};
 
@@ -107,10 +108,11 @@ struct Chosen {
 }
 
 /// What a choice depends on besides the offer. From the stored status: the current version, when versions were first seen, and
-/// the one that was withdrawn. From the nodes: the oldest kubelet.
+/// the one that was withdrawn. From the nodes: the oldest kubelet, and that of the Plans that follow.
 type Basis = (
     Option<String>,
     BTreeMap<String, Timestamp>,
+    Option<String>,
     Option<String>,
     Option<String>,
 );
@@ -282,14 +284,31 @@ impl DerivedPlan {
         self.stale = true;
     }
 
-    /// Updates the resolution and the selected nodes if their inputs may have changed.
-    pub(super) fn refresh(&mut self, world: &World, defaults: &Defaults, now: Timestamp) {
-        let (nodes, channels) = (world.nodes.table(), &world.channels);
+    /// Looks at the nodes on which the choice of a version depends: the own ones, and those of Plans that follow. `refresh` looks
+    /// at them again, at the version that was found.
+    pub(super) fn count_kubelets(&mut self, world: &World) {
         if self.stale && self.selection.counts_kubelets {
-            // The choice depends on the nodes, which are looked at again below, at the version that it finds.
+            let nodes = world.nodes.table();
             self.targets.rebuild(None, &self.facts, &self.selection, nodes);
         }
-        self.choose(channels, now);
+    }
+
+    /// Whether both take their versions from one channel.
+    pub(super) fn follows_channel_of(&self, other: &Self) -> bool {
+        let url = |plan: &Self| plan.channel.as_ref().map(|channel| channel.url.clone());
+        url(self).is_some() && url(self) == url(other)
+    }
+
+    /// Updates the resolution and the selected nodes if their inputs may have changed.
+    pub(super) fn refresh(
+        &mut self,
+        world: &World,
+        defaults: &Defaults,
+        oldest_follower: Option<&Version>,
+        now: Timestamp,
+    ) {
+        let (nodes, channels) = (world.nodes.table(), &world.channels);
+        self.choose(channels, oldest_follower, now);
         let resolution = resolve::resolve(
             &self.facts,
             self.channel.as_ref(),
@@ -360,18 +379,25 @@ impl DerivedPlan {
     }
 
     /// Chooses from the channel's offer if an input has changed.
-    fn choose(&mut self, channels: &BTreeMap<ChannelRef, ChannelFacts>, now: Timestamp) {
+    fn choose(
+        &mut self,
+        channels: &BTreeMap<ChannelRef, ChannelFacts>,
+        oldest_follower: Option<&Version>,
+        now: Timestamp,
+    ) {
         let known = self.channel.as_ref().and_then(|channel| channels.get(channel));
         let Some((known, offer)) = known.and_then(|known| Some((known, known.offer.as_ref()?))) else {
             self.chosen = None;
             return;
         };
         let owned = |text: Option<&str>| text.map(str::to_owned);
+        let text = |version: Option<&Version>| version.map(|version| version.text().to_owned());
         let based_on = (
             owned(resolve::current(&self.facts)),
             resolve::first_seen(&self.facts, self.channel.as_ref()),
             owned(resolve::withdrawn(&self.facts, self.channel.as_ref())),
-            self.targets.oldest_kubelet(),
+            text(self.targets.oldest_kubelet().as_ref()),
+            text(oldest_follower),
         );
         let is_current = self.chosen.as_ref().is_some_and(|chosen| {
             Arc::ptr_eq(&chosen.offer, offer)
@@ -385,10 +411,11 @@ impl DerivedPlan {
         }
         let choice = match &self.parsed.version_policy {
             Some(policy) => {
-                let (current, seen, withdrawn, oldest) = &based_on;
+                let (current, seen, withdrawn, oldest, oldest_follower) = &based_on;
                 let inputs = PolicyInputs {
                     current: current.as_deref(),
                     oldest: oldest.as_deref(),
+                    oldest_follower: oldest_follower.as_deref(),
                     seen,
                     approved: self.facts.annotation(names::ANNOTATION_APPROVE),
                     distribution: self.facts.object.spec.distribution(),

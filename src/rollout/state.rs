@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::dependencies;
 use super::event::Event;
 use super::memory::Memory;
 use super::memory::trusted_plans::TrustedPlans;
@@ -312,8 +313,12 @@ impl ClusterState {
     /// Updates what depends on several facts, before a decision: the version of each Plan, its nodes, and timers.
     pub fn refresh(&mut self, now: Timestamp) {
         self.memory.started.get_or_insert(now);
-        for plan_state in self.plans.values_mut() {
-            plan_state.refresh(&self.world, &self.defaults, now);
+        for plan in self.plans.values_mut() {
+            plan.count_kubelets(&self.world);
+        }
+        let followers = dependencies::oldest_followers(&self.plans);
+        for (name, plan) in &mut self.plans {
+            plan.refresh(&self.world, &self.defaults, followers.get(name), now);
         }
         let Memory { timers, answers, .. } = &mut self.memory;
         let evicted = timers.update(&self.world.nodes, &self.world.jobs, now);

@@ -119,14 +119,13 @@ impl Targets {
     }
 
     /// The version of the oldest kubelet, as far as it can be compared.
-    pub(super) fn oldest_kubelet(&self) -> Option<String> {
+    pub(super) fn oldest_kubelet(&self) -> Option<Version> {
         // Many nodes share few versions.
         let distinct: BTreeSet<&Text> = self.kubelets.values().collect();
         let versions = distinct
             .into_iter()
             .filter_map(|text| text.parse::<Version>().ok());
-        let oldest = versions.reduce(|oldest, next| if next < oldest { next } else { oldest });
-        oldest.map(|version| version.text().to_owned())
+        versions.reduce(|oldest, next| if next < oldest { next } else { oldest })
     }
 
     pub(super) fn claim(&self) -> Option<&Claim> {

@@ -125,6 +125,7 @@ struct VersionFilter<'a> {
     current: Option<Version>,
     /// From which version `maxMinorSkip` counts.
     oldest: Option<Version>,
+    oldest_follower: Option<Version>,
     /// Whether the channel offers only one version.
     is_alone: bool,
     is_partial: bool,
@@ -140,6 +141,7 @@ impl<'a> VersionFilter<'a> {
                 .oldest
                 .or(inputs.current)
                 .and_then(|oldest| oldest.parse().ok()),
+            oldest_follower: inputs.oldest_follower.and_then(|oldest| oldest.parse().ok()),
             // A list of which only one release is known is not a channel with one version.
             is_alone: offered.entries.len() == 1 && !offered.is_partial,
             is_partial: offered.is_partial,
@@ -225,12 +227,18 @@ impl<'a> VersionFilter<'a> {
             _ => {}
         }
         // A channel with one version has chosen it, and each node decides for itself.
-        if let (Some(limit), Some(oldest), false) = (policy.max_minor_skip, &self.oldest, self.is_alone)
-            && let Some(skip) = version.minors_from(oldest).filter(|skip| *skip > limit)
-            && version > oldest
-        {
-            let from = oldest.text().to_owned();
-            refusals.push(Refusal::MinorSkip { from, skip });
+        if let (Some(limit), Some(oldest), false) = (policy.max_minor_skip, &self.oldest, self.is_alone) {
+            // Nodes that follow hold back the next minor version, not another release of the one that is there.
+            let follower = self.oldest_follower.as_ref();
+            let follower = follower.filter(|_| version.minors_from(oldest).is_some_and(|skip| skip > 0));
+            let too_far = [Some(oldest), follower].into_iter().flatten().find_map(|from| {
+                let skip = version.minors_from(from)?;
+                (skip > limit && version > from).then_some((from, skip))
+            });
+            if let Some((from, skip)) = too_far {
+                let from = from.text().to_owned();
+                refusals.push(Refusal::MinorSkip { from, skip });
+            }
         }
         let Some(current) = &self.current else {
             // Nothing says which variant the nodes need.

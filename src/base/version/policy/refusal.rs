@@ -89,7 +89,7 @@ impl Refusal {
             ),
             Self::MinorSkip { from, skip } => format!(
                 "{version} is not taken yet: it is {skip} minor versions from {from}, the oldest, and spec.versionPolicy.maxMinorSkip is {}; \
-                 it can be taken when all nodes have a version in between",
+                 it can be taken when all nodes, also those of Plans that wait for this one, have a version in between",
                 policy.max_minor_skip.unwrap_or_default()
             ),
             Self::TooYoung {

@@ -53,6 +53,7 @@ struct Case {
     offer: Offer,
     current: Option<&'static str>,
     oldest: Option<&'static str>,
+    oldest_follower: Option<&'static str>,
     seen: BTreeMap<String, Timestamp>,
     approved: Option<&'static str>,
     withdrawn: Option<&'static str>,
@@ -66,6 +67,7 @@ impl Case {
             offer,
             current,
             oldest: None,
+            oldest_follower: None,
             seen: BTreeMap::new(),
             approved: None,
             withdrawn: None,
@@ -77,6 +79,7 @@ impl Case {
         let inputs = PolicyInputs {
             current: self.current,
             oldest: self.oldest,
+            oldest_follower: self.oldest_follower,
             seen: &self.seen,
             approved: self.approved,
             withdrawn: self.withdrawn,
@@ -514,7 +517,7 @@ fn of_a_list_the_newest_version_that_skips_no_minor_version_of_the_oldest_node_i
         let held = choice.held.map(|held| (held.version, held.message));
         if (current, oldest) == (Some("v1.35.3"), Some("v1.34.1")) {
             let text = "v1.36.3 is not taken yet: it is 2 minor versions from v1.34.1, the oldest, and spec.versionPolicy.maxMinorSkip is 1; \
-                        it can be taken when all nodes have a version in between";
+                        it can be taken when all nodes, also those of Plans that wait for this one, have a version in between";
             assert_eq!(held, Some(("v1.36.3".to_owned(), text.to_owned())));
         } else if take == "v1.36.3" {
             assert_eq!(held, None);
@@ -526,6 +529,27 @@ fn of_a_list_the_newest_version_that_skips_no_minor_version_of_the_oldest_node_i
         ..Case::new(limited, None, offer(&["v1.36.3"]))
     };
     assert_eq!(alone.choose().take.as_deref(), Some("v1.36.3"));
+}
+
+/// A Plan for agents may be a version behind that for servers, which leaves it no further behind.
+#[test]
+fn nodes_of_plans_that_wait_hold_back_the_next_minor_version_and_no_other_release() {
+    let list = offer(&["v1.34.9", "v1.35.2", "v1.35.3", "v1.36.3", "v1.36.4"]);
+    let limited = policy(|policy| policy.max_minor_skip = Some(1));
+    for (current, oldest, follower, take) in [
+        ("v1.35.2", "v1.35.2", "v1.34.1", "v1.35.3"),
+        ("v1.35.3", "v1.35.3", "v1.35.3", "v1.36.4"),
+        ("v1.36.3", "v1.36.3", "v1.34.1", "v1.36.4"),
+        ("v1.35.3", "v1.35.3", "not a version", "v1.36.4"),
+        ("v1.35.3", "v1.34.1", "v1.36.3", "v1.35.3"),
+    ] {
+        let case = Case {
+            oldest: Some(oldest),
+            oldest_follower: Some(follower),
+            ..Case::new(limited.clone(), Some(current), list.clone())
+        };
+        assert_eq!(case.choose().take.as_deref(), Some(take), "{oldest} {follower}");
+    }
 }
 
 #[test]

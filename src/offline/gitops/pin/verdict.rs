@@ -53,6 +53,7 @@ pub fn decide_version(
     let inputs = PolicyInputs {
         current: known.as_deref(),
         oldest: None,
+        oldest_follower: None,
         // Only status records when a version was first seen, and which one was withdrawn.
         seen: &BTreeMap::new(),
         approved: None,

@@ -3,7 +3,8 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
 use super::scenario::Scenario;
-use refit_api::{DependencySpec, Plan, PlanSpec};
+use refit_api::{DependencySpec, Plan, PlanSpec, VersionPolicySpec};
+use refit_base::version::{Offer, Release};
 use refit_facts::PodStage;
 use refit_fixtures::plan_with;
 use refit_rehearse::Kind;
@@ -188,9 +189,9 @@ fn plans_of_one_channel_have_the_same_version() {
     let follows = |spec: &mut PlanSpec| (spec.version, spec.channel) = (None, Some(url.to_owned()));
     scenario.apply_and_settle(plan_for("servers", "server", |spec| {
         follows(spec);
-        spec.version_policy = Some(refit_api::VersionPolicySpec {
+        spec.version_policy = Some(VersionPolicySpec {
             range: Some("~1.33.0".to_owned()),
-            ..refit_api::VersionPolicySpec::default()
+            ..VersionPolicySpec::default()
         });
     }));
     scenario.succeed("s1");
@@ -219,6 +220,104 @@ fn plans_of_one_channel_have_the_same_version() {
     assert_complete(&scenario);
 }
 
+/// Nodes two minor versions behind a feed, with a Plan for servers and one for agents.
+fn two_minors_behind(servers: &str, agents: impl Fn(&mut PlanSpec)) -> Scenario {
+    let url = "https://example.com/feed";
+    let mut scenario = Scenario::empty();
+    let release = |version: &str| Release {
+        version: version.to_owned(),
+        published: None,
+    };
+    let offer = Offer {
+        releases: ["v1.34.9+k3s1", "v1.35.3+k3s1", "v1.36.3+k3s1"]
+            .map(release)
+            .into(),
+        partial: None,
+    };
+    scenario
+        .channels
+        .lock()
+        .unwrap()
+        .offers
+        .insert(url.to_owned(), Ok(offer));
+    for (name, role) in [("s1", "server"), ("a1", "agent")] {
+        scenario.add_node(name, &kubelet("v1.34.1+k3s1"));
+        scenario.label(name, "role", Some(role));
+    }
+    scenario.label("s1", "node-role.kubernetes.io/control-plane", Some("true"));
+    let plan = |name: &str, role: &str, range: &str| {
+        plan_for(name, role, |spec| {
+            (spec.version, spec.channel) = (None, Some(url.to_owned()));
+            spec.version_policy = Some(VersionPolicySpec {
+                range: Some(range.to_owned()),
+                max_minor_skip: Some(1),
+                ..VersionPolicySpec::default()
+            });
+        })
+    };
+    scenario.apply(plan("servers", "server", servers));
+    let mut follower = plan("agents", "agent", ">=1.34.0");
+    agents(&mut follower.spec);
+    scenario.apply_and_settle(follower);
+    scenario
+}
+
+fn kubelet(version: &str) -> Value {
+    json!({ "status": { "nodeInfo": { "kubeletVersion": version } } })
+}
+
+/// Its Job ends well, and its kubelet has the version.
+fn upgrade(scenario: &mut Scenario, node: &str, version: &str) {
+    scenario.succeed(node);
+    scenario
+        .cluster
+        .patch_status(Kind::Node, "", node, kubelet(version))
+        .unwrap();
+    scenario.settle();
+}
+
+#[test]
+fn agents_take_each_minor_version_of_their_servers_before_those_take_the_next() {
+    let by_dependency = |spec: &mut PlanSpec| spec.depends_on = Some(on(&["servers"]));
+    let by_prepare = |spec: &mut PlanSpec| {
+        let container = serde_json::json!({ "image": "rancher/k3s-upgrade", "args": ["prepare", "servers"] });
+        spec.prepare = Some(serde_json::from_value(container).unwrap());
+    };
+    let waits: [&dyn Fn(&mut PlanSpec); 2] = [&by_dependency, &by_prepare];
+    for (case, waits) in waits.into_iter().enumerate() {
+        let mut scenario = two_minors_behind(">=1.34.0", waits);
+        for next in ["v1.35.3+k3s1", "v1.36.3+k3s1"] {
+            for (plan, node) in [("servers", "s1"), ("agents", "a1")] {
+                assert_eq!(scenario.slots(plan), [node], "{case} {next}");
+                for plan in ["servers", "agents"] {
+                    let version = scenario.status(plan).latest_version.clone();
+                    assert_eq!(version, Some(next.replace('+', "-")), "{case} {plan}");
+                }
+                upgrade(&mut scenario, node, next);
+            }
+        }
+        scenario.roll_out();
+        assert_complete(&scenario);
+        assert_eq!(scenario.invariants.upgrades, 4, "{case}");
+    }
+}
+
+#[test]
+fn agents_in_an_older_range_do_not_wait_for_their_servers_to_come_back() {
+    let mut scenario = two_minors_behind(">=1.35.0", |spec| {
+        spec.depends_on = Some(on(&["servers"]));
+        spec.version_policy.get_or_insert_default().range = Some("1.34.x".to_owned());
+    });
+    for next in ["v1.35.3+k3s1", "v1.36.3+k3s1"] {
+        assert_eq!(scenario.slots("servers"), ["s1"], "{next}");
+        upgrade(&mut scenario, "s1", next);
+        assert_eq!(scenario.slots("agents"), ["a1"], "{next}");
+    }
+    upgrade(&mut scenario, "a1", "v1.34.9+k3s1");
+    scenario.roll_out();
+    assert_complete(&scenario);
+}
+
 #[test]
 fn agents_of_a_distribution_wait_for_servers_that_are_not_older() {
     let k3s = |version: &'static str| {
@@ -228,7 +327,6 @@ fn agents_of_a_distribution_wait_for_servers_that_are_not_older() {
         }
     };
     let mut scenario = Scenario::empty();
-    let kubelet = |version: &str| json!({ "status": { "nodeInfo": { "kubeletVersion": version } } });
     for (name, role) in [("s1", "server"), ("a1", "agent")] {
         scenario.add_node(name, &kubelet("v1.33.1+k3s1"));
         scenario.label(name, "role", Some(role));
