@@ -87,11 +87,7 @@ fn failed_nodes<'a>(cluster: &'a ClusterState, plan: &'a DerivedPlan) -> BTreeSe
         return BTreeSet::new();
     };
     let is_eligible = |name: &str| matches!(plan.targets.state(name), Some(TargetState::Eligible { .. }));
-    let own_record = |node: &'a NodeFacts| {
-        let record = node.records.get(&plan.facts.name)?;
-        let is_own = *record.plan_uid == *plan.facts.uid && *record.node_uid == *node.uid;
-        Some(record).filter(|record| is_own && *record.hash == *resolved.hash)
-    };
+    let own_record = |node| plan.current_record(node);
     let recorded = cluster.world.nodes.recorded.of(&plan.facts.name).filter(|name| {
         let record = cluster.world.nodes.get(name).and_then(own_record);
         record.is_some_and(|record| record.phase == Phase::Failed && plan.retry_due(record).is_none())

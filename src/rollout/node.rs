@@ -163,9 +163,7 @@ impl NodeReconciler<'_> {
     }
 
     fn record<'n>(&self, node: &'n NodeFacts) -> Option<&'n Record> {
-        node.records
-            .get(&self.plan.facts.name)
-            .filter(|record| *record.plan_uid == *self.plan.facts.uid && *record.node_uid == *node.uid)
+        self.plan.facts.record(node)
     }
 
     /// Whether the Job matches the Plan, and may begin its upgrade. An invalid spec matches every Job, so that nodes in

@@ -32,7 +32,7 @@ use refit_api::{
 };
 use refit_base::go::GoDuration;
 use refit_base::version::policy::{Choice, Offered, PolicyInputs, choose};
-use refit_facts::{ChannelFacts, NodeFacts, NodeName, NodeUid, PlanFacts, Text};
+use refit_facts::{ChannelFacts, NodeFacts, NodeName, NodeUid, PlanFacts, Record, Text};
 
 use secrets::PlanSecrets;
 
@@ -224,6 +224,12 @@ impl DerivedPlan {
     /// Whether it keeps pods off nodes that have joined.
     pub(super) fn taints_new_nodes(&self) -> bool {
         self.spec().taint_new_nodes.unwrap_or_default()
+    }
+
+    /// The record of a node, if it is about what the Plan would run now.
+    pub(super) fn current_record<'n>(&self, node: &'n NodeFacts) -> Option<&'n Record> {
+        let hash = &self.resolved.as_ref()?.hash;
+        self.facts.record(node).filter(|record| record.hash == *hash)
     }
 
     pub(super) fn spec(&self) -> &PlanSpec {

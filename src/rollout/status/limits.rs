@@ -169,16 +169,9 @@ fn slot_bytes(state: &NodeState) -> usize {
 
 /// Whether a record on the Node holds the slot of a failed node, so that its entry in status is not needed.
 pub(super) fn is_recorded(cluster: &ClusterState, plan: &DerivedPlan, entry: &NodeProgress) -> bool {
-    let failed = |node: &refit_facts::NodeFacts| {
-        node.records.get(&plan.facts.name).is_some_and(|record| {
-            record.phase == Phase::Failed
-                && *record.plan_uid == *plan.facts.uid
-                && *record.node_uid == *node.uid
-                && plan
-                    .resolved
-                    .as_ref()
-                    .is_some_and(|resolved| *resolved.hash == *record.hash)
-        })
+    let failed = |node| {
+        plan.current_record(node)
+            .is_some_and(|record| record.phase == Phase::Failed)
     };
     entry.phase == NodePhase::Failed
         && !cluster.world.nodes.is_unreadable(&entry.name)
