@@ -8,7 +8,6 @@ use jiff::Timestamp;
 use super::blocker::Blocker;
 use super::plan::DerivedPlan;
 use super::state::ClusterState;
-use super::targets::TargetState;
 use refit_api::failure::FailurePolicy;
 use refit_api::text::{MAX_MESSAGE, seconds, shorten};
 use refit_api::{OpenEnum, failure, names};
@@ -86,7 +85,6 @@ fn failed_nodes<'a>(cluster: &'a ClusterState, plan: &'a DerivedPlan) -> BTreeSe
     let Some(resolved) = &plan.resolved else {
         return BTreeSet::new();
     };
-    let is_eligible = |name: &str| matches!(plan.targets.state(name), Some(TargetState::Eligible { .. }));
     let own_record = |node| plan.current_record(node);
     let recorded = cluster.world.nodes.recorded.of(&plan.facts.name).filter(|name| {
         let record = cluster.world.nodes.get(name).and_then(own_record);
@@ -121,7 +119,7 @@ fn failed_nodes<'a>(cluster: &'a ClusterState, plan: &'a DerivedPlan) -> BTreeSe
     let jobs = jobs.filter(is_failed);
     recorded
         .chain(jobs.map(|job| &job.node))
-        .filter(|name| is_eligible(name))
+        .filter(|name| plan.targets.is_eligible(name))
         .collect()
 }
 

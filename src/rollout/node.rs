@@ -27,7 +27,6 @@ use super::plan::DerivedPlan;
 use super::start::taints::Tolerations;
 use super::state::ClusterState;
 use super::step::{NodeChange, Step, patch};
-use super::targets::TargetState;
 use refit_api::text::{MAX_MESSAGE, shorten};
 use refit_api::{NodePhase, NodeProgress, ObjectRef, Reason};
 use refit_facts::record::Record;
@@ -140,12 +139,8 @@ impl NodeReconciler<'_> {
             .collect()
     }
 
-    fn target_state(&self, node: &NodeFacts) -> Option<&TargetState> {
-        self.plan.targets.state(&node.name)
-    }
-
     fn is_eligible(&self, node: &NodeFacts) -> bool {
-        matches!(self.target_state(node), Some(TargetState::Eligible { .. }))
+        self.plan.targets.is_eligible(&node.name)
     }
 
     fn can_start(&self, node: &NodeFacts) -> bool {

@@ -389,7 +389,7 @@ fn admit_retries<'a>(
 fn waiting(plan: &DerivedPlan, nodes: &BTreeMap<NodeName, NodeState>) -> usize {
     let begun = nodes
         .keys()
-        .filter(|name| matches!(plan.targets.state(name), Some(TargetState::Eligible { .. })))
+        .filter(|name| plan.targets.is_eligible(name))
         .count();
     plan.targets.eligible().saturating_sub(begun)
 }

@@ -14,7 +14,6 @@ use super::node::state::NodeState;
 use super::open_waves::OpenWaves;
 use super::plan::DerivedPlan;
 use super::start::gate::Gate;
-use super::targets::TargetState;
 use crate::later::later;
 use progress::{WaveProgress, rounded_up};
 use refit_api::approval::WaveApproval;
@@ -149,8 +148,7 @@ fn room(plan: &DerivedPlan, nodes: &BTreeMap<NodeName, NodeState>, wave: &Wave) 
         return i64::MAX;
     };
     let selected = usize::try_from(plan.targets.selected()).unwrap_or_default();
-    let is_left = |name: &&NodeName| matches!(plan.targets.state(name), Some(TargetState::Eligible { .. }));
-    let started = nodes.keys().filter(is_left).count();
+    let started = nodes.keys().filter(|name| plan.targets.is_eligible(name)).count();
     let count = |nodes: usize| i64::try_from(nodes).unwrap_or(i64::MAX);
     count(limit.of(selected)) - plan.targets.done() - count(started)
 }
