@@ -283,6 +283,13 @@ pub struct PlanCondition {
     pub message: Option<String>,
 }
 
+impl PlanStatus {
+    /// The nodes that have a slot. `active` also has others, for users.
+    pub fn slots(&self) -> impl Iterator<Item = &NodeProgress> {
+        self.active.iter().flatten().filter(|entry| entry.has_slot())
+    }
+}
+
 impl PlanCondition {
     /// The condition of this type.
     pub fn find(conditions: &[Self], type_: ConditionType) -> Option<&Self> {

@@ -17,7 +17,7 @@ use super::plan::DerivedPlan;
 use super::state::ClusterState;
 use super::step::{NodeChange, Step, patch};
 use refit_api::text::seconds;
-use refit_api::{NodePhase, OnDrift, Reason, VersionDiffers, names};
+use refit_api::{OnDrift, Reason, VersionDiffers, names};
 use refit_facts::NodeName;
 
 /// Nodes in `status.versionDiffers`.
@@ -84,8 +84,8 @@ fn known(plan: &DerivedPlan, uid: &str) -> Option<(Timestamp, Reason)> {
 /// Whether the kubelet had the version when the stored status was written.
 fn had_version(plan: &DerivedPlan, uid: &str) -> bool {
     let had_slot = || {
-        let mut slots = plan.facts.status().active.iter().flatten();
-        slots.any(|slot| slot.phase != NodePhase::Waiting && slot.uid.as_deref() == Some(uid))
+        let mut slots = plan.facts.status().slots();
+        slots.any(|slot| slot.uid.as_deref() == Some(uid))
     };
     // A full list says nothing about the nodes that it does not name.
     memory(plan).is_some_and(|entries| entries.len() < MAX_ENTRIES) && !had_slot()

@@ -27,7 +27,7 @@ use refit_api::image::ImageAnswer;
 use refit_api::selector::Selector;
 use refit_api::validate::ParsedSpec;
 use refit_api::{
-    ChannelRef, DrainSpec, NodeLimit, NodePhase, NodeProgress, Notified, PlanSpec, PlanStatus, annotation,
+    ChannelRef, DrainSpec, NodeLimit, NodeProgress, Notified, PlanSpec, PlanStatus, annotation,
     names,
 };
 use refit_base::go::GoDuration;
@@ -137,11 +137,7 @@ impl DerivedPlan {
 
     /// Records a status in flight. If an earlier one may be stored instead, a node keeps its slot only if both name it.
     pub(super) fn record_sent_status(&mut self, status: &PlanStatus) {
-        let active = status.active.iter().flatten();
-        let mut nodes: BTreeSet<_> = active
-            .filter(|node| node.phase != NodePhase::Waiting)
-            .filter_map(|node| node.uid.clone())
-            .collect();
+        let mut nodes: BTreeSet<_> = status.slots().filter_map(|node| node.uid.clone()).collect();
         if let Some(earlier) = self.sent.take() {
             nodes.retain(|node| earlier.nodes.contains(node));
         }

@@ -8,7 +8,7 @@ use super::open_waves::OpenWaves;
 use super::order::{Group, Order, SortKey, UNASSIGNED};
 use super::reboot_needed::{self, RebootNeeded};
 use refit_api::selector::Selector;
-use refit_api::{NodeInfoSelector, NodePhase, VersionEvidence, Wave, WaveNodes, annotation, names};
+use refit_api::{NodeInfoSelector, VersionEvidence, Wave, WaveNodes, annotation, names};
 use refit_base::version::{Claim, Version};
 use refit_facts::store::Store;
 use refit_facts::{Hash, NodeFacts, NodeName, NodeUid, PlanFacts, Text};
@@ -368,11 +368,7 @@ impl Targets {
 /// Whether the Plan has begun on the node, by its record or by status. The upgrade may change what the node says of itself.
 fn has_begun(plan: &PlanFacts, node: &NodeFacts) -> bool {
     let status = plan.status();
-    let has_slot = || {
-        let mut active = status.active.iter().flatten();
-        let is_it = |uid: Option<&str>| uid == Some(&*node.uid);
-        active.any(|entry| entry.phase != NodePhase::Waiting && is_it(entry.uid.as_deref()))
-    };
+    let has_slot = || status.slots().any(|entry| entry.uid.as_deref() == Some(&*node.uid));
     let applies = || {
         status
             .applying

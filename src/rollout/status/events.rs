@@ -6,7 +6,7 @@ use crate::plan::DerivedPlan;
 use crate::resolve::{Resolution, UNRESOLVABLE};
 use refit_api::reason::ReportedIn;
 use refit_api::{
-    ConditionType, DespiteStatus, NodePhase, OpenEnum, PlanCondition, PlanStatus, Reason, Severity,
+    ConditionType, DespiteStatus, OpenEnum, PlanCondition, PlanStatus, Reason, Severity,
 };
 
 /// Maximum length of the list of nodes in an event, in bytes. A message has at most 1,024 (core/v1 Event).
@@ -258,9 +258,7 @@ impl EventBuilder<'_> {
 
     /// Why the first blocked node with a slot does not progress, for the condition `Complete`.
     fn refusal(&self) -> Option<Reason> {
-        let active = self.status.active.iter().flatten();
-        let slots = active.filter(|node| node.phase != NodePhase::Waiting);
-        let mut reasons = slots.filter_map(|node| node.reason.as_ref()?.known());
+        let mut reasons = self.status.slots().filter_map(|node| node.reason.as_ref()?.known());
         reasons.find(|reason| reason.is_refusal())
     }
 }

@@ -135,8 +135,7 @@ fn count(
     current: &mut RollOut,
     now: Timestamp,
 ) {
-    let active = plan.facts.status().active.iter().flatten();
-    for entry in active.filter(|entry| entry.phase != NodePhase::Waiting) {
+    for entry in plan.facts.status().slots() {
         match nodes.get(entry.name.as_str()) {
             Some(state) => {
                 let is_known = entry.phase == NodePhase::Failed && entry.attempt == state.attempt;
