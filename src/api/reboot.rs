@@ -144,15 +144,6 @@ field_enum! {
 }
 
 impl RebootSpec {
-    /// A spec without fields.
-    pub(super) const SILENT: Self = Self {
-        by: None,
-        when: None,
-        required_files: None,
-        command: None,
-        timeout: None,
-    };
-
     pub fn when(&self) -> RebootWhen {
         self.when.unwrap_or_default()
     }
@@ -183,18 +174,6 @@ impl RebootSpec {
 }
 
 impl SettleSpec {
-    /// A spec without fields.
-    pub(super) const SILENT: Self = Self {
-        min_ready: None,
-        kubelet_version: None,
-        os_image: None,
-        workloads: None,
-        conditions: None,
-        taints_gone: None,
-        daemon_sets: None,
-        timeout: None,
-    };
-
     /// How long the node must have been Ready.
     ///
     /// # Errors

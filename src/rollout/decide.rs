@@ -1,6 +1,7 @@
 //! The decision. The pipeline is observe → validate → resolve → decide → act → report.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
 
 use jiff::Timestamp;
 
@@ -28,7 +29,7 @@ use super::{
     differs, digests, hooks, label_receipts, notified, pending_taints, pod_blockers, release, remediation,
     repeat, summary,
 };
-use refit_api::{NodeProgress, OpenEnum, Reason};
+use refit_api::{NodeProgress, Reason};
 use refit_facts::{BootId, JobFacts, JobName, NodeName, PodFacts, PodUid};
 
 /// Decides for all Plans at once. Call [`ClusterState::refresh`] before.
@@ -460,18 +461,7 @@ fn stored_slots<'a>(
     cluster: &'a ClusterState,
     plan: &'a DerivedPlan,
 ) -> Vec<(&'a NodeName, Option<&'a NodeProgress>)> {
-    static FOREIGN: NodeProgress = NodeProgress {
-        name: String::new(),
-        uid: None,
-        phase: OpenEnum::Other(String::new()),
-        since: None,
-        job: None,
-        attempt: None,
-        boot_id: None,
-        reason: None,
-        message: None,
-        about: Vec::new(),
-    };
+    static FOREIGN: LazyLock<NodeProgress> = LazyLock::new(NodeProgress::default);
     let status = plan.facts.status();
     // A status written by refit names nodes with their UIDs, so a new machine of the same name has no slot.
     if let Some(active) = &status.active {
@@ -503,7 +493,7 @@ fn stored_slots<'a>(
         .nodes
         .iter()
         .filter(named)
-        .map(|(name, _)| (name, Some(&FOREIGN)))
+        .map(|(name, _)| (name, Some(&*FOREIGN)))
         .collect()
 }
 
