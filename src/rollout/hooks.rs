@@ -41,7 +41,7 @@ struct Attempt {
 
 /// `None` if the Plan has no such hook, or it has succeeded.
 fn turn(plan: &DerivedPlan, hook: Hook, now: Timestamp) -> Option<Turn<'_>> {
-    let (inputs, resolved) = (plan.hooks.get(hook)?, plan.resolution.resolved()?);
+    let (inputs, resolved) = (plan.hooks.get(&hook)?, plan.resolution.resolved()?);
     let stored = stored(plan, hook, resolved);
     if stored.is_some_and(|stored| stored.phase == HookPhase::Succeeded) {
         return None;
@@ -116,7 +116,7 @@ fn has_begun(status: &PlanStatus, hash: &str) -> bool {
 
 /// Whether `before` has still to run, so that the roll-out has not begun.
 pub(super) fn is_before_open(plan: &DerivedPlan) -> bool {
-    plan.hooks.get(Hook::Before).is_some()
+    plan.hooks.contains_key(&Hook::Before)
         && plan.resolution.resolved().is_some_and(|resolved| {
             let stored = stored(plan, Hook::Before, resolved);
             stored.is_none_or(|stored| stored.phase != HookPhase::Succeeded)
@@ -144,7 +144,7 @@ pub(super) fn after(
     now: Timestamp,
     requeue_at: &mut Option<Timestamp>,
 ) -> Option<Blocker> {
-    plan.hooks.get(Hook::After)?;
+    plan.hooks.get(&Hook::After)?;
     let (resolved, status) = (plan.resolution.resolved()?, plan.facts.status());
     let last = status.history.as_ref()?.first()?;
     // A roll-out that was over before the Plan had `after` stays over.
@@ -330,7 +330,7 @@ pub(super) fn status(
     if !is_known(plan) {
         return kept.cloned();
     }
-    let (_, resolved) = (plan.hooks.get(hook)?, plan.resolution.resolved()?);
+    let (_, resolved) = (plan.hooks.get(&hook)?, plan.resolution.resolved()?);
     let kept = kept.filter(|kept| kept.hash == *resolved.hash);
     let Some(Turn::Run(attempt)) = turn(plan, hook, now) else {
         return kept.cloned();

@@ -16,7 +16,6 @@ use super::checks::{Checks, Progress};
 use super::completion::CompletionPolicy;
 use super::digests::Digests;
 use super::event::Event;
-use super::hook_inputs::HookInputs;
 use super::order::Order;
 use super::reboot_needed::RebootNeeded;
 use super::resolve::{self, HashCache, Resolution, Resolved};
@@ -27,7 +26,7 @@ use refit_api::image::ImageAnswer;
 use refit_api::selector::Selector;
 use refit_api::validate::ParsedSpec;
 use refit_api::{
-    ChannelRef, DrainSpec, NodeLimit, NodeProgress, Notified, PlanSpec, PlanStatus, annotation,
+    ChannelRef, DrainSpec, Hook, NodeLimit, NodeProgress, Notified, PlanSpec, PlanStatus, annotation,
     names,
 };
 use refit_base::go::GoDuration;
@@ -68,8 +67,8 @@ pub(super) struct DerivedPlan {
     pub(super) resolved: Option<Resolved>,
     /// Digest of the user's part of the template at that version.
     pub(super) inputs: Text,
-    /// The same of the hooks.
-    pub(super) hooks: HookInputs,
+    /// The same of each hook that the Plan has. The names of its Jobs differ by it.
+    pub(super) hooks: BTreeMap<Hook, Text>,
     /// What registries say about the images at that version.
     pub(super) digests: Digests,
     /// The digest of refit's own fields in the spec (`pruning.rs`), once it is needed.
@@ -423,9 +422,11 @@ impl DerivedPlan {
 
     fn read_target(&mut self, defaults: &Defaults) {
         let version = self.resolved.as_ref().map_or("", |r| &*r.version);
-        self.inputs = refit_job::inputs::inputs(&self.facts.object.spec, version).into();
-        self.hooks = HookInputs::of(&self.facts.object.spec, version);
-        self.digests.want(&self.facts.object.spec, version, defaults);
+        let spec = &self.facts.object.spec;
+        self.inputs = refit_job::inputs::inputs(spec, version).into();
+        let of_hook = |hook| Some((hook, refit_job::inputs::hook_inputs(spec, hook, version)?.into()));
+        self.hooks = Hook::ALL.into_iter().filter_map(of_hook).collect();
+        self.digests.want(spec, version, defaults);
         self.job_errors = if self.resolved.is_some() && self.facts.malformed.is_none() {
             refit_job::check(&self.job_input(defaults), &defaults.job).errors
         } else {
