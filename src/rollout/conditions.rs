@@ -96,14 +96,11 @@ pub(super) fn conditions(
         Some(why) => ConditionUpdate::new(ConditionType::Validated, Reason::Error, why),
     };
     let resolved = match &plan.resolution {
-        Resolution::Resolved(resolved) => {
-            let reason = resolved.source.reason();
-            Some(write(ConditionUpdate::new(
-                ConditionType::LatestResolved,
-                reason,
-                "",
-            )))
-        }
+        Resolution::Resolved(resolved) => Some(write(ConditionUpdate::new(
+            ConditionType::LatestResolved,
+            resolved.source,
+            "",
+        ))),
         Resolution::Failed(why) => Some(write(ConditionUpdate::new(
             ConditionType::LatestResolved,
             Reason::Error,

@@ -91,7 +91,7 @@ impl EventBuilder<'_> {
                     self.emit_unresolved(&why);
                 }
                 if is_new || self.stored.latest_version != self.status.latest_version {
-                    let field = resolved.source.reason();
+                    let field = resolved.source;
                     let origin = suffix(self.status.origin.as_ref());
                     let text = format!(
                         "Resolved latest version from Spec.{field}: {}{origin}",
