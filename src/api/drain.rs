@@ -21,10 +21,10 @@ pub struct DrainNote {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waiting: Vec<DrainWait>,
     /// Number of further pods that cannot be evicted yet.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "refit_base::is_zero")]
     pub more: usize,
     /// Number of volumes that are still attached, once all pods are gone.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "refit_base::is_zero")]
     pub attached: usize,
     /// One of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -102,11 +102,6 @@ impl NodeDrain {
     pub fn to_text(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
     }
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-fn is_zero(number: &usize) -> bool {
-    *number == 0
 }
 
 impl fmt::Display for DrainWait {

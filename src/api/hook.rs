@@ -93,14 +93,9 @@ pub struct HookStatus {
     #[serde(default)]
     pub attempt: i64,
     /// How often it was tried again without a person, as `failure.retries` says.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "refit_base::is_zero")]
     pub retries: i64,
     /// What its pod waits for, or why it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
-const fn is_zero(number: &i64) -> bool {
-    *number == 0
 }

@@ -45,7 +45,7 @@ pub struct Record {
     pub attempt: i64,
     /// How often the Plan was tried again on the node by itself, as `spec.failure.retries` says. For a node that was
     /// released because pods had not ended: how often in a row.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "refit_base::is_zero")]
     pub retries: i64,
     pub job_uid: JobUid,
     /// Name of the Job.
@@ -101,12 +101,6 @@ pub struct Verification {
     /// Whether its Job has succeeded.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub passed: bool,
-}
-
-// The signature that serde requires.
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-fn is_zero(number: &i64) -> bool {
-    *number == 0
 }
 
 /// What identifies an upgrade: the UID of its Job, which is not known if the Job was lost.
