@@ -266,11 +266,8 @@ fn add_mark_steps(cluster: &ClusterState, now: Timestamp, decision: &mut Decisio
             now,
             gate: None,
         };
-        let mut mark = reconciler.mark_done(node, job);
         // Nothing waits for this annotation: status and label are stored already.
-        if let Step::MarkRecorded { background, .. } = &mut mark {
-            *background = true;
-        }
+        let mark = reconciler.mark_done(node, job).in_background();
         decision.steps.push(mark);
     }
 }

@@ -5,7 +5,7 @@
 //! Plan. The Job has one name for each hash, edit and attempt, so it may be requested again. A roll-out that has begun
 //! without `before` continues without it.
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
 use super::blocker::Blocker;
 use super::decision::Decision;
@@ -279,7 +279,9 @@ pub(super) fn tend(cluster: &ClusterState, plan: &DerivedPlan, now: Timestamp, d
         let is_void = || is_known(plan) && !Hook::ALL.into_iter().any(is_wanted);
         if job.outcome.ended().is_some() {
             if is_stored || is_void() {
-                decision.steps.push(record(job, now));
+                decision
+                    .steps
+                    .push(Step::record(job, Vec::new(), now).in_background());
             }
         } else if !job.deleting && (plan.is_aborted() || is_void()) {
             decision
@@ -301,22 +303,6 @@ pub(super) fn orphans(cluster: &ClusterState) -> impl Iterator<Item = &JobFacts>
         !job.recorded && !job.deleting && plan.is_none_or(|plan| plan.facts.uid != job.plan_uid)
     };
     cluster.world.jobs.hooks().filter(is_orphan)
-}
-
-fn record(job: &JobFacts, now: Timestamp) -> Step {
-    // Kubernetes counts the TTL from the end of the Job.
-    let past = job
-        .outcome
-        .ended()
-        .map_or(SignedDuration::ZERO, |at| now.duration_since(at));
-    let past = past.max(SignedDuration::ZERO).as_secs();
-    Step::MarkRecorded {
-        job: job.name.clone(),
-        uid: job.uid.clone(),
-        ttl_seconds: i32::try_from(past.saturating_add(job.ttl.max(0))).unwrap_or(i32::MAX),
-        events: Vec::new(),
-        background: true,
-    }
 }
 
 /// `status.before` or `status.after`.

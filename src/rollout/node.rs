@@ -18,7 +18,7 @@ mod unreadable;
 mod verify;
 mod waits;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
 use super::blocker::Blocker;
 use super::event::Event;
@@ -335,20 +335,8 @@ impl NodeReconciler<'_> {
         patch(node, change, events)
     }
 
-    /// Sets the annotation `refit.rs/recorded` on a finished Job, and starts its TTL.
     fn mark_recorded(&self, job: &JobFacts, events: Vec<Event>) -> Step {
-        let at = job.outcome.ended().unwrap_or(self.now);
-        // Kubernetes counts the TTL from the end of the Job, which may be long ago after an outage of the controller.
-        // The Job should be kept for its TTL from now on.
-        let past = self.now.duration_since(at).max(SignedDuration::ZERO).as_secs();
-        let ttl_seconds = i32::try_from(past.saturating_add(job.ttl.max(0))).unwrap_or(i32::MAX);
-        Step::MarkRecorded {
-            job: job.name.clone(),
-            uid: job.uid.clone(),
-            ttl_seconds,
-            events,
-            background: false,
-        }
+        Step::record(job, events, self.now)
     }
 }
 

@@ -176,11 +176,7 @@ impl NodeReconciler<'_> {
             if job.is_live() || node.is_none() {
                 return Step::delete(job, "its node need not be verified any more");
             }
-            let mut step = self.mark_recorded(job, Vec::new());
-            if let Step::MarkRecorded { background, .. } = &mut step {
-                *background = true;
-            }
-            step
+            self.mark_recorded(job, Vec::new()).in_background()
         });
         released.collect()
     }
