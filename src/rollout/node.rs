@@ -170,7 +170,7 @@ impl NodeReconciler<'_> {
     fn matches_plan(&self, node: &NodeFacts, job: &JobFacts) -> bool {
         self.plan.facts.malformed.is_some()
             || self.is_eligible(node)
-                && self.hash().is_some_and(|hash| *hash == job.hash)
+                && self.plan.is_at(&job.hash)
                 // Jobs of system-upgrade-controller have no digest of their inputs, so only another hash replaces them.
                 && job
                     .inputs

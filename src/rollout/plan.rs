@@ -223,8 +223,12 @@ impl DerivedPlan {
 
     /// The record of a node, if it is about what the Plan would run now.
     pub(super) fn current_record<'n>(&self, node: &'n NodeFacts) -> Option<&'n Record> {
-        let hash = &self.resolved.as_ref()?.hash;
-        self.facts.record(node).filter(|record| record.hash == *hash)
+        self.facts.record(node).filter(|record| self.is_at(&record.hash))
+    }
+
+    /// Whether this is the hash of what the Plan would run now.
+    pub(super) fn is_at(&self, hash: &str) -> bool {
+        self.resolved.as_ref().is_some_and(|resolved| *resolved.hash == *hash)
     }
 
     pub(super) fn spec(&self) -> &PlanSpec {
@@ -411,11 +415,7 @@ impl DerivedPlan {
 
     /// Adds what the registry says about an image.
     pub(super) fn apply_image(&mut self, hash: &str, image: String, answer: ImageAnswer, now: Timestamp) {
-        if self
-            .resolved
-            .as_ref()
-            .is_some_and(|resolved| *resolved.hash == *hash)
-        {
+        if self.is_at(hash) {
             self.digests.read(hash, image, answer, now);
         }
     }

@@ -69,7 +69,7 @@ impl NodeReconciler<'_> {
         let events = event.into_iter().collect();
         // A record would keep a slot on a node that the Plan no longer selects, or that has none and gets another
         // version in its turn.
-        let is_current = self.hash().is_some_and(|hash| *hash == job.hash);
+        let is_current = self.plan.is_at(&job.hash);
         if !self.is_eligible(node) || !is_current && self.has_lost_slot(stored_entry) {
             return self
                 .without_job(node, stored_entry, leaving)
@@ -102,7 +102,7 @@ impl NodeReconciler<'_> {
         };
         let plan = &self.plan.facts.name;
         let skip = annotation::skipped_by_preflight(node.skip.as_deref(), plan, &job.version, why)?;
-        let is_current = self.hash().is_some_and(|hash| *hash == job.hash);
+        let is_current = self.plan.is_at(&job.hash);
         if !is_current || !self.is_eligible(node) {
             let text = format!("preflight skips Node {} at {}: {why}", node.name, job.version);
             let event = self.job_event(Reason::PreflightSkipped, text, &job.uid);

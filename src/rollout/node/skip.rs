@@ -24,7 +24,7 @@ impl NodeReconciler<'_> {
     ) -> NodeDecision {
         let known = self.record(node);
         let is_stored = known.is_some_and(|record| *record.job_uid == *job.uid);
-        let is_current = self.hash().is_some_and(|hash| *hash == job.hash);
+        let is_current = self.plan.is_at(&job.hash);
         if is_stored || !is_current || !self.is_eligible(node) {
             let why = known
                 .filter(|_| is_stored)

@@ -135,7 +135,7 @@ impl NodeReconciler<'_> {
     ) -> NodeState {
         // An edit replaces it, so that a mistake in `verify` need not wait for the deadline. It changes nothing on the
         // node, so it may be replaced at any time.
-        let is_current = self.hash().is_some_and(|hash| *hash == success.hash);
+        let is_current = self.plan.is_at(&success.hash);
         let inputs = job.inputs.as_ref();
         if is_current && !self.is_spec_unknown() && inputs.is_some_and(|inputs| *inputs != self.plan.inputs) {
             return state.with_step(Step::delete(job, "the Plan has been edited"));

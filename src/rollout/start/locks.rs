@@ -196,7 +196,7 @@ impl<'a> DisruptionLocks<'a> {
             // recorded.
             let lacks_annotation = matches!(job.outcome, JobOutcome::Complete { .. })
                 && !job.recorded
-                && plan.resolved.as_ref().is_some_and(|it| it.hash == job.hash);
+                && plan.is_at(&job.hash);
             let leaving = job.deleting || job.plan_uid != plan.facts.uid || lacks_annotation;
             leaving.then(|| Blocker::JobLeaving {
                 job: job.name.to_string(),
