@@ -18,6 +18,8 @@ mod unreadable;
 mod verify;
 mod waits;
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 
 use super::blocker::Blocker;
@@ -328,11 +330,16 @@ impl NodeReconciler<'_> {
     }
 
     fn patch_record(&self, node: &NodeFacts, record: &Record, events: Vec<Event>) -> Step {
-        let mut change = NodeChange::default();
-        change
-            .annotations
-            .insert(Record::key(&self.plan.facts.name), Some(record.to_text()));
-        patch(node, change, events)
+        patch(node, self.store(record), events)
+    }
+
+    /// The change that stores a record.
+    fn store(&self, record: &Record) -> NodeChange {
+        let text = Some(record.to_text());
+        NodeChange {
+            annotations: BTreeMap::from([(Record::key(&self.plan.facts.name), text)]),
+            ..NodeChange::default()
+        }
     }
 
     fn mark_recorded(&self, job: &JobFacts, events: Vec<Event>) -> Step {

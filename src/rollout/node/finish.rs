@@ -136,8 +136,7 @@ impl NodeReconciler<'_> {
                     workloads,
                     ..known.unwrap_or_else(|| self.success_record(node, success))
                 };
-                let key = Record::key(&self.plan.facts.name);
-                change.annotations.insert(key, Some(record.to_text()));
+                change.annotations.extend(self.store(&record).annotations);
                 return NodeDecision::slot(state.with_step(patch(node, change, vec![done])));
             }
             return match job {
@@ -185,9 +184,7 @@ impl NodeReconciler<'_> {
                 verify,
                 ..known.unwrap_or_else(|| self.success_record(node, success))
             };
-            change
-                .annotations
-                .insert(Record::key(&self.plan.facts.name), Some(record.to_text()));
+            change.annotations.extend(self.store(&record).annotations);
         }
         if !change.is_empty() {
             // Once only, with the first write: the record is absent exactly until then.

@@ -7,7 +7,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::state::{NodeDecision, NodeState, Start};
+use super::state::{NodeDecision, NodeState};
 use super::success::Success;
 use super::{NodeReconciler, patch};
 use crate::blocker::Blocker;
@@ -434,24 +434,13 @@ impl NodeReconciler<'_> {
         // Not by the UID of the Job, which is not known if the Job was lost.
         let once = format!("{}/{}/{}", node.uid, record.hash, record.attempt);
         let event = self.job_event(event, text, &once);
-        let mut state = if self.hash().is_some_and(|hash| **hash == *record.hash) {
-            self.failed_state(node, &failed)
-        } else {
-            // The Plan is at another version, which the node gets next.
-            let mut state = NodeState::new(node, NodePhase::Pending);
-            state.start = Some(Start::Later);
-            state
-        };
-        state.since = Some(self.now);
+        let mut state = self.state_of_failure(node, &failed);
         state.pod = self.evidence_pod(node, &record.hash);
         let mut change = NodeChange {
             // Fails if the node has changed in the meantime.
             exact: true,
-            ..NodeChange::default()
+            ..self.store(&failed)
         };
-        change
-            .annotations
-            .insert(Record::key(&self.plan.facts.name), Some(failed.to_text()));
         let plan = &self.plan.facts.name;
         if node.labels.of_plan(plan) == Some(&record.hash) {
             // Removes the label: the node is not done after all.

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use super::state::{NodeDecision, NodeState};
 use super::{NodeReconciler, patch};
 use crate::release::release;
-use crate::step::{NodeChange, Step};
+use crate::step::Step;
 use refit_api::text::{MAX_MESSAGE, seconds, shorten};
 use refit_api::{NodePhase, NodeProgress, Reason, wait_for};
 use refit_facts::record::{Phase, Record};
@@ -46,10 +46,7 @@ impl NodeReconciler<'_> {
             message: Some(self.why_skipped(node, job)),
             ..self.failure_record(node, job, at)
         };
-        let mut change = NodeChange::default();
-        change
-            .annotations
-            .insert(Record::key(&self.plan.facts.name), Some(record.to_text()));
+        let mut change = self.store(&record);
         release(node, &self.plan_hold(), false, &mut change);
         let mut state = NodeState::new(node, NodePhase::Finishing);
         (state.since, state.job) = (Some(at), Some(job.name.clone()));
