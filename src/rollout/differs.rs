@@ -11,6 +11,7 @@ use jiff::Timestamp;
 
 use super::blocker::Blocker;
 use super::event::Event;
+use super::later::later;
 use super::node::state::NodeState;
 use super::picture::Differs;
 use super::plan::DerivedPlan;
@@ -57,9 +58,7 @@ pub(super) fn of(
             };
             (now, reason)
         });
-        let due = since
-            .saturating_add(VersionDiffers::GRACE)
-            .unwrap_or(Timestamp::MAX);
+        let due = later(since, VersionDiffers::GRACE);
         if due > now {
             again = again.into_iter().chain([due]).min();
         }

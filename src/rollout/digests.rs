@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::later::later;
 use super::resolve::Resolved;
 use super::settings::Defaults;
 use refit_api::image::{self, ImageAnswer};
@@ -161,9 +162,7 @@ impl Digests {
     pub(super) fn due(&self, image: &str, now: Timestamp) -> Timestamp {
         match self.answers.1.get(image) {
             // An answer of later than `now` is from before the clock was set back.
-            Some((ImageAnswer::Missing(_), asked)) if *asked <= now => {
-                asked.saturating_add(ASK_AGAIN).unwrap_or(now)
-            }
+            Some((ImageAnswer::Missing(_), asked)) if *asked <= now => later(*asked, ASK_AGAIN),
             _ => now,
         }
     }

@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use jiff::Timestamp;
 
 use super::blocker::Blocker;
+use super::later::later;
 use super::plan::DerivedPlan;
 use super::state::ClusterState;
 use refit_api::failure::FailurePolicy;
@@ -22,8 +23,7 @@ impl DerivedPlan {
         if record.retries >= failure.retries() || !failure::is_retried(reason) {
             return None;
         }
-        let due = record.at.saturating_add(failure.delay(record.retries));
-        Some(due.unwrap_or(Timestamp::MAX))
+        Some(later(record.at, failure.delay(record.retries)))
     }
 
     /// The number of failed nodes with which the roll-out stops.

@@ -9,6 +9,7 @@ use jiff::Timestamp;
 
 use super::blocker::Blocker;
 use super::decision::Decision;
+use super::later::later;
 use super::permissions;
 use super::plan::DerivedPlan;
 use super::pruning;
@@ -89,8 +90,7 @@ fn is_retried(plan: &DerivedPlan, stored: &HookStatus) -> bool {
 fn retry_due(plan: &DerivedPlan, stored: &HookStatus) -> Option<Timestamp> {
     let failure = plan.spec().failure.as_ref()?;
     let since: Timestamp = stored.since.as_deref()?.parse().ok()?;
-    let due = since.saturating_add(failure.delay(stored.retries));
-    (stored.retries < failure.retries()).then(|| due.unwrap_or(Timestamp::MAX))
+    (stored.retries < failure.retries()).then(|| later(since, failure.delay(stored.retries)))
 }
 
 /// Whether it is known what the Plan says of its hooks.

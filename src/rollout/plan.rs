@@ -351,16 +351,17 @@ impl DerivedPlan {
     }
 
     /// The time of day was set by so much.
-    pub(super) fn shift_times(&mut self, step: SignedDuration) {
-        let shift = |at: &mut Timestamp| *at = at.saturating_add(step).unwrap_or(*at);
+    pub(super) fn shift_times(&mut self, shift: impl Fn(&mut Timestamp) + Copy) {
         self.written.iter_mut().for_each(shift);
         self.last_unready.iter_mut().for_each(shift);
-        self.checks.shift_times(step);
+        self.checks.shift_times(shift);
         // By the new time the soak began later. If the clock was set back, the soak only takes longer.
         let wave = self.facts.status().wave.as_ref();
         let since: Option<Timestamp> = wave.and_then(|wave| wave.since.as_deref()?.parse().ok());
-        if let Some(since) = since.filter(|_| step.is_positive()) {
-            self.last_unready = self.last_unready.max(since.checked_add(step).ok());
+        let mut shifted = since;
+        shifted.iter_mut().for_each(shift);
+        if shifted > since {
+            self.last_unready = self.last_unready.max(shifted);
         }
     }
 

@@ -64,9 +64,7 @@ pub(super) fn progress(
                 if counts_checks && plan.checks.failing().is_some() {
                     break;
                 }
-                let end = rounded_up(since)
-                    .saturating_add(wave.soak)
-                    .unwrap_or(Timestamp::MAX);
+                let end = later(rounded_up(since), wave.soak);
                 if !wave.soak.is_zero() && now < end {
                     until = Some(end);
                     break;

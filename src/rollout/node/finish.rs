@@ -1,7 +1,5 @@
 //! A successful upgrade: when its node is done, and what is written then.
 
-use jiff::Timestamp;
-
 use super::fail;
 use super::reboot::{Evidence, awaiting_report};
 use super::state::{NodeDecision, NodeState};
@@ -9,6 +7,7 @@ use super::success::Success;
 use super::{NodeReconciler, patch};
 use crate::event::Event;
 use crate::label_receipts;
+use crate::later::later;
 use crate::release::release;
 use crate::resolve::Resolved;
 use crate::step::{NodeChange, Step};
@@ -98,10 +97,7 @@ impl NodeReconciler<'_> {
         // The record knows whether the node was uncordoned at the beginning of the delay; the Job does not.
         let uncordon = record.map_or(success.uncordon, |r| r.uncordon);
         let hold = self.plan_hold();
-        let due = success
-            .at
-            .saturating_add(self.plan.parsed.post_complete_delay)
-            .unwrap_or(Timestamp::MAX);
+        let due = later(success.at, self.plan.parsed.post_complete_delay);
         let unsettled = self.unsettled(node, success, record);
         if unsettled.is_none()
             && let Some(decision) = self.verify(node, success, record, job)
