@@ -288,12 +288,14 @@ impl PlanStatus {
     pub fn slots(&self) -> impl Iterator<Item = &NodeProgress> {
         self.active.iter().flatten().filter(|entry| entry.has_slot())
     }
-}
 
-impl PlanCondition {
-    /// The condition of this type.
-    pub fn find(conditions: &[Self], type_: ConditionType) -> Option<&Self> {
-        conditions.iter().find(|condition| condition.type_ == type_)
+    pub fn condition(&self, type_: ConditionType) -> Option<&PlanCondition> {
+        self.conditions.iter().find(|condition| condition.type_ == type_)
+    }
+
+    /// Whether the condition of this type is True.
+    pub fn is_true(&self, type_: ConditionType) -> bool {
+        self.condition(type_).is_some_and(|condition| condition.status == "True")
     }
 }
 

@@ -15,7 +15,7 @@ use super::plan::DerivedPlan;
 use super::resolve::Resolution;
 use super::state::ClusterState;
 use refit_api::text::{MAX_CONDITION_MESSAGE, seconds, shorten};
-use refit_api::{ConditionType, Obstacle, PlanCondition, Reason};
+use refit_api::{ConditionType, Obstacle, PlanCondition, PlanStatus, Reason};
 use refit_facts::NodeName;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,13 +35,13 @@ impl ConditionUpdate {
     }
 
     /// The condition. If it is unchanged, it keeps the times of the stored one.
-    pub(super) fn into_condition(self, stored: &[PlanCondition], now: Timestamp) -> PlanCondition {
+    pub(super) fn into_condition(self, stored: &PlanStatus, now: Timestamp) -> PlanCondition {
         // It is absent otherwise.
         let is_true = self.reason.is_true() || self.type_ == ConditionType::Degraded;
         let status = if is_true { "True" } else { "False" };
         // Before it is compared with the stored one, which was shortened, too.
         let message = shorten(&self.message, MAX_CONDITION_MESSAGE).into_owned();
-        let known = PlanCondition::find(stored, self.type_);
+        let known = stored.condition(self.type_);
         let same_status = known.filter(|c| c.status == status);
         let same = same_status.filter(|c| {
             c.reason.as_ref().is_some_and(|reason| *reason == self.reason)
@@ -70,8 +70,8 @@ pub(super) fn conditions(
     now: Timestamp,
 ) -> (Vec<PlanCondition>, Option<Obstacle>) {
     let stored = plan.facts.status();
-    let known = |type_| PlanCondition::find(&stored.conditions, type_).cloned();
-    let write = |update: ConditionUpdate| update.into_condition(&stored.conditions, now);
+    let known = |type_| stored.condition(type_).cloned();
+    let write = |update: ConditionUpdate| update.into_condition(stored, now);
     let unreadable = unreadable(cluster, plan);
     let invalid = match (&plan.invalid, &plan.resolution) {
         (Some(why), _) | (None, Resolution::MissingSecrets(why)) => Some(why.as_str()),

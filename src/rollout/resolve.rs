@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 use super::plan::secrets::SecretHashes;
 use refit_api::trigger::ON_REQUEST;
 use refit_api::validate::MAX_CHANNEL;
-use refit_api::{ChannelRef, ChannelStatus, ConditionType, PlanCondition, PlanSpec, Reason, redacted};
+use refit_api::{ChannelRef, ChannelStatus, ConditionType, PlanSpec, Reason, redacted};
 use refit_base::version::policy::Choice;
 use refit_base::version::tag::munge;
 use refit_base::version::{Range, Version};
@@ -199,9 +199,7 @@ fn from_channel(
 /// The current version of the Plan, by its stored status.
 pub(super) fn current(plan: &PlanFacts) -> Option<&str> {
     let status = plan.status();
-    let resolved = PlanCondition::find(&status.conditions, ConditionType::LatestResolved)
-        .is_some_and(|c| c.status == "True");
-    given(status.latest_version.as_deref()).filter(|_| resolved)
+    given(status.latest_version.as_deref()).filter(|_| status.is_true(ConditionType::LatestResolved))
 }
 
 /// Version and hash from the stored status.

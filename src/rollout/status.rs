@@ -31,7 +31,7 @@ use super::{differs, hooks, poll, pruning};
 use refit_api::text::{MAX_MESSAGE, seconds, shorten};
 use refit_api::{
     ChannelStatus, CheckPhase, ConditionType, DespiteStatus, FirstSeen, Hook, HookPhase, NodePhase,
-    NodeProgress, OpenEnum, PinnedStatus, PlanCondition, PlanStatus, Reason, RepeatStatus, WavePhase,
+    NodeProgress, OpenEnum, PinnedStatus, PlanStatus, Reason, RepeatStatus, WavePhase,
     WaveStatus, annotation, redacted,
 };
 use refit_base::go::GoDuration;
@@ -194,8 +194,7 @@ fn status(
         despite: None,
     };
     degrade(plan, &mut status, now);
-    let complete = PlanCondition::find(&status.conditions, ConditionType::Complete)
-        .is_some_and(|it| it.status == "True");
+    let complete = status.is_true(ConditionType::Complete);
     status.despite = despite(picture, complete && nodes.is_empty(), now);
     status.history = history::history(cluster, plan, nodes, &status, complete, now);
     status
@@ -207,7 +206,7 @@ fn degrade(plan: &DerivedPlan, status: &mut PlanStatus, now: Timestamp) {
         return;
     };
     let degraded = ConditionUpdate::new(ConditionType::Degraded, failed.reason(), failed.to_string());
-    let degraded = degraded.into_condition(&plan.facts.status().conditions, now);
+    let degraded = degraded.into_condition(plan.facts.status(), now);
     status.conditions.retain(|it| it.type_ != ConditionType::Degraded);
     status.conditions.push(degraded);
 }

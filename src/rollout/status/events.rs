@@ -52,8 +52,10 @@ impl EventBuilder<'_> {
     }
 
     fn changed(&self, type_: ConditionType) -> Option<&PlanCondition> {
-        let now = PlanCondition::find(&self.status.conditions, type_)?;
-        let same = PlanCondition::find(&self.stored.conditions, type_)
+        let now = self.status.condition(type_)?;
+        let same = self
+            .stored
+            .condition(type_)
             .is_some_and(|k| k.status == now.status && k.message == now.message && k.reason == now.reason);
         (!same).then_some(now)
     }
@@ -202,8 +204,7 @@ impl EventBuilder<'_> {
         let Some(reason) = now.reason.as_ref().and_then(OpenEnum::known) else {
             return;
         };
-        let was_complete = PlanCondition::find(&self.stored.conditions, ConditionType::Complete)
-            .is_some_and(|c| c.status == "True");
+        let was_complete = self.stored.is_true(ConditionType::Complete);
         let (version, hash) = (self.version(), self.hash());
         match reason {
             Reason::Complete if !was_complete => {
@@ -234,14 +235,14 @@ impl EventBuilder<'_> {
 
     /// Whether the stored condition `Complete` has this message.
     fn has_said(&self, message: &str) -> bool {
-        let stored = PlanCondition::find(&self.stored.conditions, ConditionType::Complete);
+        let stored = self.stored.condition(ConditionType::Complete);
         stored.is_some_and(|it| it.message.as_deref() == Some(message))
     }
 
     /// Something holds the nodes in progress for some time. Its message may change while it lasts, and is reported once.
     fn wait(&mut self, message: String) {
         let of = |status: &PlanStatus| {
-            let complete = PlanCondition::find(&status.conditions, ConditionType::Complete)?;
+            let complete = status.condition(ConditionType::Complete)?;
             let says = complete
                 .message
                 .as_ref()
