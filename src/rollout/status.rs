@@ -231,7 +231,7 @@ fn longest_run(
     nodes: &BTreeMap<NodeName, NodeState>,
 ) -> Option<String> {
     let has_blackouts = !plan.parsed.blackouts.is_empty() || !cluster.world.limits.blackouts().is_empty();
-    if plan.parsed.windows.is_none() && !has_blackouts {
+    if plan.spec().windows.is_none() && !has_blackouts {
         return None;
     }
     let seen = nodes.values().filter_map(|state| state.took);
