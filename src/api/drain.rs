@@ -27,7 +27,7 @@ pub struct DrainNote {
     #[serde(default, skip_serializing_if = "refit_base::is_zero")]
     pub attached: usize,
     /// One of them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub volume: Option<String>,
     /// Pods of `drain.waitFor` that have not ended, before the first eviction, at most [`WAITS_NAMED`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -50,7 +50,7 @@ pub struct DrainWait {
     /// Namespace and name, separated by `/`.
     pub pod: String,
     /// The PodDisruptionBudget that refuses the eviction.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub pdb: Option<String>,
     pub since: Timestamp,
     /// The API server's message.

@@ -28,30 +28,30 @@ pub struct FailureSpec {
     ///
     /// `Hold`: it keeps its slot. `Stop`: it frees its slot, and no further node starts once `budget` is used up.
     /// `Continue`: it frees its slot, and the roll-out continues. Nodes in progress finish.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub policy: Option<FailurePolicy>,
     /// With `policy: Stop`, the number of failed nodes at which the roll-out stops, or a share of the selected nodes
     /// such as `10%` (rounded down, at least 1). Defaults to 1.
     ///
     /// Nodes that are retried do not count.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<BudgetLimit>")]
     pub budget: Option<IntOrString>,
     /// How often the Plan is tried again on a node where it failed, by a new Job each time. Defaults to 0.
     ///
     /// The node keeps its slot. `UpgradeInterrupted`, `RebootLoop`, `EvidenceLost` and `SentinelMissing` are never
     /// retried. An edit of the containers or a manual retry resets the count.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 100))]
     pub retries: Option<i64>,
     /// Time from a failure to the first retry, as a Go duration such as `30s`. Defaults to `1m`.
     ///
     /// It doubles with each retry, up to an hour.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub backoff: Option<String>,
     /// If true, a node that failed for good is uncordoned, if refit had cordoned it. Defaults to false, so that the
     /// node can be inspected.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub uncordon: Option<bool>,
 }
 

@@ -17,10 +17,10 @@ const MAX_ENTRIES: usize = 16;
 #[serde(rename_all = "camelCase")]
 pub struct PodBlockerSpec {
     /// Namespace of the pods. If absent, those of all namespaces count.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
     /// Labels of the pods. If absent, `namespace` is required, and all of its pods count.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub selector: Option<LabelSelector>,
 }
 

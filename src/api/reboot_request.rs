@@ -31,10 +31,10 @@ const UPDATE_OPERATORS: [&str; 2] = [
 pub struct RebootRequest {
     /// The boot in which the node needs it. In any other boot the request is void. Absent in the annotations of update
     /// operators, whose agents withdraw their request after the reboot.
-    #[serde(rename = "bootID", default, skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "bootID", skip_serializing_if = "Option::is_none")]
     pub boot_id: Option<String>,
     /// Since when the node needs it, by its clock.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
     /// What says so: paths of files, commands, or `com.coreos.update1`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -60,19 +60,19 @@ impl JsonSchema for Day {
 #[serde(rename_all = "camelCase")]
 pub struct TimeWindowSpec {
     /// Days of the week, such as `mo`, `mon` or `monday`, or `0` (Sunday) to `6`. If absent, the window never opens.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Vec<Day>>", length(min = 1))]
     pub days: Option<Vec<String>>,
     /// Start, such as `22:00`, `22:00:30` or `10pm`. Required.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub start_time: Option<String>,
     /// End, in the formats of `startTime`. Required.
     ///
     /// The second that it names is inside the window.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub end_time: Option<String>,
     /// IANA time zone such as `Europe/Berlin`, or `Local` for that of the controller. Defaults to UTC.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub time_zone: Option<String>,
 }
 

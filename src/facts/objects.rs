@@ -143,9 +143,7 @@ const MAX_LABELLED_JOBS: usize = 4_096;
 pub struct RawPlan {
     #[serde(deserialize_with = "slim_meta")]
     metadata: ObjectMeta,
-    #[serde(default)]
     spec: Option<Value>,
-    #[serde(default)]
     status: Option<Value>,
     /// Why the spec is missing.
     #[serde(skip)]

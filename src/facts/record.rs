@@ -51,33 +51,33 @@ pub struct Record {
     /// Name of the Job.
     pub job: JobName,
     /// Digest of the user's part of the template that ran.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub inputs: Option<String>,
     /// When the Job ended.
     pub at: Timestamp,
     /// When the Job was created.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub started: Option<Timestamp>,
     /// Whether something that keeps no ledger cordoned the node for the Job, so that refit must uncordon it when it is
     /// done.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub uncordon: bool,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub reboot: Option<Reboot>,
     /// When settling began; `settle.timeout` counts from then.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub settling: Option<Timestamp>,
     /// How far `spec.verify` is, once it has begun.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub verify: Option<Verification>,
     /// Controllers of the evicted pods, in the format of [`Holder::evicted`](refit_api::Holder).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub workloads: Vec<String>,
     /// Why it failed, as one word.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<OpenEnum<Reason>>,
     /// Why it failed, as a sentence.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }
 
@@ -86,7 +86,7 @@ pub struct Record {
 #[serde(rename_all = "camelCase")]
 pub struct Reboot {
     /// The boot in which the upgrade succeeded, which has to end. Absent while only the node knows it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub boot_id: Option<String>,
     /// When the reboot was requested; `reboot.timeout` counts from then.
     pub since: Timestamp,
