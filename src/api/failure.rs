@@ -1,14 +1,12 @@
 //! `spec.failure`: what follows when the Plan fails on a node. The doc comments of the fields are what `kubectl explain`
 //! prints; the functions here supply the defaults.
 
-use std::borrow::Cow;
-
 use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::field_enum::field_enum;
+use super::field_enum::{field_enum, inline_schema};
 use super::node_limit::NodeLimit;
 use super::reason::Reason;
 use refit_base::go::{DurationError, GoDuration};
@@ -72,17 +70,7 @@ field_enum! {
 /// Schema of `failure.budget`, which may be 0, unlike other numbers of nodes.
 struct BudgetLimit;
 
-impl JsonSchema for BudgetLimit {
-    fn inline_schema() -> bool {
-        true
-    }
-    fn schema_name() -> Cow<'static, str> {
-        "BudgetLimit".into()
-    }
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "x-kubernetes-int-or-string": true, "minimum": 0, "maximum": i32::MAX })
-    }
-}
+inline_schema!(BudgetLimit { "x-kubernetes-int-or-string": true, "minimum": 0, "maximum": i32::MAX });
 
 impl FailureSpec {
     pub fn policy(&self) -> FailurePolicy {

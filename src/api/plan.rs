@@ -10,20 +10,19 @@
 //! `x-in-job` marks a field that ends up in a Job: an edit of it replaces the Jobs that have not reached their upgrade.
 //! All fields of `drain` do, but for those with `x-in-job = false`.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{EnvFromSource, EnvVar, LocalObjectReference, SecurityContext, Toleration};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::CustomResource;
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::access::ApiAccess;
 use super::check::CheckSpec;
 use super::failure::FailureSpec;
-use super::field_enum::field_enum;
+use super::field_enum::{field_enum, inline_schema};
 use super::hook::HookSpec;
 use super::installs::{Installs, OnDrift};
 use super::node_info::{NodeInfoSpec, SkipWhenSpec};
@@ -558,14 +557,7 @@ pub enum DrainTimeout {
     Text(String),
 }
 
-impl JsonSchema for DrainTimeout {
-    fn schema_name() -> Cow<'static, str> {
-        "DrainTimeout".into()
-    }
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "x-kubernetes-int-or-string": true })
-    }
-}
+inline_schema!(DrainTimeout { "x-kubernetes-int-or-string": true });
 
 mod meaning;
 #[cfg(test)]

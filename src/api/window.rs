@@ -8,16 +8,16 @@
 //! Pure: the time and the local zone are arguments, and zones come from the bundled database, so that a Plan means the
 //! same on every machine. What a closed window does to a roll-out is decided elsewhere.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::sync::LazyLock;
 
 use jiff::civil::{Time, Weekday};
 use jiff::tz::{TimeZone, TimeZoneDatabase};
 use jiff::{SignedDuration, Timestamp};
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::field_enum::inline_schema;
 use super::invalid::{ErrorList, FieldPath};
 
 /// Accepted names of each day of the week, from Sunday, as in the schema.
@@ -41,18 +41,7 @@ static ZONES: LazyLock<TimeZoneDatabase> = LazyLock::new(TimeZoneDatabase::bundl
 /// Schema of one of `window.days`. The spec keeps the words as written.
 pub(super) struct Day;
 
-impl JsonSchema for Day {
-    fn inline_schema() -> bool {
-        true
-    }
-    fn schema_name() -> Cow<'static, str> {
-        "Day".into()
-    }
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        let words: Vec<_> = DAYS.iter().flatten().collect();
-        json_schema!({ "type": "string", "enum": words })
-    }
-}
+inline_schema!(Day { "type": "string", "enum": DAYS.as_flattened() });
 
 /// A time window. It is open on `days` from `startTime` to `endTime`, by the local time in `timeZone`. A window that
 /// ends before it starts is overnight, and belongs to the day on which it starts.
