@@ -103,24 +103,19 @@ pub struct Verification {
     pub passed: bool,
 }
 
-/// What identifies an upgrade: the UID of its Job, which is not known if the Job was lost.
-pub fn upgrade_id(job_uid: &str, hash: &str, attempt: i64) -> String {
-    if job_uid.is_empty() {
-        format!("{hash}.{attempt}")
-    } else {
-        job_uid.to_owned()
-    }
-}
-
 impl Record {
     /// The key of the annotation that records the upgrade of a Plan.
     pub fn key(plan: &str) -> String {
         format!("{}{plan}", names::ANNOTATION_RECORD_PREFIX)
     }
 
-    /// What identifies the upgrade that it records.
+    /// What identifies the upgrade that it records: the UID of its Job, which is not known if the Job was lost.
     pub fn upgrade_id(&self) -> String {
-        upgrade_id(&self.job_uid, &self.hash, self.attempt)
+        if self.job_uid.is_empty() {
+            format!("{}.{}", self.hash, self.attempt)
+        } else {
+            self.job_uid.to_string()
+        }
     }
 
     /// Parses the annotation. An invalid one counts as absent, and so does one that is too long. Anyone who may patch

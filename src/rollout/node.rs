@@ -13,7 +13,6 @@ mod recover;
 mod settle;
 mod skip;
 pub(super) mod state;
-mod success;
 mod unreadable;
 mod verify;
 mod waits;

@@ -3,7 +3,6 @@
 use jiff::Timestamp;
 
 use super::state::{NodeDecision, NodeState, Start};
-use super::success::Success;
 use super::waits::entry_of;
 use super::{NodeReconciler, patch};
 use crate::event::Event;
@@ -120,7 +119,6 @@ impl NodeReconciler<'_> {
 
     /// The record of a failed Job, without the reason.
     pub(super) fn failure_record(&self, node: &NodeFacts, job: &JobFacts, at: Timestamp) -> Record {
-        let success = Success::of_job(job, at, self.plan);
         Record {
             phase: Phase::Failed,
             retries: self
@@ -136,7 +134,8 @@ impl NodeReconciler<'_> {
                 .map(str::to_owned),
             started: None,
             uncordon: job.unschedulable_before == Some(false),
-            ..success.record(&self.cluster.defaults.namespace, &self.plan.facts.uid, &node.uid)
+            workloads: Vec::new(),
+            ..self.record_of_job(node, job, at)
         }
     }
 

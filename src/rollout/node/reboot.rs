@@ -8,7 +8,6 @@
 use jiff::{SignedDuration, Timestamp};
 
 use super::state::{NodeDecision, NodeState};
-use super::success::Success;
 use super::{NodeReconciler, patch};
 use crate::blocker::Blocker;
 use crate::failure;
@@ -101,7 +100,7 @@ impl NodeReconciler<'_> {
     pub(super) fn request_reboot(
         &self,
         node: &NodeFacts,
-        success: &Success<'_>,
+        success: &Record,
         boot_id: Option<&BootId>,
     ) -> NodeDecision {
         let record = Record {
@@ -109,7 +108,7 @@ impl NodeReconciler<'_> {
                 boot_id: boot_id.map(ToString::to_string),
                 since: self.now,
             }),
-            ..self.success_record(node, success)
+            ..success.clone()
         };
         let state = rebooting_state(node, &record);
         let text = match boot_id {
@@ -457,7 +456,7 @@ pub(super) const ASKING_NODE: &str =
     "the pod of the upgrade is gone; refit reads from the node in which boot it was upgraded";
 
 /// The state of a node whose pod has yet to report the boot of the upgrade.
-pub(super) fn awaiting_report(node: &NodeFacts, success: &Success<'_>, until: Timestamp) -> NodeState {
+pub(super) fn awaiting_report(node: &NodeFacts, success: &Record, until: Timestamp) -> NodeState {
     let mut state = NodeState::new(node, NodePhase::Finishing);
     state.since = Some(success.at);
     state.job = Some(success.job.clone());

@@ -6,11 +6,10 @@
 
 use super::NodeReconciler;
 use super::state::{NodeDecision, NodeState};
-use super::success::Success;
 use crate::blocker::Blocker;
 use crate::step::{Key, Step};
 use refit_api::{NodePhase, Reason};
-use refit_facts::record::{Phase, Record, Verification, upgrade_id};
+use refit_facts::record::{Phase, Record, Verification};
 use refit_facts::{JobFacts, JobName, JobOutcome, NodeFacts};
 
 impl NodeReconciler<'_> {
@@ -18,7 +17,7 @@ impl NodeReconciler<'_> {
     pub(super) fn verify(
         &self,
         node: &NodeFacts,
-        success: &Success<'_>,
+        success: &Record,
         record: Option<&Record>,
         job: Option<&JobFacts>,
     ) -> Option<NodeDecision> {
@@ -33,13 +32,12 @@ impl NodeReconciler<'_> {
         state.attempt = Some(success.attempt);
         let (Some(record), Some(_)) = (record, known) else {
             // Before anything else: the success must not be lost with its Job while another one runs.
-            let of_record = || self.success_record(node, success);
             let record = Record {
                 verify: Some(Verification {
                     since: self.now,
                     passed: false,
                 }),
-                ..record.cloned().unwrap_or_else(of_record)
+                ..record.unwrap_or(success).clone()
             };
             return Some(NodeDecision::slot(state.with_step(self.patch_record(
                 node,
@@ -94,7 +92,7 @@ impl NodeReconciler<'_> {
     fn create_verify_job(
         &self,
         node: &NodeFacts,
-        success: &Success<'_>,
+        success: &Record,
         mut state: NodeState,
         name: JobName,
     ) -> NodeState {
@@ -120,16 +118,16 @@ impl NodeReconciler<'_> {
             node: node.name.clone(),
             job: name,
             hash: success.hash.clone(),
-            version: success.version.into(),
+            version: success.version.as_str().into(),
             attempt: success.attempt,
-            upgrade_job: upgrade_id(&success.job_uid, &success.hash, success.attempt).into(),
+            upgrade_job: success.upgrade_id().into(),
         })
     }
 
     fn await_verify_job(
         &self,
         node: &NodeFacts,
-        success: &Success<'_>,
+        success: &Record,
         mut state: NodeState,
         job: &JobFacts,
     ) -> NodeState {
