@@ -24,7 +24,6 @@ use super::start::locks::DisruptionLocks;
 use super::state::{ClusterState, WriteBlock};
 use super::status::{event_once, report};
 use super::step::{Key, Query, Step};
-use super::wave::progress::WaveProgress;
 use super::{
     differs, digests, hooks, label_receipts, notified, pending_taints, pod_blockers, release, remediation,
     repeat, summary,
@@ -118,7 +117,7 @@ pub fn decide(cluster: &ClusterState, now: Timestamp) -> Decision {
         if let Some(at) = repeat::requeue_at(waits.repeat.as_ref(), now) {
             decision.requeue(at);
         }
-        if let Some(until) = waits.wave.as_ref().and_then(WaveProgress::until) {
+        if let Some(until) = waits.wave.as_ref().and_then(|wave| wave.until) {
             decision.requeue(until);
         }
         let hook = waits.starts_hook.take();

@@ -135,14 +135,14 @@ impl Starter<'_, '_> {
         let before = gate.shut.as_ref().filter(|shut| shut.is_hook_due());
         let shut = gate.shut.clone().filter(|_| before.is_none());
         let shut = shut.or_else(|| wave_gate(plan, gate, wave));
-        let reach = wave.map_or(OpenWaves::ALL, WaveProgress::reach);
+        let reach = wave.map_or(OpenWaves::ALL, |wave| wave.reach);
         if let Some(shut) = shut {
             if gate.nodes.is_empty() {
                 next::add_for_window(cluster, plan, self.nodes, reach, &shut, now, &mut self.picture);
             }
             return Some(shut);
         }
-        let mut left = wave.map_or(i64::MAX, WaveProgress::room);
+        let mut left = wave.map_or(i64::MAX, |wave| wave.room);
         // Failed nodes count as well, unless `spec.failure` frees their slots: each of them keeps its slot until someone
         // has looked at it (S61).
         let mut free = free_slots(plan, self.nodes);
@@ -223,7 +223,7 @@ impl Starter<'_, '_> {
         if held.is_some() {
             return held;
         }
-        if let Some(blocker) = wave.and_then(WaveProgress::blocker) {
+        if let Some(blocker) = wave.and_then(|wave| wave.blocker.as_ref()) {
             return waits.then(|| blocker.clone());
         }
         // All nodes that can start have started. The others have a blocker above, or are not Ready.

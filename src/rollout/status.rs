@@ -26,7 +26,6 @@ use super::plan::DerivedPlan;
 use super::resolve::{self, Resolution};
 use super::state::ClusterState;
 use super::step::{Key, Step};
-use super::wave::progress::WaveProgress;
 use super::{differs, hooks, poll, pruning};
 use refit_api::text::{MAX_MESSAGE, seconds, shorten};
 use refit_api::{
@@ -245,7 +244,7 @@ fn wave(plan: &DerivedPlan, picture: &PlanPicture) -> Option<WaveStatus> {
     if plan.selection.waves.is_empty() {
         return None;
     }
-    let wave = picture.wave.as_ref().map(WaveProgress::status);
+    let wave = picture.wave.as_ref().map(|wave| wave.status.clone());
     wave.or_else(|| plan.facts.status().wave.clone())
 }
 

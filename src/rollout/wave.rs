@@ -18,7 +18,8 @@ use crate::later::later;
 use progress::{WaveProgress, rounded_up};
 use refit_api::approval::WaveApproval;
 use refit_api::exemption::StartLimit;
-use refit_api::{Wave, WaveNodes, WavePhase, names};
+use refit_api::text::seconds;
+use refit_api::{Wave, WaveNodes, WavePhase, WaveStatus, names};
 use refit_facts::NodeName;
 
 /// A stored time that is more than this ahead of the clock is from before the clock was set back. Times are stored in
@@ -90,14 +91,18 @@ pub(super) fn progress(
     }
     let wave = &waves[index];
     let blocker = (index < last).then(|| blocker(plan, nodes, wave, phase, until, hash));
-    Some(WaveProgress {
-        index,
+    let status = WaveStatus {
+        index: i64::try_from(index).unwrap_or(i64::MAX),
         name: wave.name.clone(),
         hash: hash.to_owned(),
-        phase,
-        since,
+        phase: phase.into(),
+        since: Some(seconds(rounded_up(since))),
+        until: until.map(seconds),
+        message: blocker.as_ref().map(ToString::to_string),
+    };
+    Some(WaveProgress {
+        status,
         until,
-        message: blocker.as_ref().map(ToString::to_string).unwrap_or_default(),
         blocker,
         room: room(plan, nodes, wave),
         reach: reach(waves, index),
