@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 
 use super::field_enum::field_enum;
 use super::invalid::{ErrorList, FieldPath, at};
-use super::pod_blocker::{is_namespace, namespace, selects_all};
-use super::selector::Selector;
+use super::pod_blocker::{namespace, selects_all};
+use super::selector::{Selector, is_dns_label};
 use refit_base::go::GoDuration;
 
 /// Maximum number of entries. The pods of a node are listed once for each, at intervals.
@@ -180,7 +180,7 @@ impl FromStr for WaitFor {
                 Some(("after", "evict")) => after_timeout = AfterWait::Evict,
                 Some(("after", "skip")) => after_timeout = AfterWait::Skip,
                 Some(("after", "fail")) => after_timeout = AfterWait::Fail,
-                Some(("namespace", name)) if is_namespace(name) => namespace = Some(name.to_owned()),
+                Some(("namespace", name)) if is_dns_label(name) => namespace = Some(name.to_owned()),
                 _ => return Err(format!("has {part:?}; {FORMAT}")),
             }
         }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::invalid::{ErrorList, FieldPath, Invalid, at};
 use super::node_limit::NodeLimit;
-use super::selector::Selector;
+use super::selector::{Selector, is_dns_label};
 use refit_base::go::GoDuration;
 
 /// Maximum number of waves, as in the schema. A Plan stored under another schema may have more.
@@ -124,11 +124,7 @@ fn default_name(index: usize) -> String {
 
 /// Whether the text has neither of the separators of approvals, and is not a version.
 fn is_name(name: &str) -> bool {
-    let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-    name.len() <= MAX_NAME_LEN
-        && name.starts_with(|c: char| c.is_ascii_lowercase())
-        && name.chars().all(is_plain)
-        && !name.ends_with('-')
+    is_dns_label(name) && name.starts_with(|c: char| c.is_ascii_lowercase())
 }
 
 /// The parsed `spec.waves`. Unless there are none, the last one takes the nodes that are left.
