@@ -29,8 +29,8 @@ use super::step::{Key, Step};
 use super::{differs, hooks, poll, pruning};
 use refit_api::text::{MAX_MESSAGE, seconds, shorten};
 use refit_api::{
-    ChannelStatus, CheckPhase, ConditionType, DespiteStatus, FirstSeen, Hook, HookPhase, NodePhase,
-    NodeProgress, OpenEnum, PinnedStatus, PlanStatus, Reason, RepeatStatus, WavePhase,
+    ChannelStatus, ConditionType, DespiteStatus, FirstSeen, Hook, HookPhase, NodePhase, NodeProgress,
+    PlanStatus, Reason,
     WaveStatus, annotation, redacted,
 };
 use refit_base::go::GoDuration;
@@ -385,85 +385,53 @@ fn is_candidate(held: &Held) -> bool {
     !matches!(held.refusal, Refusal::Accident(_))
 }
 
-/// The significant part of a status. Everything else is mere progress.
-#[derive(PartialEq)]
-struct SignificantFields<'a> {
-    conditions: Vec<(&'a str, &'a str, Option<&'a str>, Option<&'a str>)>,
-    version: Option<&'a str>,
-    hash: Option<&'a str>,
-    applying: Option<&'a [String]>,
-    generation: Option<i64>,
-    failed: Vec<&'a str>,
-    channel: Option<[Option<&'a str>; 6]>,
-    pinned: Option<&'a PinnedStatus>,
-    repeat: Option<&'a RepeatStatus>,
-    next_window: Option<&'a str>,
-    longest_run: Option<&'a str>,
-    wave: Option<(&'a str, &'a OpenEnum<WavePhase>, Option<&'a str>)>,
-    checks: Vec<(&'a str, &'a OpenEnum<CheckPhase>)>,
-    hooks: Vec<(&'a str, &'a OpenEnum<HookPhase>, Option<&'a str>)>,
-    despite: Option<&'a [DespiteStatus]>,
-}
-
-fn significant_fields(status: &PlanStatus) -> SignificantFields<'_> {
-    SignificantFields {
-        conditions: status
-            .conditions
-            .iter()
-            .map(|c| {
-                (
-                    c.type_.as_str(),
-                    c.status.as_str(),
-                    c.reason.as_deref(),
-                    c.message.as_deref(),
-                )
-            })
-            .collect(),
-        version: status.latest_version.as_deref(),
-        hash: status.latest_hash.as_deref(),
-        applying: status.applying.as_deref(),
-        generation: status.observed_generation,
-        failed: status
-            .active
-            .iter()
-            .flatten()
-            .filter(|n| n.phase == NodePhase::Failed)
-            .map(|n| n.name.as_str())
-            .collect(),
-        channel: status.channel.as_ref().map(|channel| {
-            [
-                channel.last_error.as_deref(),
-                channel.candidate.as_deref(),
-                channel.reason.as_deref(),
-                channel.withdrawn.as_deref(),
-                channel.polled_for.as_deref(),
-                channel.asked.as_deref(),
-            ]
-        }),
-        pinned: status.pinned.as_ref(),
-        repeat: status.repeat.as_ref(),
-        next_window: status.next_window.as_deref(),
-        longest_run: status.longest_run.as_deref(),
-        wave: status
-            .wave
-            .as_ref()
-            .map(|wave| (wave.name.as_str(), &wave.phase, wave.since.as_deref())),
-        checks: status
-            .checks
-            .iter()
-            .flatten()
-            .map(|check| (check.name.as_str(), &check.phase))
-            .collect(),
-        hooks: Hook::ALL
-            .iter()
-            .filter_map(|hook| hook.status(status))
-            .map(|stored| {
-                // What its pod waits for while it runs is progress.
-                let is_progress = stored.phase == HookPhase::Running;
-                let message = stored.message.as_deref().filter(|_| !is_progress);
-                (stored.job.as_str(), &stored.phase, message)
-            })
-            .collect(),
-        despite: status.despite.as_deref(),
-    }
+/// The significant part of a status, to be compared. Everything else is mere progress.
+fn significant_fields(status: &PlanStatus) -> impl PartialEq {
+    let conditions = status.conditions.iter().map(|c| {
+        (
+            c.type_.as_str(),
+            c.status.as_str(),
+            c.reason.as_deref(),
+            c.message.as_deref(),
+        )
+    });
+    let failed = status.active.iter().flatten().filter(|node| node.is_failed());
+    let channel = status.channel.as_ref().map(|channel| {
+        [
+            channel.last_error.as_deref(),
+            channel.candidate.as_deref(),
+            channel.reason.as_deref(),
+            channel.withdrawn.as_deref(),
+            channel.polled_for.as_deref(),
+            channel.asked.as_deref(),
+        ]
+    });
+    let wave = status.wave.as_ref();
+    let checks = status.checks.iter().flatten();
+    let hooks = Hook::ALL.iter().filter_map(|hook| hook.status(status));
+    let hooks = hooks.map(|stored| {
+        // What its pod waits for while it runs is progress.
+        let is_progress = stored.phase == HookPhase::Running;
+        let message = stored.message.as_deref().filter(|_| !is_progress);
+        (stored.job.as_str(), &stored.phase, message)
+    });
+    (
+        [
+            status.latest_version.as_deref(),
+            status.latest_hash.as_deref(),
+            status.next_window.as_deref(),
+            status.longest_run.as_deref(),
+        ],
+        conditions.collect::<Vec<_>>(),
+        status.applying.as_deref(),
+        status.observed_generation,
+        failed.map(|node| node.name.as_str()).collect::<Vec<_>>(),
+        channel,
+        status.pinned.as_ref(),
+        status.repeat.as_ref(),
+        wave.map(|wave| (wave.name.as_str(), &wave.phase, wave.since.as_deref())),
+        checks.map(|check| (check.name.as_str(), &check.phase)).collect::<Vec<_>>(),
+        hooks.collect::<Vec<_>>(),
+        status.despite.as_deref(),
+    )
 }
