@@ -1,6 +1,6 @@
 //! The conditions of a Plan: system-upgrade-controller's three, in its order and words (S53, S54).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 
@@ -8,7 +8,7 @@ use super::blocker::Blocker;
 use super::differs;
 use super::failure::with_decision;
 use super::node::fail::failure_text;
-use super::node::state::NodeState;
+use super::node::state::PlanNodes;
 use super::obstacle::{behind, obstacle, reported_at, selects_nothing, unreadable};
 use super::picture::PlanPicture;
 use super::plan::DerivedPlan;
@@ -65,7 +65,7 @@ impl ConditionUpdate {
 pub(super) fn conditions(
     cluster: &ClusterState,
     plan: &DerivedPlan,
-    nodes: &BTreeMap<NodeName, NodeState>,
+    nodes: &PlanNodes,
     picture: &PlanPicture,
     now: Timestamp,
 ) -> (Vec<PlanCondition>, Option<Obstacle>) {
@@ -154,7 +154,7 @@ const NO_REPLACEMENT_POLICY: &str = "the API server drops spec.podReplacementPol
 fn complete(
     cluster: &ClusterState,
     plan: &DerivedPlan,
-    nodes: &BTreeMap<NodeName, NodeState>,
+    nodes: &PlanNodes,
     picture: &PlanPicture,
     obstacle: Option<&Obstacle>,
     now: Timestamp,

@@ -12,7 +12,7 @@ use super::grants;
 use super::lifecycle::Lifecycle;
 use super::maintenance;
 use super::node::NodeReconciler;
-use super::node::state::NodeStates;
+use super::node::state::{NodeStates, PlanNodes};
 use super::node::state::{NodeDecision, NodeState};
 use super::permissions;
 use super::picture::{Ask, PlanPicture};
@@ -199,7 +199,7 @@ fn mark_at_version(
     cluster: &ClusterState,
     plan: &DerivedPlan,
     gate: Option<&Blocker>,
-    nodes: &BTreeMap<NodeName, NodeState>,
+    nodes: &PlanNodes,
     now: Timestamp,
     decision: &mut Decision,
 ) {
@@ -412,7 +412,7 @@ fn reconcile_nodes(
     gates: &Gates,
     now: Timestamp,
     decision: &mut Decision,
-) -> BTreeMap<NodeName, NodeState> {
+) -> PlanNodes {
     let mut names = stored_slots(cluster, plan);
     // The stored status is not enough: a user or another controller can overwrite it, and then only the Jobs and
     // the records show which nodes are in progress.

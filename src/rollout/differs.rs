@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use super::blocker::Blocker;
 use super::event::Event;
 use super::later::later;
-use super::node::state::NodeState;
+use super::node::state::PlanNodes;
 use super::picture::Differs;
 use super::plan::DerivedPlan;
 use super::state::ClusterState;
@@ -30,7 +30,7 @@ const RERUNS: usize = 32;
 pub(super) fn of(
     cluster: &ClusterState,
     plan: &DerivedPlan,
-    nodes: &BTreeMap<NodeName, NodeState>,
+    nodes: &PlanNodes,
     now: Timestamp,
 ) -> (BTreeMap<NodeName, Differs>, Option<Timestamp>) {
     let mut again: Option<Timestamp> = None;

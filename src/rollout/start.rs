@@ -1,13 +1,11 @@
 //! Which nodes start now: the next in the order, if a slot is free, the gate is open, and no other disruptive Plan
 //! works on the node.
 
-use std::collections::BTreeMap;
-
 use jiff::Timestamp;
 
 use super::blocker::Blocker;
 use super::hooks;
-use super::node::state::{NodeState, NodeStates, Start};
+use super::node::state::{NodeState, NodeStates, PlanNodes, Start};
 use super::open_waves::OpenWaves;
 use super::picture::PlanPicture;
 use super::plan::DerivedPlan;
@@ -72,7 +70,7 @@ pub(super) fn start<'a>(
     cluster: &'a ClusterState,
     plan: &'a DerivedPlan,
     gates: Gates,
-    nodes: &mut BTreeMap<NodeName, NodeState>,
+    nodes: &mut PlanNodes,
     locks: &mut DisruptionLocks<'a>,
     now: Timestamp,
 ) -> PlanPicture {
@@ -118,7 +116,7 @@ pub(super) fn start<'a>(
 struct Starter<'s, 'a> {
     cluster: &'a ClusterState,
     plan: &'a DerivedPlan,
-    nodes: &'s mut BTreeMap<NodeName, NodeState>,
+    nodes: &'s mut PlanNodes,
     locks: &'s mut DisruptionLocks<'a>,
     now: Timestamp,
     picture: PlanPicture,
@@ -262,7 +260,7 @@ fn finish(
     cluster: &ClusterState,
     plan: &DerivedPlan,
     gate: Option<Blocker>,
-    nodes: &BTreeMap<NodeName, NodeState>,
+    nodes: &PlanNodes,
     now: Timestamp,
     picture: &mut PlanPicture,
 ) {
@@ -330,7 +328,7 @@ fn out_of_order<'a>(
     }
 }
 
-fn free_slots(plan: &DerivedPlan, nodes: &BTreeMap<NodeName, NodeState>) -> i64 {
+fn free_slots(plan: &DerivedPlan, nodes: &PlanNodes) -> i64 {
     let taken = nodes.values().filter(|state| !state.frees_slot).count();
     plan.limit()
         .saturating_sub(i64::try_from(taken).unwrap_or(i64::MAX))
@@ -340,7 +338,7 @@ fn free_slots(plan: &DerivedPlan, nodes: &BTreeMap<NodeName, NodeState>) -> i64 
 fn admit_retries<'a>(
     cluster: &'a ClusterState,
     plan: &'a DerivedPlan,
-    nodes: &mut BTreeMap<NodeName, NodeState>,
+    nodes: &mut PlanNodes,
     locks: &mut DisruptionLocks<'a>,
     now: Timestamp,
     picture: &mut PlanPicture,
@@ -386,7 +384,7 @@ fn admit_retries<'a>(
 }
 
 /// Number of eligible nodes that the Plan has not started.
-fn waiting(plan: &DerivedPlan, nodes: &BTreeMap<NodeName, NodeState>) -> usize {
+fn waiting(plan: &DerivedPlan, nodes: &PlanNodes) -> usize {
     let begun = nodes
         .keys()
         .filter(|name| plan.targets.is_eligible(name))

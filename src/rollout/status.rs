@@ -10,15 +10,13 @@ mod origin;
 pub(super) use limits::SlotRoom;
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
-
 use jiff::{SignedDuration, Timestamp};
 
 use super::blocker::Blocker;
 use super::conditions::{ConditionUpdate, conditions};
 use super::decision::Decision;
 use super::failure::with_decision;
-use super::node::state::NodeState;
+use super::node::state::{NodeState, PlanNodes};
 use super::obstacle::{self, unreadable};
 use super::permissions;
 use super::picture::PlanPicture;
@@ -52,7 +50,7 @@ const PAUSE: SignedDuration = SignedDuration::from_millis(30);
 pub(super) fn report(
     cluster: &ClusterState,
     plan: &DerivedPlan,
-    nodes: &BTreeMap<NodeName, NodeState>,
+    nodes: &PlanNodes,
     picture: &PlanPicture,
     now: Timestamp,
     decision: &mut Decision,
@@ -146,7 +144,7 @@ pub(super) fn event_once(
 fn status(
     cluster: &ClusterState,
     plan: &DerivedPlan,
-    nodes: &BTreeMap<NodeName, NodeState>,
+    nodes: &PlanNodes,
     picture: &PlanPicture,
     now: Timestamp,
 ) -> PlanStatus {
@@ -227,7 +225,7 @@ fn despite(picture: &PlanPicture, is_over: bool, now: Timestamp) -> Option<Vec<D
 fn longest_run(
     cluster: &ClusterState,
     plan: &DerivedPlan,
-    nodes: &BTreeMap<NodeName, NodeState>,
+    nodes: &PlanNodes,
 ) -> Option<String> {
     let has_blackouts = !plan.parsed.blackouts.is_empty() || !cluster.world.limits.blackouts().is_empty();
     if plan.spec().windows.is_none() && !has_blackouts {
@@ -251,7 +249,7 @@ fn wave(plan: &DerivedPlan, picture: &PlanPicture) -> Option<WaveStatus> {
 fn active(
     cluster: &ClusterState,
     plan: &DerivedPlan,
-    nodes: &BTreeMap<NodeName, NodeState>,
+    nodes: &PlanNodes,
     picture: &PlanPicture,
 ) -> Vec<NodeProgress> {
     let entry = |(name, s): (&NodeName, &NodeState)| NodeProgress {

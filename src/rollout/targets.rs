@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use super::node::state::NodeState;
+use super::node::state::{NodeState, PlanNodes};
 use super::open_waves::OpenWaves;
 use super::order::{Group, Order, SortKey, UNASSIGNED};
 use super::reboot_needed::{self, RebootNeeded};
@@ -169,7 +169,7 @@ impl Targets {
     pub(super) fn next_in_order(
         &self,
         reach: OpenWaves,
-        nodes: &BTreeMap<NodeName, NodeState>,
+        nodes: &PlanNodes,
     ) -> Option<&NodeName> {
         let is_left = |(_, name): &&(SortKey, NodeName)| !nodes.get(name).is_some_and(NodeState::is_given_up);
         let ready = reach.of(&self.ready).find(is_left);

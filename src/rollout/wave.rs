@@ -5,12 +5,10 @@
 
 pub(super) mod progress;
 
-use std::collections::BTreeMap;
-
 use jiff::{SignedDuration, Timestamp};
 
 use super::blocker::Blocker;
-use super::node::state::NodeState;
+use super::node::state::PlanNodes;
 use super::open_waves::OpenWaves;
 use super::plan::DerivedPlan;
 use super::start::gate::Gate;
@@ -20,7 +18,6 @@ use refit_api::approval::WaveApproval;
 use refit_api::exemption::StartLimit;
 use refit_api::text::seconds;
 use refit_api::{Wave, WaveNodes, WavePhase, WaveStatus, names};
-use refit_facts::NodeName;
 
 /// A stored time that is more than this ahead of the clock is from before the clock was set back. Times are stored in
 /// whole seconds, rounded up.
@@ -29,7 +26,7 @@ const ROUNDED: SignedDuration = SignedDuration::from_secs(1);
 /// The wave of a Plan with the limits that count at a gate, unless the Plan has none or no version.
 pub(super) fn progress(
     plan: &DerivedPlan,
-    nodes: &BTreeMap<NodeName, NodeState>,
+    nodes: &PlanNodes,
     gate: &Gate,
     now: Timestamp,
 ) -> Option<WaveProgress> {
@@ -133,7 +130,7 @@ fn reach(waves: &[Wave], index: usize) -> OpenWaves {
 }
 
 /// Whether no node of the wave is left, and all upgraded nodes are Ready.
-fn is_over(plan: &DerivedPlan, nodes: &BTreeMap<NodeName, NodeState>, index: usize) -> bool {
+fn is_over(plan: &DerivedPlan, nodes: &PlanNodes, index: usize) -> bool {
     let waves = &plan.selection.waves;
     let is_full = matches!(waves[index].nodes, WaveNodes::UpTo(_)) && room(plan, nodes, &waves[index]) <= 0;
     let has_next = || plan.targets.next_in_order(reach(waves, index), nodes).is_some();
@@ -141,12 +138,12 @@ fn is_over(plan: &DerivedPlan, nodes: &BTreeMap<NodeName, NodeState>, index: usi
 }
 
 /// Whether a node is in progress, or has failed and holds the roll-out.
-fn is_at_work(nodes: &BTreeMap<NodeName, NodeState>) -> bool {
+fn is_at_work(nodes: &PlanNodes) -> bool {
     nodes.values().any(|state| !state.is_given_up())
 }
 
 /// How many more nodes the wave takes, besides those that are done, have a slot, or have failed.
-fn room(plan: &DerivedPlan, nodes: &BTreeMap<NodeName, NodeState>, wave: &Wave) -> i64 {
+fn room(plan: &DerivedPlan, nodes: &PlanNodes, wave: &Wave) -> i64 {
     let WaveNodes::UpTo(limit) = &wave.nodes else {
         return i64::MAX;
     };
@@ -159,7 +156,7 @@ fn room(plan: &DerivedPlan, nodes: &BTreeMap<NodeName, NodeState>, wave: &Wave) 
 /// Why the nodes of later waves wait.
 fn blocker(
     plan: &DerivedPlan,
-    nodes: &BTreeMap<NodeName, NodeState>,
+    nodes: &PlanNodes,
     wave: &Wave,
     phase: WavePhase,
     until: Option<Timestamp>,

@@ -10,7 +10,10 @@ use refit_api::{NodePhase, ObjectRef, OpenEnum, PlanSpec, Reason};
 use refit_facts::{BootId, JobFacts, JobName, NodeFacts, NodeName, NodeUid, PlanName, PodUid};
 
 /// The states of the nodes that each Plan has started.
-pub(crate) type NodeStates = BTreeMap<PlanName, BTreeMap<NodeName, NodeState>>;
+pub(crate) type NodeStates = BTreeMap<PlanName, PlanNodes>;
+
+/// Those of a Plan.
+pub type PlanNodes = BTreeMap<NodeName, NodeState>;
 
 #[derive(Debug, PartialEq)]
 pub struct NodeState {

@@ -7,8 +7,7 @@ use super::super::plan::DerivedPlan;
 use super::super::state::ClusterState;
 use super::cluster_limits::{self, ClusterLimits};
 use super::quorum::Quorums;
-use crate::node::state::NodeState;
-use crate::node::state::NodeStates;
+use crate::node::state::{NodeStates, PlanNodes};
 use crate::{hooks, reservation};
 use refit_api::ObjectRef;
 use refit_facts::{JobFacts, JobOutcome, NodeName, PlanName, PodFacts};
@@ -125,7 +124,7 @@ impl<'a> DisruptionLocks<'a> {
     pub(super) fn room_blocker(
         &self,
         plan: &DerivedPlan,
-        slots: &BTreeMap<NodeName, NodeState>,
+        slots: &PlanNodes,
         free: i64,
         node: &NodeName,
     ) -> Option<Blocker> {

@@ -2,14 +2,11 @@
 //! kubelets, payloads, admission webhooks. A status that cannot be stored stops the Plan, because a node starts only
 //! once the stored status names it.
 
-use std::collections::BTreeMap;
-
-use crate::node::state::NodeState;
+use crate::node::state::{NodeState, PlanNodes};
 use crate::plan::DerivedPlan;
 use crate::state::ClusterState;
 use refit_api::text::{MAX_CONDITION_MESSAGE, MAX_MESSAGE, MAX_NAME, shorten_in_place};
 use refit_api::{NodePhase, NodeProgress, ObjectRef, OpenEnum, PlanStatus};
-use refit_facts::NodeName;
 use refit_facts::record::Phase;
 
 /// Bytes of `status.active` for what only informs.
@@ -141,7 +138,7 @@ fn json_bytes(text: &str) -> usize {
 pub(crate) struct SlotRoom(usize);
 
 impl SlotRoom {
-    pub(crate) fn of(nodes: &BTreeMap<NodeName, NodeState>) -> Self {
+    pub(crate) fn of(nodes: &PlanNodes) -> Self {
         let used: usize = nodes.values().map(|state| slot_bytes(state) + JOB_BYTES).sum();
         // The keys of the map are the names of the entries.
         let names: usize = nodes.keys().map(|name| name.len()).sum();
