@@ -232,7 +232,11 @@ impl Requirement {
     }
 
     fn matches(&self, value: Option<&str>) -> bool {
-        let listed = |value: &str| self.values.binary_search_by(|one| one.as_str().cmp(value)).is_ok();
+        let listed = |value: &str| {
+            self.values
+                .binary_search_by(|one| one.as_str().cmp(value))
+                .is_ok()
+        };
         match self.operator {
             Operator::In | Operator::Equals | Operator::DoubleEquals => value.is_some_and(listed),
             // An object without the label meets these (`Requirement.Matches` in apimachinery's labels/selector.go).

@@ -295,7 +295,8 @@ impl PlanStatus {
 
     /// Whether the condition of this type is True.
     pub fn is_true(&self, type_: ConditionType) -> bool {
-        self.condition(type_).is_some_and(|condition| condition.status == "True")
+        self.condition(type_)
+            .is_some_and(|condition| condition.status == "True")
     }
 }
 

@@ -133,12 +133,7 @@ impl<'a> Lifecycle<'a> {
     }
 
     /// Adds what a Plan does to nodes now, and next.
-    pub(super) fn add_plan(
-        &mut self,
-        plan: &DerivedPlan,
-        nodes: &PlanNodes,
-        picture: &PlanPicture,
-    ) {
+    pub(super) fn add_plan(&mut self, plan: &DerivedPlan, nodes: &PlanNodes, picture: &PlanPicture) {
         if !self.cluster.defaults.node_conditions {
             return;
         }

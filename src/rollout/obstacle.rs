@@ -171,11 +171,7 @@ fn of_slot(name: &NodeName, state: &NodeState) -> Obstacle {
 }
 
 /// Why the nodes without a slot wait, if there are any.
-fn of_waiting(
-    plan: &DerivedPlan,
-    nodes: &PlanNodes,
-    picture: &PlanPicture,
-) -> Option<Obstacle> {
+fn of_waiting(plan: &DerivedPlan, nodes: &PlanNodes, picture: &PlanPicture) -> Option<Obstacle> {
     if let Some(why) = plan.selector_error.as_ref().filter(|_| nodes.is_empty()) {
         let text = format!("Failed to select Nodes: {why}");
         return Some(said(Reason::SelectNodesFailed, text));

@@ -26,8 +26,7 @@ use refit_api::image::ImageAnswer;
 use refit_api::selector::Selector;
 use refit_api::validate::ParsedSpec;
 use refit_api::{
-    ChannelRef, DrainSpec, Hook, NodeLimit, NodeProgress, Notified, PlanSpec, PlanStatus, annotation,
-    names,
+    ChannelRef, DrainSpec, Hook, NodeLimit, NodeProgress, Notified, PlanSpec, PlanStatus, annotation, names,
 };
 use refit_base::go::GoDuration;
 use refit_base::version::policy::{Choice, Offered, PolicyInputs, choose};
@@ -228,7 +227,9 @@ impl DerivedPlan {
 
     /// Whether this is the hash of what the Plan would run now.
     pub(super) fn is_at(&self, hash: &str) -> bool {
-        self.resolved.as_ref().is_some_and(|resolved| *resolved.hash == *hash)
+        self.resolved
+            .as_ref()
+            .is_some_and(|resolved| *resolved.hash == *hash)
     }
 
     pub(super) fn spec(&self) -> &PlanSpec {

@@ -385,9 +385,6 @@ fn admit_retries<'a>(
 
 /// Number of eligible nodes that the Plan has not started.
 fn waiting(plan: &DerivedPlan, nodes: &PlanNodes) -> usize {
-    let begun = nodes
-        .keys()
-        .filter(|name| plan.targets.is_eligible(name))
-        .count();
+    let begun = nodes.keys().filter(|name| plan.targets.is_eligible(name)).count();
     plan.targets.eligible().saturating_sub(begun)
 }

@@ -9,8 +9,8 @@ mod origin;
 
 pub(super) use limits::SlotRoom;
 
-use std::borrow::Cow;
 use jiff::{SignedDuration, Timestamp};
+use std::borrow::Cow;
 
 use super::blocker::Blocker;
 use super::conditions::{ConditionUpdate, conditions};
@@ -28,8 +28,7 @@ use super::{differs, hooks, poll, pruning};
 use refit_api::text::{MAX_MESSAGE, seconds, shorten};
 use refit_api::{
     ChannelStatus, ConditionType, DespiteStatus, FirstSeen, Hook, HookPhase, NodePhase, NodeProgress,
-    PlanStatus, Reason,
-    WaveStatus, annotation, redacted,
+    PlanStatus, Reason, WaveStatus, annotation, redacted,
 };
 use refit_base::go::GoDuration;
 use refit_base::version::policy::{Held, Refusal};
@@ -222,11 +221,7 @@ fn despite(picture: &PlanPicture, is_over: bool, now: Timestamp) -> Option<Vec<D
 /// `history` has a similar figure, but counts a node when its label is stored. By then the slot is free, and a Plan
 /// that did not know the figure yet would report `WindowTooShort` for a moment. So this one is stored with the success,
 /// before the label.
-fn longest_run(
-    cluster: &ClusterState,
-    plan: &DerivedPlan,
-    nodes: &PlanNodes,
-) -> Option<String> {
+fn longest_run(cluster: &ClusterState, plan: &DerivedPlan, nodes: &PlanNodes) -> Option<String> {
     let has_blackouts = !plan.parsed.blackouts.is_empty() || !cluster.world.limits.blackouts().is_empty();
     if plan.spec().windows.is_none() && !has_blackouts {
         return None;
@@ -428,7 +423,9 @@ fn significant_fields(status: &PlanStatus) -> impl PartialEq {
         status.pinned.as_ref(),
         status.repeat.as_ref(),
         wave.map(|wave| (wave.name.as_str(), &wave.phase, wave.since.as_deref())),
-        checks.map(|check| (check.name.as_str(), &check.phase)).collect::<Vec<_>>(),
+        checks
+            .map(|check| (check.name.as_str(), &check.phase))
+            .collect::<Vec<_>>(),
         hooks.collect::<Vec<_>>(),
         status.despite.as_deref(),
     )

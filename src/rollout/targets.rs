@@ -166,11 +166,7 @@ impl Targets {
     }
 
     /// The first node of these waves that is left to upgrade, Ready or not; not one without which the roll-out continues.
-    pub(super) fn next_in_order(
-        &self,
-        reach: OpenWaves,
-        nodes: &PlanNodes,
-    ) -> Option<&NodeName> {
+    pub(super) fn next_in_order(&self, reach: OpenWaves, nodes: &PlanNodes) -> Option<&NodeName> {
         let is_left = |(_, name): &&(SortKey, NodeName)| !nodes.get(name).is_some_and(NodeState::is_given_up);
         let ready = reach.of(&self.ready).find(is_left);
         let not_ready = reach.of(&self.not_ready).find(is_left);
@@ -368,7 +364,11 @@ impl Targets {
 /// Whether the Plan has begun on the node, by its record or by status. The upgrade may change what the node says of itself.
 fn has_begun(plan: &PlanFacts, node: &NodeFacts) -> bool {
     let status = plan.status();
-    let has_slot = || status.slots().any(|entry| entry.uid.as_deref() == Some(&*node.uid));
+    let has_slot = || {
+        status
+            .slots()
+            .any(|entry| entry.uid.as_deref() == Some(&*node.uid))
+    };
     let applies = || {
         status
             .applying

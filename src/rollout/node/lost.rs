@@ -185,7 +185,11 @@ impl NodeReconciler<'_> {
         stored_entry: &NodeProgress,
     ) -> Record {
         let first = job_name(&self.plan.facts.name, &node.name, hash);
-        let version = self.plan.resolved.as_ref().map(|resolved| resolved.version.to_string());
+        let version = self
+            .plan
+            .resolved
+            .as_ref()
+            .map(|resolved| resolved.version.to_string());
         Record {
             version: version.unwrap_or_default(),
             attempt,

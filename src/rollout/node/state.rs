@@ -13,7 +13,7 @@ use refit_facts::{BootId, JobFacts, JobName, NodeFacts, NodeName, NodeUid, PlanN
 pub(crate) type NodeStates = BTreeMap<PlanName, PlanNodes>;
 
 /// Those of a Plan.
-pub type PlanNodes = BTreeMap<NodeName, NodeState>;
+pub(crate) type PlanNodes = BTreeMap<NodeName, NodeState>;
 
 #[derive(Debug, PartialEq)]
 pub struct NodeState {

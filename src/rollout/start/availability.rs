@@ -19,11 +19,7 @@ pub(super) struct Availability {
 }
 
 impl Availability {
-    pub(super) fn of(
-        plan: &DerivedPlan,
-        nodes: &PlanNodes,
-        locks: &DisruptionLocks<'_>,
-    ) -> Option<Self> {
+    pub(super) fn of(plan: &DerivedPlan, nodes: &PlanNodes, locks: &DisruptionLocks<'_>) -> Option<Self> {
         let limit = plan.nodes_of(plan.spec().max_unavailable.as_ref()?);
         let is_selected =
             |name: &&NodeName| !matches!(plan.targets.state(name), None | Some(TargetState::Disabled));

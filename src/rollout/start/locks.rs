@@ -193,9 +193,8 @@ impl<'a> DisruptionLocks<'a> {
         let by_job = own.find_map(|job| {
             // While status names the node, the result of a successful Job without `refit.rs/recorded` is yet to be
             // recorded.
-            let lacks_annotation = matches!(job.outcome, JobOutcome::Complete { .. })
-                && !job.recorded
-                && plan.is_at(&job.hash);
+            let lacks_annotation =
+                matches!(job.outcome, JobOutcome::Complete { .. }) && !job.recorded && plan.is_at(&job.hash);
             let leaving = job.deleting || job.plan_uid != plan.facts.uid || lacks_annotation;
             leaving.then(|| Blocker::JobLeaving {
                 job: job.name.to_string(),

@@ -5,9 +5,7 @@ use crate::event::Event;
 use crate::plan::DerivedPlan;
 use crate::resolve::{Resolution, UNRESOLVABLE};
 use refit_api::reason::ReportedIn;
-use refit_api::{
-    ConditionType, DespiteStatus, OpenEnum, PlanCondition, PlanStatus, Reason, Severity,
-};
+use refit_api::{ConditionType, DespiteStatus, OpenEnum, PlanCondition, PlanStatus, Reason, Severity};
 
 /// Maximum length of the list of nodes in an event, in bytes. A message has at most 1,024 (core/v1 Event).
 const NODES_IN_EVENT: usize = 800;
@@ -259,7 +257,10 @@ impl EventBuilder<'_> {
 
     /// Why the first blocked node with a slot does not progress, for the condition `Complete`.
     fn refusal(&self) -> Option<Reason> {
-        let mut reasons = self.status.slots().filter_map(|node| node.reason.as_ref()?.known());
+        let mut reasons = self
+            .status
+            .slots()
+            .filter_map(|node| node.reason.as_ref()?.known());
         reasons.find(|reason| reason.is_refusal())
     }
 }
