@@ -294,11 +294,8 @@ pub(super) fn answer(change: &mut NodeChange, asked: Option<String>) {
 
 /// The state of a node whose failure is recorded.
 pub(super) fn failed_state(node: &NodeFacts, record: &Record) -> NodeState {
-    let mut state = NodeState::new(node, NodePhase::Failed);
+    let mut state = NodeState::of_record(node, record, NodePhase::Failed);
     state.failed = true;
-    state.since = Some(record.at);
-    state.job = Some(record.job.clone()).filter(|job| !job.is_empty());
-    state.attempt = Some(record.attempt);
     state.reason.clone_from(&record.reason);
     state.message.clone_from(&record.message);
     state

@@ -105,10 +105,7 @@ impl NodeReconciler<'_> {
         {
             return decision;
         }
-        let mut state = NodeState::new(node, NodePhase::Settling);
-        state.since = Some(success.at);
-        state.job = Some(success.job.clone());
-        state.attempt = Some(success.attempt);
+        let mut state = NodeState::of_record(node, success, NodePhase::Settling);
         // A success in the future was seen before the clock was set back: without a delay there is nothing to wait for.
         let is_due = due <= self.now || self.plan.parsed.post_complete_delay.is_zero();
         if unsettled.is_none() && is_due {

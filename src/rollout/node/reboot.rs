@@ -457,19 +457,14 @@ pub(super) const ASKING_NODE: &str =
 
 /// The state of a node whose pod has yet to report the boot of the upgrade.
 pub(super) fn awaiting_report(node: &NodeFacts, success: &Record, until: Timestamp) -> NodeState {
-    let mut state = NodeState::new(node, NodePhase::Finishing);
-    state.since = Some(success.at);
-    state.job = Some(success.job.clone());
-    state.attempt = Some(success.attempt);
+    let mut state = NodeState::of_record(node, success, NodePhase::Finishing);
     state.requeue_at = Some(until);
     state
 }
 
 /// The state of a node that must reboot.
 fn rebooting_state(node: &NodeFacts, record: &Record) -> NodeState {
-    let mut state = NodeState::new(node, NodePhase::Rebooting);
+    let mut state = NodeState::of_record(node, record, NodePhase::Rebooting);
     state.since = Some(record.reboot.as_ref().map_or(record.at, |reboot| reboot.since));
-    state.job = Some(record.job.clone());
-    state.attempt = Some(record.attempt);
     state
 }

@@ -48,9 +48,7 @@ impl NodeReconciler<'_> {
         };
         let mut change = self.store(&record);
         release(node, &self.plan_hold(), false, &mut change);
-        let mut state = NodeState::new(node, NodePhase::Finishing);
-        (state.since, state.job) = (Some(at), Some(job.name.clone()));
-        state.attempt = Some(job.attempt);
+        let state = NodeState::of_record(node, &record, NodePhase::Finishing);
         NodeDecision::slot(state.with_step(patch(node, change, Vec::new())))
     }
 

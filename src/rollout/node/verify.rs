@@ -26,10 +26,8 @@ impl NodeReconciler<'_> {
         if !self.verifies(announced) || known.is_some_and(|known| known.passed) {
             return None;
         }
-        let mut state = NodeState::new(node, NodePhase::Verifying);
+        let mut state = NodeState::of_record(node, success, NodePhase::Verifying);
         state.since = Some(known.map_or(self.now, |known| known.since));
-        state.job = Some(success.job.clone());
-        state.attempt = Some(success.attempt);
         let (Some(record), Some(_)) = (record, known) else {
             // Before anything else: the success must not be lost with its Job while another one runs.
             let record = Record {
