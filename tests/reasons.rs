@@ -12,7 +12,7 @@ use crate::layering::sources;
 /// Words that others also use, each with the files where it is theirs: pod phases, conditions and reasons of Jobs and
 /// pods, a Job's `podReplacementPolicy`, and columns of kubectl are Kubernetes'; a message is
 /// system-upgrade-controller's.
-const OF_OTHERS: [(&str, &[&str]); 10] = [
+const OF_OTHERS: [(&str, &[&str]); 9] = [
     ("BackoffLimitExceeded", &["rehearse/controller_manager/job.rs"]),
     ("Channel", &["api/crd.rs"]),
     (
@@ -30,7 +30,6 @@ const OF_OTHERS: [(&str, &[&str]); 10] = [
             "rehearse/pod_lifecycle/stop.rs",
         ],
     ),
-    ("DrainTimeout", &["api/plan.rs"]),
     ("Error", &["rehearse/pod_lifecycle/state.rs"]),
     (
         "Failed",

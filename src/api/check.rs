@@ -22,33 +22,33 @@ pub struct CheckSpec {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub name: String,
     /// Asks a server with the HTTP API of Prometheus, such as Thanos, Mimir or `VictoriaMetrics`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub prometheus: Option<PrometheusCheck>,
     /// Requests a URL.
     ///
     /// The check passes with a status from 200 to 299. Redirects are not followed, and do not pass.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub http: Option<HttpCheck>,
     /// Secret with the credentials for the server, in the Plan's namespace. Its keys are one of: `token` (bearer);
     /// `username` and `password` (basic); `header` and `value`; `tls.crt` and `tls.key` (a client certificate).
     /// Defaults to none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub secret_ref: Option<SecretRef>,
     /// Secret with certificate authorities to trust for the server, as PEM under `ca.crt`, in the Plan's namespace.
     ///
     /// They are trusted besides the public ones and those of `--ca-file`.
-    #[serde(default, rename = "caSecretRef", skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "caSecretRef", skip_serializing_if = "Option::is_none")]
     pub ca_secret_ref: Option<SecretRef>,
     /// How often the check runs while its result is needed, as a Go duration of at least `5s`. Defaults to `1m`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub interval: Option<String>,
     /// Time limit of a request, as a Go duration of at most `30s`. Defaults to `10s`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<String>,
     /// Number of consecutive checks that must pass before a node starts. Defaults to 1.
     ///
     /// Counted since another node last started, ended or failed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 100))]
     pub passes: Option<i64>,
 }
@@ -66,10 +66,10 @@ pub struct PrometheusCheck {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub query: String,
     /// Smallest value that passes. If absent, there is no such limit.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub min: Option<f64>,
     /// Largest value that passes. If absent, there is no such limit.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub max: Option<f64>,
 }
 
@@ -81,7 +81,7 @@ pub struct HttpCheck {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub url: String,
     /// Text that the first 64 KiB of the body must contain. If absent, the body does not matter.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub contains: Option<String>,
 }
 

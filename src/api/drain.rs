@@ -21,13 +21,13 @@ pub struct DrainNote {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waiting: Vec<DrainWait>,
     /// Number of further pods that cannot be evicted yet.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "refit_base::is_zero")]
     pub more: usize,
     /// Number of volumes that are still attached, once all pods are gone.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "refit_base::is_zero")]
     pub attached: usize,
     /// One of them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub volume: Option<String>,
     /// Pods of `drain.waitFor` that have not ended, before the first eviction, at most [`WAITS_NAMED`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -50,7 +50,7 @@ pub struct DrainWait {
     /// Namespace and name, separated by `/`.
     pub pod: String,
     /// The PodDisruptionBudget that refuses the eviction.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub pdb: Option<String>,
     pub since: Timestamp,
     /// The API server's message.
@@ -102,11 +102,6 @@ impl NodeDrain {
     pub fn to_text(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
     }
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-fn is_zero(number: &usize) -> bool {
-    *number == 0
 }
 
 impl fmt::Display for DrainWait {

@@ -1,14 +1,12 @@
 //! `spec.failure`: what follows when the Plan fails on a node. The doc comments of the fields are what `kubectl explain`
 //! prints; the functions here supply the defaults.
 
-use std::borrow::Cow;
-
 use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::field_enum::field_enum;
+use super::field_enum::{field_enum, inline_schema};
 use super::node_limit::NodeLimit;
 use super::reason::Reason;
 use refit_base::go::{DurationError, GoDuration};
@@ -28,30 +26,30 @@ pub struct FailureSpec {
     ///
     /// `Hold`: it keeps its slot. `Stop`: it frees its slot, and no further node starts once `budget` is used up.
     /// `Continue`: it frees its slot, and the roll-out continues. Nodes in progress finish.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub policy: Option<FailurePolicy>,
     /// With `policy: Stop`, the number of failed nodes at which the roll-out stops, or a share of the selected nodes
     /// such as `10%` (rounded down, at least 1). Defaults to 1.
     ///
     /// Nodes that are retried do not count.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<BudgetLimit>")]
     pub budget: Option<IntOrString>,
     /// How often the Plan is tried again on a node where it failed, by a new Job each time. Defaults to 0.
     ///
     /// The node keeps its slot. `UpgradeInterrupted`, `RebootLoop`, `EvidenceLost` and `SentinelMissing` are never
     /// retried. An edit of the containers or a manual retry resets the count.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 100))]
     pub retries: Option<i64>,
     /// Time from a failure to the first retry, as a Go duration such as `30s`. Defaults to `1m`.
     ///
     /// It doubles with each retry, up to an hour.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub backoff: Option<String>,
     /// If true, a node that failed for good is uncordoned, if refit had cordoned it. Defaults to false, so that the
     /// node can be inspected.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub uncordon: Option<bool>,
 }
 
@@ -72,17 +70,7 @@ field_enum! {
 /// Schema of `failure.budget`, which may be 0, unlike other numbers of nodes.
 struct BudgetLimit;
 
-impl JsonSchema for BudgetLimit {
-    fn inline_schema() -> bool {
-        true
-    }
-    fn schema_name() -> Cow<'static, str> {
-        "BudgetLimit".into()
-    }
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "x-kubernetes-int-or-string": true, "minimum": 0, "maximum": i32::MAX })
-    }
-}
+inline_schema!(BudgetLimit { "x-kubernetes-int-or-string": true, "minimum": 0, "maximum": i32::MAX });
 
 impl FailureSpec {
     pub fn policy(&self) -> FailurePolicy {

@@ -19,17 +19,25 @@ macro_rules! field_enum {
             }
         }
 
-        impl schemars::JsonSchema for $enum {
+        $crate::field_enum::inline_schema!($enum { "type": "string", "enum": [$(stringify!($variant)),*] });
+    };
+}
+pub(crate) use field_enum;
+
+/// Gives a type its schema.
+macro_rules! inline_schema {
+    ($type:ident $schema:tt) => {
+        impl schemars::JsonSchema for $type {
             fn inline_schema() -> bool {
                 true
             }
             fn schema_name() -> std::borrow::Cow<'static, str> {
-                stringify!($enum).into()
+                stringify!($type).into()
             }
             fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-                schemars::json_schema!({ "type": "string", "enum": [$(stringify!($variant)),*] })
+                schemars::json_schema!($schema)
             }
         }
     };
 }
-pub(crate) use field_enum;
+pub(crate) use inline_schema;

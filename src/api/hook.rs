@@ -60,10 +60,10 @@ pub struct HookSpec {
     /// Labels of the nodes on which the pod may run, as in a pod. Defaults to all nodes.
     ///
     /// The pod has the tolerations of the Plan, and does not start on a node that is cordoned.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub node_selector: Option<BTreeMap<String, String>>,
     /// What the pod can access of the host, as `spec.hostAccess`. Defaults to `None`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub host_access: Option<HostAccess>,
 }
 
@@ -84,7 +84,7 @@ pub struct HookStatus {
     #[serde(default)]
     pub phase: OpenEnum<HookPhase>,
     /// When it entered the phase (RFC 3339).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<String>,
     /// Name of the Job.
     #[serde(default)]
@@ -93,14 +93,9 @@ pub struct HookStatus {
     #[serde(default)]
     pub attempt: i64,
     /// How often it was tried again without a person, as `failure.retries` says.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "refit_base::is_zero")]
     pub retries: i64,
     /// What its pod waits for, or why it failed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
-const fn is_zero(number: &i64) -> bool {
-    *number == 0
 }

@@ -19,24 +19,24 @@ const MAX_PATTERN_LEN: usize = 256;
 #[serde(rename_all = "camelCase")]
 pub struct NodeInfoSpec {
     /// Range of versions of the kubelet, such as `<1.34.0` or `>=1.32 <1.34`, written as in `versionPolicy.range`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub kubelet_version: Option<String>,
     /// Patterns of the operating system's name, such as `Ubuntu 22.04*`.
     ///
     /// One must match; `*` stands for any text.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 32))]
     pub os_image: Option<Vec<String>>,
     /// Patterns of the kernel's version, such as `5.15.*`.
     ///
     /// One must match; `*` stands for any text.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 32))]
     pub kernel_version: Option<Vec<String>>,
     /// Architectures such as `amd64` or `arm64`.
     ///
     /// The node must have one of them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 32))]
     pub architecture: Option<Vec<String>>,
 }
@@ -46,11 +46,11 @@ pub struct NodeInfoSpec {
 #[serde(rename_all = "camelCase")]
 pub struct SkipWhenSpec {
     /// If true, a Ready node whose kubelet has the Plan's version is marked as done without a Job. Defaults to false.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub kubelet_version: Option<bool>,
     /// If true, a Ready node whose `osImage` has the Plan's version as a word is marked as done without a Job.
     /// Defaults to false.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub os_image: Option<bool>,
 }
 

@@ -1,9 +1,8 @@
 //! A number of nodes, or a percentage of the nodes that a Plan selects.
 
-use std::borrow::Cow;
-
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+
+use super::field_enum::inline_schema;
 
 /// The parsed value of `spec.maxConcurrent` and `spec.maxUnavailable`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,18 +48,8 @@ impl NodeLimit {
     }
 }
 
-/// At least one node, and what 32 bits hold. A share is text, whose form `validate` looks at.
-impl JsonSchema for NodeLimit {
-    fn inline_schema() -> bool {
-        true
-    }
-    fn schema_name() -> Cow<'static, str> {
-        "NodeLimit".into()
-    }
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "x-kubernetes-int-or-string": true, "minimum": 1, "maximum": i32::MAX })
-    }
-}
+// At least one node, and what 32 bits hold. A share is text, whose form `validate` looks at.
+inline_schema!(NodeLimit { "x-kubernetes-int-or-string": true, "minimum": 1, "maximum": i32::MAX });
 
 fn percent(share: &str) -> Option<u8> {
     let digits = share.strip_suffix('%')?;

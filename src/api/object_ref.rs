@@ -11,7 +11,7 @@ pub struct ObjectRef {
     #[serde(default)]
     pub kind: String,
     /// Namespace. Absent for objects without one, and for those in the namespace of the Plan.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
     /// Name of the object. It may not exist, as a Plan in `dependsOn`.
     #[serde(default)]

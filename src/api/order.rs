@@ -17,18 +17,18 @@ const ONE_EACH: &str = "make it one item for each of them, the most significant 
 pub struct OrderSpec {
     /// `First`: control-plane nodes (role label `control-plane`, `master`, `controlplane` or `etcd`) are upgraded
     /// before all others start. `Last`: the other way round.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub control_plane: Option<ControlPlaneOrder>,
     /// Key of a node label such as `topology.kubernetes.io/zone`.
     ///
     /// The nodes of one value at a time are upgraded, in the order of the values; nodes without the label come last.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub topology_key: Option<String>,
     /// Key of a node label whose value is a number.
     ///
     /// Smaller numbers start first, and the next ones do not wait until they are done; nodes without a number come
     /// last.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub label_number: Option<String>,
 }
 

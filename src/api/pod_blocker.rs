@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::invalid::{ErrorList, FieldPath, at};
-use super::selector::{Selector, label_value_problems};
+use super::selector::{Selector, is_dns_label};
 
 /// Maximum number of entries. The pods of a node are listed once for each.
 const MAX_ENTRIES: usize = 16;
@@ -17,10 +17,10 @@ const MAX_ENTRIES: usize = 16;
 #[serde(rename_all = "camelCase")]
 pub struct PodBlockerSpec {
     /// Namespace of the pods. If absent, those of all namespaces count.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
     /// Labels of the pods. If absent, `namespace` is required, and all of its pods count.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub selector: Option<LabelSelector>,
 }
 
@@ -66,7 +66,7 @@ impl PodBlocker {
 /// The field `namespace` of this field; `None` if it is absent or empty.
 pub(super) fn namespace(given: Option<&str>, field: &FieldPath, errors: &mut ErrorList) -> Option<String> {
     let name = given.filter(|name| !name.is_empty())?;
-    if !is_namespace(name) {
+    if !is_dns_label(name) {
         let problem = format!("is {name:?}: it must be the name of a namespace");
         errors.push(field.field("namespace").invalid(problem));
     }
@@ -85,12 +85,6 @@ pub(super) fn parse(specs: &[PodBlockerSpec]) -> Result<Vec<PodBlocker>, ErrorLi
 pub(super) fn selects_all(selector: &LabelSelector) -> bool {
     let labels = selector.match_labels.as_ref().is_none_or(BTreeMap::is_empty);
     labels && selector.match_expressions.as_ref().is_none_or(Vec::is_empty)
-}
-
-/// Whether the text can be the name of a namespace: a DNS label (RFC 1123).
-pub(super) fn is_namespace(name: &str) -> bool {
-    let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-    label_value_problems(name).is_empty() && name.chars().all(is_plain)
 }
 
 #[cfg(test)]

@@ -35,28 +35,28 @@ pub struct RebootSpec {
     ///
     /// `Payload` reboots it after it has ended with success, as `shutdown -r +1` does; the node is done when it is
     /// Ready in another boot than that in which its Job began.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub by: Option<RebootBy>,
     /// `Never`, `Always`, or `IfRequired`: if one of `requiredFiles` exists after the upgrade. Defaults to `Never`,
     /// and with `trigger` to `Always`, the only value there.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub when: Option<RebootWhen>,
     /// Absolute paths on the host. Defaults to `/run/reboot-required` and `/var/run/reboot-required`.
     ///
     /// With `IfRequired`, the node reboots if one of them exists.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 32))]
     pub required_files: Option<Vec<String>>,
     /// Program on the host that reboots it, and its arguments. Defaults to `systemctl reboot`, and `reboot` if that is
     /// missing or fails.
     ///
     /// Run without a shell in the host's mount and process namespaces.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 64))]
     pub command: Option<Vec<String>>,
     /// Time from the request until the node is Ready with a new boot ID, as a Go duration; after that the node fails.
     /// Defaults to `15m`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<String>,
 }
 
@@ -66,14 +66,14 @@ pub struct RebootSpec {
 pub struct SettleSpec {
     /// How long the node must be Ready without interruption, as a Go duration. Defaults to `0s`, or to `10s` after a
     /// reboot.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub min_ready: Option<String>,
     /// If true, the kubelet must report the Plan's version. Defaults to false.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub kubelet_version: Option<bool>,
     /// If true, the Node's `osImage`, such as `Talos (v1.11.2)`, must have the Plan's version as a word, with or
     /// without a `v`. Defaults to false.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub os_image: Option<bool>,
     /// If true, the controllers of the evicted pods must have as many ready pods as before the drain, or as many as
     /// they want if that is less. Defaults to false.
@@ -81,25 +81,25 @@ pub struct SettleSpec {
     /// The node is schedulable meanwhile, and keeps its slot. Without the permissions of the component
     /// `deploy/overlays/read-workloads`, only ReplicaSets and StatefulSets count, and must have all pods that they
     /// want.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub workloads: Option<bool>,
     /// Conditions of the Node that must have this status, such as those of the node problem detector.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 16))]
     pub conditions: Option<Vec<SettleConditionSpec>>,
     /// Taints that must be gone, each as `key` or `key:Effect`, such as `node.cilium.io/agent-not-ready`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 16))]
     pub taints_gone: Option<Vec<String>>,
     /// Pods of DaemonSets on the node that must be Ready; `{}` means all. Defaults to none.
     ///
     /// The controller must be allowed to list pods, by the component `deploy/overlays/read-workloads`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub daemon_sets: Option<DaemonSetsSpec>,
     /// Time limit for all conditions together, as a Go duration such as `10m`. Defaults to `10m`.
     ///
     /// After that the node fails.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<String>,
 }
 
@@ -144,15 +144,6 @@ field_enum! {
 }
 
 impl RebootSpec {
-    /// A spec without fields.
-    pub(super) const SILENT: Self = Self {
-        by: None,
-        when: None,
-        required_files: None,
-        command: None,
-        timeout: None,
-    };
-
     pub fn when(&self) -> RebootWhen {
         self.when.unwrap_or_default()
     }
@@ -183,18 +174,6 @@ impl RebootSpec {
 }
 
 impl SettleSpec {
-    /// A spec without fields.
-    pub(super) const SILENT: Self = Self {
-        min_ready: None,
-        kubelet_version: None,
-        os_image: None,
-        workloads: None,
-        conditions: None,
-        taints_gone: None,
-        daemon_sets: None,
-        timeout: None,
-    };
-
     /// How long the node must have been Ready.
     ///
     /// # Errors

@@ -31,10 +31,10 @@ const UPDATE_OPERATORS: [&str; 2] = [
 pub struct RebootRequest {
     /// The boot in which the node needs it. In any other boot the request is void. Absent in the annotations of update
     /// operators, whose agents withdraw their request after the reboot.
-    #[serde(rename = "bootID", default, skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "bootID", skip_serializing_if = "Option::is_none")]
     pub boot_id: Option<String>,
     /// Since when the node needs it, by its clock.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
     /// What says so: paths of files, commands, or `com.coreos.update1`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -43,13 +43,8 @@ pub struct RebootRequest {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub packages: Vec<String>,
     /// How many reboots have not changed that, for the same reasons.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "refit_base::is_zero")]
     pub survived: u32,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-fn is_zero(number: &u32) -> bool {
-    *number == 0
 }
 
 impl RebootRequest {

@@ -26,15 +26,15 @@ const CLOCK_SKEW: SignedDuration = SignedDuration::from_hours(1);
 pub struct RepeatSpec {
     /// The times, as minute, hour, day of the month, month, day of the week: `0 3 * * sun` is Sunday at three in the
     /// morning.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub cron: Option<String>,
     /// Time from one repetition to the next, as a Go duration such as `168h`, at least `10m`.
     ///
     /// It counts from when the last one was due, the first from when the controller saw the value.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub every: Option<String>,
     /// IANA time zone of `cron` such as `Europe/Berlin`, or `Local` for that of the controller. Defaults to UTC.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub time_zone: Option<String>,
 }
 

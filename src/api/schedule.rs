@@ -34,26 +34,26 @@ const HORIZON: SignedDuration = SignedDuration::from_hours(5 * 7 * 24);
 #[serde(rename_all = "camelCase")]
 pub struct WindowSpec {
     /// Days of the week, such as `mo`, `mon` or `monday`, or `0` (Sunday) to `6`. Required without `cron`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Vec<Day>>", length(min = 1))]
     pub days: Option<Vec<String>>,
     /// Start, such as `22:00`, `22:00:30` or `10pm`. Required without `cron`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub start_time: Option<String>,
     /// End, in the formats of `startTime`. Required without `cron`.
     ///
     /// An overnight window ends before it starts, and belongs to the day on which it starts.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub end_time: Option<String>,
     /// When the window opens, as minute, hour, day of the month, month, day of the week: `0 22 * * fri` is Friday at
     /// ten in the evening.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub cron: Option<String>,
     /// How long the window stays open, as a Go duration such as `4h`, up to seven days. Required with `cron`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub duration: Option<String>,
     /// IANA time zone such as `Europe/Berlin`, or `Local` for that of the controller. Defaults to UTC.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub time_zone: Option<String>,
 }
 

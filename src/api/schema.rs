@@ -283,29 +283,3 @@ fn walk_object<'s, 'v, V: Tree<'v>>(
         }
     }
 }
-
-impl<'v> Tree<'v> for &'v serde_json::Value {
-    fn shape(self) -> Shape<'v> {
-        match self {
-            serde_json::Value::Null => Shape::Null,
-            serde_json::Value::Bool(_) => Shape::Bool,
-            serde_json::Value::Number(number) => Shape::Number(number),
-            serde_json::Value::String(text) => Shape::Text(text),
-            serde_json::Value::Array(_) => Shape::List,
-            serde_json::Value::Object(_) => Shape::Object,
-        }
-    }
-
-    fn items(self) -> impl Iterator<Item = Self> {
-        self.as_array().into_iter().flatten()
-    }
-
-    fn fields(self) -> impl Iterator<Item = (&'v str, Self)> {
-        let fields = self.as_object().into_iter().flatten();
-        fields.map(|(name, value)| (name.as_str(), value))
-    }
-
-    fn has(self, name: &str) -> bool {
-        self.get(name).is_some()
-    }
-}

@@ -13,12 +13,10 @@ use std::str::FromStr;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 
-pub use syntax::{is_subdomain, label_key_problems, label_value_problems};
+pub use syntax::{is_dns_label, is_subdomain, label_key_problems, label_value_problems};
 
 /// Maximum number of requirements: each is compared with every node, or pod, in one go.
 const MAX_REQUIREMENTS: usize = 256;
-/// Lists with more values are sorted and searched by bisection.
-const LINEAR_SEARCH_MAX: usize = 16;
 
 /// Why a selector is invalid, with apimachinery's message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -36,6 +34,7 @@ pub struct Selector {
 struct Requirement {
     key: String,
     operator: Operator,
+    /// Sorted, because there may be thousands.
     values: Vec<String>,
 }
 
@@ -204,9 +203,7 @@ impl Requirement {
         if let Some(problem) = syntax::aggregate(problems) {
             return Err(SelectorError(problem));
         }
-        if values.len() > LINEAR_SEARCH_MAX {
-            values.sort_unstable();
-        }
+        values.sort_unstable();
         Ok(Self {
             key: key.to_owned(),
             operator,
@@ -236,13 +233,9 @@ impl Requirement {
 
     fn matches(&self, value: Option<&str>) -> bool {
         let listed = |value: &str| {
-            if self.values.len() > LINEAR_SEARCH_MAX {
-                return self
-                    .values
-                    .binary_search_by(|one| one.as_str().cmp(value))
-                    .is_ok();
-            }
-            self.values.iter().any(|one| one == value)
+            self.values
+                .binary_search_by(|one| one.as_str().cmp(value))
+                .is_ok()
         };
         match self.operator {
             Operator::In | Operator::Equals | Operator::DoubleEquals => value.is_some_and(listed),
@@ -326,9 +319,7 @@ impl fmt::Display for Selector {
 impl fmt::Display for Requirement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let key = &self.key;
-        let mut values = self.values.clone();
-        values.sort_unstable();
-        let values = values.join(",");
+        let values = self.values.join(",");
         match self.operator {
             Operator::In => write!(f, "{key} in ({values})"),
             Operator::NotIn => write!(f, "{key} notin ({values})"),

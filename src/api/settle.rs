@@ -38,7 +38,7 @@ pub struct SettleConditionSpec {
     #[serde(default, rename = "type", skip_serializing_if = "String::is_empty")]
     pub type_: String,
     /// `True`, `False` or `Unknown`, in quotes. Required.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<ConditionStatus>,
 }
 
@@ -54,10 +54,10 @@ impl SettleConditionSpec {
 #[serde(rename_all = "camelCase")]
 pub struct DaemonSetsSpec {
     /// Namespace of the pods. If absent, those of all namespaces count.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
     /// Labels of the pods. If absent, all count.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub selector: Option<LabelSelector>,
 }
 

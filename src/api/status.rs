@@ -23,97 +23,97 @@ pub struct PlanStatus {
     /// What keeps the Plan from continuing: of all reasons, the one to look at first.
     ///
     /// Absent while nothing does.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub obstacle: Option<Obstacle>,
     /// What `kubectl get plans` shows as MESSAGE, in at most 80 characters.
     ///
     /// The node that is held and why, or what a condition says.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     /// Version that the Plan upgrades to, with `-` instead of `+`.
     ///
     /// Absent until it is resolved.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub latest_version: Option<String>,
     /// Digest of the version and of all else that runs the Plan again.
     ///
     /// A node is done when its label `plan.upgrade.cattle.io/<plan>` has this value.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub latest_hash: Option<String>,
     /// Hostnames of the nodes that hold a slot of `concurrency` or `maxConcurrent`, including failed ones, ordered by
     /// node name.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub applying: Option<Vec<String>>,
     /// Generation of the spec that this status describes.
     ///
     /// If it is less than `metadata.generation`, the controller has not processed the spec yet.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
     /// Number of nodes in each state.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub nodes: Option<NodeCounts>,
     /// Number of nodes done and of nodes selected, such as `12/40`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub progress: Option<String>,
     /// All nodes that are in progress or have failed, then waiting nodes, up to 100 in all and 512 KiB.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub active: Option<Vec<NodeProgress>>,
     /// Number of nodes that hold a slot and are not in `active`, because the list is full.
     ///
     /// `applying` and `nodes` include them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub active_omitted: Option<i64>,
     /// Done nodes whose kubelet does not have the version that the Plan installed, up to 50.
     ///
     /// Absent if the Plan does not install Kubernetes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub version_differs: Option<Vec<VersionDiffers>>,
     /// The last wave of `waves` that has begun, and what it waits for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub wave: Option<WaveStatus>,
     /// The last results of `checks`. refit runs them only while a node waits for them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub checks: Option<Vec<CheckStatus>>,
     /// Result of the last poll of the channel.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub channel: Option<ChannelStatus>,
     /// Digests of the Plan's images, with `versionPolicy.pinDigest`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub pinned: Option<PinnedStatus>,
     /// The current repetition and the next one, with `repeat`.
     ///
     /// The current one stays if `repeat` is removed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub repeat: Option<RepeatStatus>,
     /// When nodes may start next (RFC 3339), by the windows and blackouts.
     ///
     /// Absent while they may, and if they never may.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub next_window: Option<String>,
     /// The longest time that a node has taken in this roll-out, as a Go duration.
     ///
     /// Only with `windows` or blackouts, which need it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub longest_run: Option<String>,
     /// Expected end of the roll-out at its current pace.
     ///
     /// Absent while no node starts, and until a node is done.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub expected_end: Option<ExpectedEnd>,
     /// The last ten roll-outs, beginning with the current one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub history: Option<Vec<RollOut>>,
     /// Where the Plan comes from, as its annotations and labels say.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub origin: Option<Origin>,
     /// How far `before` is in the current roll-out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<Box<HookStatus>>,
     /// How far `after` is in the current roll-out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<Box<HookStatus>>,
     /// The limits in spite of which nodes start in this roll-out, from the annotation `refit.rs/despite`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub despite: Option<Vec<DespiteStatus>>,
 }
 
@@ -131,13 +131,13 @@ pub struct DespiteStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<String>,
     /// Who, when and why.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
     /// When the roll-out was complete (RFC 3339). Since then they count again.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub ended: Option<String>,
     /// Why the entry of the annotation is ignored.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub invalid: Option<String>,
 }
 
@@ -152,10 +152,10 @@ pub struct Obstacle {
     #[serde(default)]
     pub message: String,
     /// The node that is held, if it is one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
     /// Since when the Plan is held by this reason at this node (RFC 3339).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<String>,
     /// The objects that the message is about: where to look next. At most five.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -167,14 +167,14 @@ pub struct Obstacle {
 #[serde(rename_all = "camelCase")]
 pub struct RepeatStatus {
     /// When the current repetition was due (RFC 3339). It is part of `latestHash`. Absent until the first repetition.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<String>,
     /// When the next repetition is due (RFC 3339). If the time has passed, the repetition begins when the current roll-out
     /// is over and nodes may start.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
     /// The schedule to which `next` belongs. After an edit of `repeat`, `next` is a time after the edit.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub schedule: Option<String>,
 }
 
@@ -204,10 +204,10 @@ pub struct RollOut {
     #[serde(default)]
     pub from: String,
     /// When it was complete or replaced (RFC 3339). Absent while it runs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub to: Option<String>,
     /// Whether no node was left to upgrade at its end.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub complete: Option<bool>,
     /// Number of nodes that it has upgraded.
     #[serde(default)]
@@ -216,29 +216,29 @@ pub struct RollOut {
     #[serde(default)]
     pub failures: i64,
     /// Seconds that the fastest node took, from its Job to its label.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub shortest_seconds: Option<i64>,
     /// Seconds that the slowest node took.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub longest_seconds: Option<i64>,
     /// Who approved the version and when, from the annotation `refit.rs/approve`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub approved: Option<String>,
     /// The approvals of its waves: wave, who and when, from the annotation `refit.rs/approve`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub approved_waves: Option<Vec<String>>,
     /// The limits in spite of which its nodes could start: limits, nodes, who, when and why, from the annotation
     /// `refit.rs/despite`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub despite: Option<Vec<String>>,
     /// Who ran the Plan again at the same version and when, from the annotation `refit.rs/rerun`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub rerun: Option<String>,
     /// When it was due, if it is a repetition (RFC 3339).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub repeat: Option<String>,
     /// Commit that the Plan came from when the roll-out started.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub commit: Option<String>,
 }
 
@@ -247,13 +247,13 @@ pub struct RollOut {
 #[serde(rename_all = "camelCase")]
 pub struct Origin {
     /// The object of the GitOps tool that applies the Plan, such as `Kustomization flux-system/apps`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub manager: Option<String>,
     /// The commit, from the annotation `refit.rs/commit`, or the reference in `config.kubernetes.io/origin`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub commit: Option<String>,
     /// The author, from the annotation `refit.rs/author`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub author: Option<String>,
 }
 
@@ -270,23 +270,33 @@ pub struct PlanCondition {
     #[schemars(!default)]
     pub status: String,
     /// When status, reason or message last changed (RFC 3339).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub last_update_time: Option<String>,
     /// When status last changed (RFC 3339).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub last_transition_time: Option<String>,
     /// Reason for the status, as one word in CamelCase.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<OpenEnum<Reason>>,
     /// Reason for the status, as a sentence.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }
 
-impl PlanCondition {
-    /// The condition of this type.
-    pub fn find(conditions: &[Self], type_: ConditionType) -> Option<&Self> {
-        conditions.iter().find(|condition| condition.type_ == type_)
+impl PlanStatus {
+    /// The nodes that have a slot. `active` also has others, for users.
+    pub fn slots(&self) -> impl Iterator<Item = &NodeProgress> {
+        self.active.iter().flatten().filter(|entry| entry.has_slot())
+    }
+
+    pub fn condition(&self, type_: ConditionType) -> Option<&PlanCondition> {
+        self.conditions.iter().find(|condition| condition.type_ == type_)
+    }
+
+    /// Whether the condition of this type is True.
+    pub fn is_true(&self, type_: ConditionType) -> bool {
+        self.condition(type_)
+            .is_some_and(|condition| condition.status == "True")
     }
 }
 
@@ -313,7 +323,7 @@ pub struct NodeCounts {
     #[serde(default)]
     pub disabled: i64,
     /// Nodes that the annotation `refit.rs/skip` excludes at this version. Absent means none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub skipped: Option<i64>,
 }
 
@@ -325,29 +335,29 @@ pub struct NodeProgress {
     #[serde(default)]
     pub name: String,
     /// UID of the node.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub uid: Option<String>,
     /// `Waiting`, `Pending`, `Starting`, `Preparing`, `Cordoning`, `Draining`, `Upgrading`, `Finishing`, `Rebooting`,
     /// `Settling`, `Verifying` or `Failed`.
     #[serde(default)]
     pub phase: OpenEnum<NodePhase>,
     /// When the node entered the phase (RFC 3339).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<String>,
     /// Name of the Job. Absent while there is none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub job: Option<String>,
     /// Number of the attempt on this node for this hash, from 1.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub attempt: Option<i64>,
     /// Boot ID of the node when it started. Present only if the Plan may reboot it.
-    #[serde(rename = "bootID", default, skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "bootID", skip_serializing_if = "Option::is_none")]
     pub boot_id: Option<String>,
     /// Why the node does not progress, as one word in CamelCase.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<OpenEnum<Reason>>,
     /// Why the node does not progress, as a sentence.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     /// The objects that the message is about: where to look next. At most five.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -382,7 +392,7 @@ pub struct VersionDiffers {
     pub since: String,
     /// `VersionDiffers`: the upgrade has not changed it, or something else has since. `Drifted`: it had the Plan's version,
     /// and has an older one now.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<OpenEnum<Reason>>,
 }
 
@@ -409,13 +419,13 @@ pub struct WaveStatus {
     #[serde(default)]
     pub phase: OpenEnum<WavePhase>,
     /// When the wave entered the phase (RFC 3339). A soak counts from here.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<String>,
     /// When the soak ends, if all upgraded nodes stay Ready (RFC 3339).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<String>,
     /// What the nodes of later waves wait for. Absent in the last wave.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }
 
@@ -430,10 +440,10 @@ pub struct CheckStatus {
     #[serde(default)]
     pub phase: OpenEnum<CheckPhase>,
     /// When the check entered the phase (RFC 3339).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<String>,
     /// What the server answered, or why there is no answer.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }
 
@@ -442,48 +452,48 @@ pub struct CheckStatus {
 #[serde(rename_all = "camelCase")]
 pub struct ChannelStatus {
     /// URL that was polled, without passwords and tokens.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
     /// Names of the Secrets that were used for the poll, separated by commas.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub secrets: Option<String>,
     /// When a poll began that has not ended (RFC 3339). If the controller crashed during the poll, its successor waits two
     /// minutes before it polls again, in case the response caused the crash.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub asked: Option<String>,
     /// When the channel was last polled (RFC 3339).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub last_polled: Option<String>,
     /// When the channel is polled next (RFC 3339). A change of the Plan can cause an earlier poll.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub next_poll: Option<String>,
     /// Value of the annotation `refit.rs/poll-now` that caused the last requested poll.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub polled_for: Option<String>,
     /// Why the last response was not used. Absent if it was.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
     /// The next version, while the Plan does not take it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub candidate: Option<String>,
     /// When the candidate was published, if the channel says so, otherwise when it was first seen (RFC 3339).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<String>,
     /// When the Plan takes the candidate (RFC 3339). Present only if nothing but its age holds it back.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub due: Option<String>,
     /// What holds the candidate back, as one word in CamelCase.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<OpenEnum<Reason>>,
     /// What holds the candidate back, and what would let it through, as a sentence.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     /// The version that the channel offered when it last offered an older version than the Plan's. No node starts while
     /// it is set.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub withdrawn: Option<String>,
     /// Other versions whose age counts, and when each was first seen.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub seen: Option<Vec<FirstSeen>>,
 }
 

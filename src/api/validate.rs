@@ -33,7 +33,6 @@ use super::repeat::Repeat;
 use super::schedule::{Blackout, Windows};
 use super::selector::Selector;
 use super::wave::Wave;
-use super::window::Window;
 use refit_base::go::GoDuration;
 use refit_base::version::policy::Policy;
 
@@ -41,7 +40,7 @@ use refit_base::version::policy::Policy;
 /// blackouts the valid ones remain: no node starts, but nodes in progress still need the rest.
 #[derive(Clone, Debug, Default)]
 pub struct ParsedSpec {
-    pub window: Option<Window>,
+    /// Those of `windows`, or the one of `window`.
     pub windows: Option<Windows>,
     pub blackouts: Vec<Blackout>,
     pub repeat: Option<Repeat>,
@@ -101,8 +100,7 @@ impl ParsedSpec {
         hooks::check(spec, &mut errors);
 
         let parsed = Self {
-            window,
-            windows,
+            windows: window.or(windows),
             blackouts,
             repeat,
             post_complete_delay: delay.unwrap_or_default(),

@@ -19,35 +19,35 @@ pub struct VersionPolicySpec {
     ///
     /// Also `1.33.x`, `~1.33` or `^1`; `||` means either. At most 1,024 characters. A bound without a build such as
     /// `+k3s1` is for all builds. A prerelease needs one of the same release in the range.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1024))]
     pub range: Option<String>,
     /// If true, the channel may move the Plan to an older version, or one that cannot be compared, but not to another
     /// distribution; and nodes with a newer kubelet start. Defaults to false.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub allow_downgrade: Option<bool>,
     /// Maximum number of minor versions between a node's kubelet and the Plan's version. If absent, there is no
     /// limit.
     ///
     /// With 1, a node at 1.31 does not start for 1.33. From a feed or registry, the Plan takes the newest version
     /// within it of its oldest node, and the next one when all nodes have that.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub max_minor_skip: Option<i32>,
     /// Age at which the Plan takes a version, as a Go duration such as `72h`. Defaults to `0s`.
     ///
     /// Counted from its release if the channel dates it, otherwise from when it was first seen.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub minimum_age: Option<String>,
     /// If true, Jobs run the digests of the Plan's images. Defaults to false.
     ///
     /// The tags are resolved once for each hash, so all nodes run the same images, on all architectures, even if a tag
     /// moves.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub pin_digest: Option<bool>,
     /// If true, the Plan takes a version from the channel only once the annotation `refit.rs/approve` names it.
     /// Defaults to false.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub propose: Option<bool>,
 }
 

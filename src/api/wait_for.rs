@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 
 use super::field_enum::field_enum;
 use super::invalid::{ErrorList, FieldPath, at};
-use super::pod_blocker::{is_namespace, namespace, selects_all};
-use super::selector::Selector;
+use super::pod_blocker::{namespace, selects_all};
+use super::selector::{Selector, is_dns_label};
 use refit_base::go::GoDuration;
 
 /// Maximum number of entries. The pods of a node are listed once for each, at intervals.
@@ -27,21 +27,21 @@ const LONGEST_PAUSE: SignedDuration = SignedDuration::from_hours(1);
 #[serde(rename_all = "camelCase")]
 pub struct WaitForSpec {
     /// Labels of the pods. Required, and must not be empty.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub pod_selector: Option<LabelSelector>,
     /// Namespace of the pods. If absent, those of all namespaces count.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
     /// How long to wait, as a Go duration such as `2h`. Required.
     ///
     /// Comes before `drain.timeout`, and in addition to the deadline of the Job.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<String>,
     /// What happens if such a pod still runs after `timeout`: `Evict`, `Skip` the node, or `Fail`. Defaults to `Evict`.
     ///
     /// `Evict` begins the drain, which evicts it like others; `Skip` releases the node as it was, and its turn comes
     /// again after 5 minutes, then after 10, 20, 40, and then every hour; `Fail` fails the node.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub after_timeout: Option<AfterWait>,
 }
 
@@ -180,7 +180,7 @@ impl FromStr for WaitFor {
                 Some(("after", "evict")) => after_timeout = AfterWait::Evict,
                 Some(("after", "skip")) => after_timeout = AfterWait::Skip,
                 Some(("after", "fail")) => after_timeout = AfterWait::Fail,
-                Some(("namespace", name)) if is_namespace(name) => namespace = Some(name.to_owned()),
+                Some(("namespace", name)) if is_dns_label(name) => namespace = Some(name.to_owned()),
                 _ => return Err(format!("has {part:?}; {FORMAT}")),
             }
         }

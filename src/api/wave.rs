@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::invalid::{ErrorList, FieldPath, Invalid, at};
 use super::node_limit::NodeLimit;
-use super::selector::Selector;
+use super::selector::{Selector, is_dns_label};
 use refit_base::go::GoDuration;
 
 /// Maximum number of waves, as in the schema. A Plan stored under another schema may have more.
@@ -24,23 +24,23 @@ const MAX_NAME_LEN: usize = 63;
 pub struct WaveSpec {
     /// Name of the wave: lower-case letters, digits and `-`, beginning with a letter. Defaults to `wave-1` for the
     /// first, and so on.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// How many nodes are upgraded when the wave is over, including those of earlier waves: a number, or a share of
     /// the selected nodes such as `10%` (rounded down, at least 1).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<NodeLimit>")]
     pub nodes: Option<IntOrString>,
     /// Selects the nodes of the wave by their labels, among those that the Plan selects.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub selector: Option<LabelSelector>,
     /// How long all upgraded nodes must stay Ready before the next wave, as a Go duration such as `30m`; it starts
     /// over when one does not. Defaults to `0s`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub soak: Option<String>,
     /// If true, the next wave needs the annotation `refit.rs/approve` with `<wave>@<hash>`, where the hash is
     /// `status.latestHash`. Defaults to false.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub approval: Option<bool>,
 }
 
@@ -124,11 +124,7 @@ fn default_name(index: usize) -> String {
 
 /// Whether the text has neither of the separators of approvals, and is not a version.
 fn is_name(name: &str) -> bool {
-    let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-    name.len() <= MAX_NAME_LEN
-        && name.starts_with(|c: char| c.is_ascii_lowercase())
-        && name.chars().all(is_plain)
-        && !name.ends_with('-')
+    is_dns_label(name) && name.starts_with(|c: char| c.is_ascii_lowercase())
 }
 
 /// The parsed `spec.waves`. Unless there are none, the last one takes the nodes that are left.

@@ -8,16 +8,16 @@
 //! Pure: the time and the local zone are arguments, and zones come from the bundled database, so that a Plan means the
 //! same on every machine. What a closed window does to a roll-out is decided elsewhere.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::sync::LazyLock;
 
 use jiff::civil::{Time, Weekday};
 use jiff::tz::{TimeZone, TimeZoneDatabase};
 use jiff::{SignedDuration, Timestamp};
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::field_enum::inline_schema;
 use super::invalid::{ErrorList, FieldPath};
 
 /// Accepted names of each day of the week, from Sunday, as in the schema.
@@ -41,18 +41,7 @@ static ZONES: LazyLock<TimeZoneDatabase> = LazyLock::new(TimeZoneDatabase::bundl
 /// Schema of one of `window.days`. The spec keeps the words as written.
 pub(super) struct Day;
 
-impl JsonSchema for Day {
-    fn inline_schema() -> bool {
-        true
-    }
-    fn schema_name() -> Cow<'static, str> {
-        "Day".into()
-    }
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        let words: Vec<_> = DAYS.iter().flatten().collect();
-        json_schema!({ "type": "string", "enum": words })
-    }
-}
+inline_schema!(Day { "type": "string", "enum": DAYS.as_flattened() });
 
 /// A time window. It is open on `days` from `startTime` to `endTime`, by the local time in `timeZone`. A window that
 /// ends before it starts is overnight, and belongs to the day on which it starts.
@@ -60,19 +49,19 @@ impl JsonSchema for Day {
 #[serde(rename_all = "camelCase")]
 pub struct TimeWindowSpec {
     /// Days of the week, such as `mo`, `mon` or `monday`, or `0` (Sunday) to `6`. If absent, the window never opens.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Vec<Day>>", length(min = 1))]
     pub days: Option<Vec<String>>,
     /// Start, such as `22:00`, `22:00:30` or `10pm`. Required.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub start_time: Option<String>,
     /// End, in the formats of `startTime`. Required.
     ///
     /// The second that it names is inside the window.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub end_time: Option<String>,
     /// IANA time zone such as `Europe/Berlin`, or `Local` for that of the controller. Defaults to UTC.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub time_zone: Option<String>,
 }
 

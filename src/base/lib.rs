@@ -9,3 +9,8 @@ pub mod nearest;
 pub mod proxy;
 pub mod table;
 pub mod version;
+
+/// Whether serde may skip the field of a number.
+pub fn is_zero<N: Default + PartialEq>(number: &N) -> bool {
+    *number == N::default()
+}

@@ -180,6 +180,12 @@ impl PlanFacts {
         self.object.metadata.generation.unwrap_or_default()
     }
 
+    /// The record of the Plan on a node. One of an earlier Plan or node with the same name is void.
+    pub fn record<'n>(&self, node: &'n NodeFacts) -> Option<&'n Record> {
+        let record = node.records.get(&self.name)?;
+        (record.plan_uid == self.uid && record.node_uid == node.uid).then_some(record)
+    }
+
     /// What the names of objects on a node depend on.
     pub fn run_id<'a>(&'a self, node: &'a NodeFacts, upgrade: &'a str) -> RunId<'a> {
         RunId {

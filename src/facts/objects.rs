@@ -3,7 +3,7 @@
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::Resource;
+use kube::{Resource, ResourceExt};
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -143,9 +143,7 @@ const MAX_LABELLED_JOBS: usize = 4_096;
 pub struct RawPlan {
     #[serde(deserialize_with = "slim_meta")]
     metadata: ObjectMeta,
-    #[serde(default)]
     spec: Option<Value>,
-    #[serde(default)]
     status: Option<Value>,
     /// Why the spec is missing.
     #[serde(skip)]
@@ -222,9 +220,9 @@ const NOT_READY_TAINTS: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kuber
 
 impl SlimNode {
     pub fn facts(&self, intern: &Intern) -> NodeFacts {
-        let annotations = self.metadata.annotations.as_ref();
-        let annotation = |key: &str| annotations.and_then(|a| a.get(key));
-        let labels = self.metadata.labels.iter().flatten();
+        let annotations = self.annotations();
+        let annotation = |key: &str| annotations.get(key);
+        let labels = self.labels().iter();
         NodeFacts {
             name: intern.text(self.metadata.name.as_deref().unwrap_or_default()),
             uid: intern.text(self.metadata.uid.as_deref().unwrap_or_default()),
@@ -254,8 +252,7 @@ impl SlimNode {
             kernel: intern.text(&shorten(&self.status.node_info.kernel_version, MAX_NAME)),
             architecture: intern.text(&shorten(&self.status.node_info.architecture, MAX_NAME)),
             records: annotations
-                .into_iter()
-                .flatten()
+                .iter()
                 .filter_map(|(key, value)| {
                     let plan = key.strip_prefix(names::ANNOTATION_RECORD_PREFIX)?;
                     Some((intern.text(plan), Record::parse(value)?))
@@ -271,7 +268,7 @@ impl SlimNode {
                 .map(|text| text.as_str().into()),
             skip: annotation(names::ANNOTATION_SKIP)
                 .map(|text| shorten(text, MAX_CONDITION_MESSAGE).as_ref().into()),
-            reboot_request: annotations.and_then(RebootRequest::of).map(Box::new),
+            reboot_request: RebootRequest::of(annotations).map(Box::new),
             drain: annotation(names::ANNOTATION_DRAIN)
                 .and_then(|text| NodeDrain::parse(text))
                 .map(Box::new),

@@ -9,9 +9,10 @@ use refit_api::ids::{BootId, Hash, JobUid, NodeName, NodeUid, PlanName, PlanUid,
 
 /// Progress of the pod of a Job. Variants are in the order of progress: of several running pods, the one that has come
 /// furthest represents the Job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PodStage {
     /// Not bound to the node.
+    #[default]
     Unbound,
     /// Bound; no container has run.
     Starting,
@@ -77,7 +78,7 @@ pub struct RebootPod {
 }
 
 /// Facts of a pod of this controller.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodFacts {
     /// `metadata.name`.
     pub name: Text,

@@ -45,39 +45,39 @@ pub struct Record {
     pub attempt: i64,
     /// How often the Plan was tried again on the node by itself, as `spec.failure.retries` says. For a node that was
     /// released because pods had not ended: how often in a row.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "refit_base::is_zero")]
     pub retries: i64,
     pub job_uid: JobUid,
     /// Name of the Job.
     pub job: JobName,
     /// Digest of the user's part of the template that ran.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub inputs: Option<String>,
     /// When the Job ended.
     pub at: Timestamp,
     /// When the Job was created.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub started: Option<Timestamp>,
     /// Whether something that keeps no ledger cordoned the node for the Job, so that refit must uncordon it when it is
     /// done.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub uncordon: bool,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub reboot: Option<Reboot>,
     /// When settling began; `settle.timeout` counts from then.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub settling: Option<Timestamp>,
     /// How far `spec.verify` is, once it has begun.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub verify: Option<Verification>,
     /// Controllers of the evicted pods, in the format of [`Holder::evicted`](refit_api::Holder).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub workloads: Vec<String>,
     /// Why it failed, as one word.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<OpenEnum<Reason>>,
     /// Why it failed, as a sentence.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }
 
@@ -86,7 +86,7 @@ pub struct Record {
 #[serde(rename_all = "camelCase")]
 pub struct Reboot {
     /// The boot in which the upgrade succeeded, which has to end. Absent while only the node knows it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub boot_id: Option<String>,
     /// When the reboot was requested; `reboot.timeout` counts from then.
     pub since: Timestamp,
@@ -103,30 +103,19 @@ pub struct Verification {
     pub passed: bool,
 }
 
-// The signature that serde requires.
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-fn is_zero(number: &i64) -> bool {
-    *number == 0
-}
-
-/// What identifies an upgrade: the UID of its Job, which is not known if the Job was lost.
-pub fn upgrade_id(job_uid: &str, hash: &str, attempt: i64) -> String {
-    if job_uid.is_empty() {
-        format!("{hash}.{attempt}")
-    } else {
-        job_uid.to_owned()
-    }
-}
-
 impl Record {
     /// The key of the annotation that records the upgrade of a Plan.
     pub fn key(plan: &str) -> String {
         format!("{}{plan}", names::ANNOTATION_RECORD_PREFIX)
     }
 
-    /// What identifies the upgrade that it records.
+    /// What identifies the upgrade that it records: the UID of its Job, which is not known if the Job was lost.
     pub fn upgrade_id(&self) -> String {
-        upgrade_id(&self.job_uid, &self.hash, self.attempt)
+        if self.job_uid.is_empty() {
+            format!("{}.{}", self.hash, self.attempt)
+        } else {
+            self.job_uid.to_string()
+        }
     }
 
     /// Parses the annotation. An invalid one counts as absent, and so does one that is too long. Anyone who may patch

@@ -11,7 +11,7 @@ use refit_api::names::{TAINT_NEW_NODE, TAINT_PENDING_PREFIX};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Taint {
     pub key: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<String>,
     pub effect: String,
     #[serde(flatten)]

@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 
 use refit_api::Hook;
 use refit_api::names::plan_label;
-use refit_api::selector::{label_key_problems, label_value_problems};
+use refit_api::selector::{is_dns_label, label_key_problems, label_value_problems};
 
 /// Maximum length in bytes of a DNS label, a label value, and the name part of a label key.
 pub const MAX_LEN: usize = 63;
@@ -145,16 +145,6 @@ pub fn is_plan_label(plan: &str) -> bool {
 /// Whether `text` is a valid label value. The empty text is.
 pub fn is_label_value(text: &str) -> bool {
     label_value_problems(text).is_empty()
-}
-
-/// Whether `text` is a DNS label (RFC 1123): at most 63 of `[a-z0-9-]`, without `-` at either end.
-pub fn is_dns_label(text: &str) -> bool {
-    let inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
-    !text.is_empty()
-        && text.len() <= MAX_LEN
-        && text.bytes().all(inner)
-        && !text.starts_with('-')
-        && !text.ends_with('-')
 }
 
 /// The longest prefix of `head` that leaves room for `-` and `tail`, and ends in a letter or digit: after a dot, `-`

@@ -10,7 +10,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::error::JobError;
 use crate::job_input::{NodeInput, PlanInput};
-use crate::name::{is_label_value, is_plan_label, label_value};
+use crate::name::label_value;
 use crate::render;
 use crate::settings::JobSettings;
 use refit_api::names;
@@ -130,15 +130,12 @@ fn check(input: &RebootInput<'_>, settings: &JobSettings) -> Result<(), JobError
     if node.is_windows() {
         return Err(JobError::RebootOnWindows(plan.spec.reboot_when()));
     }
-    if !is_plan_label(plan.name) {
-        return Err(JobError::PlanName(plan.name.to_owned()));
-    }
-    if !is_label_value(&settings.controller_name) {
-        return Err(JobError::ControllerName(settings.controller_name.clone()));
-    }
-    if hash.is_empty() {
-        return Err(JobError::NoHash);
-    }
+    let of_upgrade = PlanInput {
+        latest_version: "",
+        latest_hash: hash,
+        ..*plan
+    };
+    render::check_names(&of_upgrade, settings)?;
     if settings.own_image.is_empty() {
         return Err(JobError::OwnImage);
     }

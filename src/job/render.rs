@@ -28,7 +28,8 @@ use crate::settings::JobSettings;
 use refit_api::{AfterWait, ApiAccess, PlanSpec, WaitFor, names};
 use template::ONE_AT_A_TIME;
 
-pub use check::{Findings, Remark, check};
+pub(super) use check::names as check_names;
+pub use check::{Findings, Remark, all_containers, check};
 pub use containers::{DRAIN, OVERDUE, PROBE, SENTINEL, SKIPPED};
 pub(super) use containers::{command_args, literal, on_host, sentinel_name};
 pub use drain::drain_command;
@@ -49,18 +50,12 @@ pub(super) use volumes::{HOST_DIR, host_root};
 /// Fails if the API server would refuse the Job.
 pub fn render(input: &JobInput<'_>, settings: &JobSettings) -> Result<Job, JobError> {
     let JobInput { plan, node, .. } = input;
-    if let Some(error) = check::name_errors(plan, settings).into_iter().next() {
-        return Err(error);
-    }
-    if node.is_windows() && settings.kubectl_image_windows.is_empty() {
-        return Err(JobError::KubectlImageWindows);
-    }
-    if let Some(error) = check::windows_errors(plan.spec)
-        .into_iter()
-        .next()
-        .filter(|_| node.is_windows())
-    {
-        return Err(error);
+    check::names(plan, settings)?;
+    if node.is_windows() {
+        if settings.kubectl_image_windows.is_empty() {
+            return Err(JobError::KubectlImageWindows);
+        }
+        check::first(check::windows_errors(plan.spec))?;
     }
     let pod_annotations = metadata::pod_annotations(plan, node);
     let mut annotations = metadata::job_annotations(input, settings, pod_annotations.clone())?;

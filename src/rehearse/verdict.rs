@@ -11,7 +11,7 @@ use super::run::{Ending, Outcome, PlanOutcome};
 use super::words::{duration, one_line, pluralized};
 use refit_api::reason::Kind;
 use refit_api::selector::explain;
-use refit_api::{ConditionType, NodeProgress, ObjectRef, OpenEnum, PlanCondition, Reason};
+use refit_api::{ConditionType, NodeProgress, ObjectRef, OpenEnum, Reason};
 use refit_view::{PlanOverview, prepare};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -206,7 +206,7 @@ pub fn unfinished(view: &PlanOverview<'_>, complete: bool) -> Option<UnfinishedP
     // What has begun and does not end is nearer to the cause than what does not begin.
     let at_work = slots().find(|node| !node.is_failed());
     let is_denied = |type_| {
-        let condition = PlanCondition::find(&view.plan.facts.status().conditions, type_);
+        let condition = view.plan.facts.status().condition(type_);
         condition.is_some_and(|it| it.status == "False")
     };
     let (does, how, node) = match (held, reason) {

@@ -1,19 +1,17 @@
 //! Requests of nodes (`spec.trigger`) that are answered.
 
-use std::collections::BTreeMap;
-
-use super::node::state::NodeState;
+use super::node::state::PlanNodes;
 use super::plan::DerivedPlan;
 use super::state::ClusterState;
 use super::step::{NodeChange, Step, patch};
 use refit_api::names;
-use refit_facts::{NodeFacts, NodeName};
+use refit_facts::NodeFacts;
 
 /// Steps that remove the labels of answered requests.
 pub(super) fn remove_labels<'a>(
     cluster: &'a ClusterState,
     plan: &'a DerivedPlan,
-    nodes: &'a BTreeMap<NodeName, NodeState>,
+    nodes: &'a PlanNodes,
 ) -> impl Iterator<Item = Step> + 'a {
     let name = &plan.facts.name;
     let stored_slots = plan.facts.status().active.as_deref().unwrap_or_default();

@@ -204,8 +204,7 @@ impl Checks {
     }
 
     /// The time of day was set by so much.
-    pub(super) fn shift_times(&mut self, step: SignedDuration) {
-        let shift = |at: &mut Timestamp| *at = at.saturating_add(step).unwrap_or(*at);
+    pub(super) fn shift_times(&mut self, shift: impl Fn(&mut Timestamp) + Copy) {
         shift(&mut self.from);
         for state in &mut self.all {
             state.asked.iter_mut().for_each(shift);

@@ -1,6 +1,6 @@
 //! The conditions of a Plan: system-upgrade-controller's three, in its order and words (S53, S54).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 
@@ -8,14 +8,14 @@ use super::blocker::Blocker;
 use super::differs;
 use super::failure::with_decision;
 use super::node::fail::failure_text;
-use super::node::state::NodeState;
+use super::node::state::PlanNodes;
 use super::obstacle::{behind, obstacle, reported_at, selects_nothing, unreadable};
 use super::picture::PlanPicture;
 use super::plan::DerivedPlan;
 use super::resolve::Resolution;
 use super::state::ClusterState;
 use refit_api::text::{MAX_CONDITION_MESSAGE, seconds, shorten};
-use refit_api::{ConditionType, Obstacle, PlanCondition, Reason};
+use refit_api::{ConditionType, Obstacle, PlanCondition, PlanStatus, Reason};
 use refit_facts::NodeName;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,13 +35,13 @@ impl ConditionUpdate {
     }
 
     /// The condition. If it is unchanged, it keeps the times of the stored one.
-    pub(super) fn into_condition(self, stored: &[PlanCondition], now: Timestamp) -> PlanCondition {
+    pub(super) fn into_condition(self, stored: &PlanStatus, now: Timestamp) -> PlanCondition {
         // It is absent otherwise.
         let is_true = self.reason.is_true() || self.type_ == ConditionType::Degraded;
         let status = if is_true { "True" } else { "False" };
         // Before it is compared with the stored one, which was shortened, too.
         let message = shorten(&self.message, MAX_CONDITION_MESSAGE).into_owned();
-        let known = PlanCondition::find(stored, self.type_);
+        let known = stored.condition(self.type_);
         let same_status = known.filter(|c| c.status == status);
         let same = same_status.filter(|c| {
             c.reason.as_ref().is_some_and(|reason| *reason == self.reason)
@@ -65,13 +65,13 @@ impl ConditionUpdate {
 pub(super) fn conditions(
     cluster: &ClusterState,
     plan: &DerivedPlan,
-    nodes: &BTreeMap<NodeName, NodeState>,
+    nodes: &PlanNodes,
     picture: &PlanPicture,
     now: Timestamp,
 ) -> (Vec<PlanCondition>, Option<Obstacle>) {
     let stored = plan.facts.status();
-    let known = |type_| PlanCondition::find(&stored.conditions, type_).cloned();
-    let write = |update: ConditionUpdate| update.into_condition(&stored.conditions, now);
+    let known = |type_| stored.condition(type_).cloned();
+    let write = |update: ConditionUpdate| update.into_condition(stored, now);
     let unreadable = unreadable(cluster, plan);
     let invalid = match (&plan.invalid, &plan.resolution) {
         (Some(why), _) | (None, Resolution::MissingSecrets(why)) => Some(why.as_str()),
@@ -96,14 +96,11 @@ pub(super) fn conditions(
         Some(why) => ConditionUpdate::new(ConditionType::Validated, Reason::Error, why),
     };
     let resolved = match &plan.resolution {
-        Resolution::Resolved(resolved) => {
-            let reason = resolved.source.reason();
-            Some(write(ConditionUpdate::new(
-                ConditionType::LatestResolved,
-                reason,
-                "",
-            )))
-        }
+        Resolution::Resolved(resolved) => Some(write(ConditionUpdate::new(
+            ConditionType::LatestResolved,
+            resolved.source,
+            "",
+        ))),
         Resolution::Failed(why) => Some(write(ConditionUpdate::new(
             ConditionType::LatestResolved,
             Reason::Error,
@@ -157,7 +154,7 @@ const NO_REPLACEMENT_POLICY: &str = "the API server drops spec.podReplacementPol
 fn complete(
     cluster: &ClusterState,
     plan: &DerivedPlan,
-    nodes: &BTreeMap<NodeName, NodeState>,
+    nodes: &PlanNodes,
     picture: &PlanPicture,
     obstacle: Option<&Obstacle>,
     now: Timestamp,

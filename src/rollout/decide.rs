@@ -1,6 +1,7 @@
 //! The decision. The pipeline is observe → validate → resolve → decide → act → report.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
 
 use jiff::Timestamp;
 
@@ -11,8 +12,7 @@ use super::grants;
 use super::lifecycle::Lifecycle;
 use super::maintenance;
 use super::node::NodeReconciler;
-use super::node::state::NodeStates;
-use super::node::state::{NodeDecision, NodeState};
+use super::node::state::{NodeDecision, NodeStates, PlanNodes};
 use super::permissions;
 use super::picture::{Ask, PlanPicture};
 use super::plan::DerivedPlan;
@@ -23,12 +23,11 @@ use super::start::locks::DisruptionLocks;
 use super::state::{ClusterState, WriteBlock};
 use super::status::{event_once, report};
 use super::step::{Key, Query, Step};
-use super::wave::progress::WaveProgress;
 use super::{
     differs, digests, hooks, label_receipts, notified, pending_taints, pod_blockers, release, remediation,
     repeat, summary,
 };
-use refit_api::{NodeProgress, OpenEnum, Reason};
+use refit_api::{NodeProgress, Reason};
 use refit_facts::{BootId, JobFacts, JobName, NodeName, PodFacts, PodUid};
 
 /// Decides for all Plans at once. Call [`ClusterState::refresh`] before.
@@ -117,7 +116,7 @@ pub fn decide(cluster: &ClusterState, now: Timestamp) -> Decision {
         if let Some(at) = repeat::requeue_at(waits.repeat.as_ref(), now) {
             decision.requeue(at);
         }
-        if let Some(until) = waits.wave.as_ref().and_then(WaveProgress::until) {
+        if let Some(until) = waits.wave.as_ref().and_then(|wave| wave.until) {
             decision.requeue(until);
         }
         let hook = waits.starts_hook.take();
@@ -199,7 +198,7 @@ fn mark_at_version(
     cluster: &ClusterState,
     plan: &DerivedPlan,
     gate: Option<&Blocker>,
-    nodes: &BTreeMap<NodeName, NodeState>,
+    nodes: &PlanNodes,
     now: Timestamp,
     decision: &mut Decision,
 ) {
@@ -265,11 +264,8 @@ fn add_mark_steps(cluster: &ClusterState, now: Timestamp, decision: &mut Decisio
             now,
             gate: None,
         };
-        let mut mark = reconciler.mark_done(node, job);
         // Nothing waits for this annotation: status and label are stored already.
-        if let Step::MarkRecorded { background, .. } = &mut mark {
-            *background = true;
-        }
+        let mark = reconciler.mark_done(node, job).in_background();
         decision.steps.push(mark);
     }
 }
@@ -415,7 +411,7 @@ fn reconcile_nodes(
     gates: &Gates,
     now: Timestamp,
     decision: &mut Decision,
-) -> BTreeMap<NodeName, NodeState> {
+) -> PlanNodes {
     let mut names = stored_slots(cluster, plan);
     // The stored status is not enough: a user or another controller can overwrite it, and then only the Jobs and
     // the records show which nodes are in progress.
@@ -460,18 +456,7 @@ fn stored_slots<'a>(
     cluster: &'a ClusterState,
     plan: &'a DerivedPlan,
 ) -> Vec<(&'a NodeName, Option<&'a NodeProgress>)> {
-    static FOREIGN: NodeProgress = NodeProgress {
-        name: String::new(),
-        uid: None,
-        phase: OpenEnum::Other(String::new()),
-        since: None,
-        job: None,
-        attempt: None,
-        boot_id: None,
-        reason: None,
-        message: None,
-        about: Vec::new(),
-    };
+    static FOREIGN: LazyLock<NodeProgress> = LazyLock::new(NodeProgress::default);
     let status = plan.facts.status();
     // A status written by refit names nodes with their UIDs, so a new machine of the same name has no slot.
     if let Some(active) = &status.active {
@@ -503,7 +488,7 @@ fn stored_slots<'a>(
         .nodes
         .iter()
         .filter(named)
-        .map(|(name, _)| (name, Some(&FOREIGN)))
+        .map(|(name, _)| (name, Some(&*FOREIGN)))
         .collect()
 }
 

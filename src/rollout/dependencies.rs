@@ -7,8 +7,8 @@ use jiff::Timestamp;
 use super::blocker::Blocker;
 use super::plan::DerivedPlan;
 use super::state::ClusterState;
+use refit_api::ConditionType;
 use refit_api::prepare::Prepare;
-use refit_api::{ConditionType, PlanCondition};
 use refit_base::version::Version;
 use refit_facts::PlanName;
 
@@ -78,9 +78,7 @@ fn wait(plan: &DerivedPlan, other: &DerivedPlan, now: Timestamp) -> Option<Strin
     let resolved = other.resolution.resolved();
     let is_current = status.observed_generation == Some(other.facts.generation())
         && resolved.is_some_and(|it| status.latest_hash.as_deref() == Some(&*it.hash));
-    let is_complete = PlanCondition::find(&status.conditions, ConditionType::Complete)
-        .is_some_and(|complete| complete.status == "True");
-    let is_over = is_current && is_complete && other.targets.eligible() == 0;
+    let is_over = is_current && status.is_true(ConditionType::Complete) && other.targets.eligible() == 0;
     // Two Plans may repeat at the same time. The status that begins the repetition of the other one may be on its way.
     let Some(theirs) = resolved.filter(|_| is_over && !other.repetition_is_due(now)) else {
         return Some("is not Complete".to_owned());

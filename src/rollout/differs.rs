@@ -11,13 +11,14 @@ use jiff::Timestamp;
 
 use super::blocker::Blocker;
 use super::event::Event;
-use super::node::state::NodeState;
+use super::later::later;
+use super::node::state::PlanNodes;
 use super::picture::Differs;
 use super::plan::DerivedPlan;
 use super::state::ClusterState;
 use super::step::{NodeChange, Step, patch};
 use refit_api::text::seconds;
-use refit_api::{NodePhase, OnDrift, Reason, VersionDiffers, names};
+use refit_api::{OnDrift, Reason, VersionDiffers, names};
 use refit_facts::NodeName;
 
 /// Nodes in `status.versionDiffers`.
@@ -29,7 +30,7 @@ const RERUNS: usize = 32;
 pub(super) fn of(
     cluster: &ClusterState,
     plan: &DerivedPlan,
-    nodes: &BTreeMap<NodeName, NodeState>,
+    nodes: &PlanNodes,
     now: Timestamp,
 ) -> (BTreeMap<NodeName, Differs>, Option<Timestamp>) {
     let mut again: Option<Timestamp> = None;
@@ -57,9 +58,7 @@ pub(super) fn of(
             };
             (now, reason)
         });
-        let due = since
-            .saturating_add(VersionDiffers::GRACE)
-            .unwrap_or(Timestamp::MAX);
+        let due = later(since, VersionDiffers::GRACE);
         if due > now {
             again = again.into_iter().chain([due]).min();
         }
@@ -84,8 +83,8 @@ fn known(plan: &DerivedPlan, uid: &str) -> Option<(Timestamp, Reason)> {
 /// Whether the kubelet had the version when the stored status was written.
 fn had_version(plan: &DerivedPlan, uid: &str) -> bool {
     let had_slot = || {
-        let mut slots = plan.facts.status().active.iter().flatten();
-        slots.any(|slot| slot.phase != NodePhase::Waiting && slot.uid.as_deref() == Some(uid))
+        let mut slots = plan.facts.status().slots();
+        slots.any(|slot| slot.uid.as_deref() == Some(uid))
     };
     // A full list says nothing about the nodes that it does not name.
     memory(plan).is_some_and(|entries| entries.len() < MAX_ENTRIES) && !had_slot()

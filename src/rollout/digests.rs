@@ -8,11 +8,13 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::later::later;
 use super::resolve::Resolved;
 use super::settings::Defaults;
 use refit_api::image::{self, ImageAnswer};
-use refit_api::{ChannelRef, Hook, PinnedImage, PinnedStatus, PlanSpec, PlanStatus};
+use refit_api::{ChannelRef, PinnedImage, PinnedStatus, PlanSpec, PlanStatus};
 use refit_facts::{Hash, Text};
+use refit_job::render::all_containers;
 
 /// When a registry is asked again for an image that it does not have. Releases and their images come minutes apart.
 const ASK_AGAIN: SignedDuration = SignedDuration::from_mins(1);
@@ -57,19 +59,7 @@ impl Digests {
         if !self.pins && !checks || version.is_empty() {
             return;
         }
-        let before = spec
-            .preflight
-            .as_deref()
-            .into_iter()
-            .chain(spec.prepare.as_deref());
-        let hooks = Hook::ALL
-            .into_iter()
-            .filter_map(|hook| hook.spec(spec).map(|hook| &hook.container));
-        for container in before
-            .chain(spec.upgrade_container())
-            .chain(spec.verify.as_deref())
-            .chain(hooks)
-        {
+        for (_, container) in all_containers(spec) {
             let Ok(image) = image::tagged(&container.image, version) else {
                 continue;
             };
@@ -161,9 +151,7 @@ impl Digests {
     pub(super) fn due(&self, image: &str, now: Timestamp) -> Timestamp {
         match self.answers.1.get(image) {
             // An answer of later than `now` is from before the clock was set back.
-            Some((ImageAnswer::Missing(_), asked)) if *asked <= now => {
-                asked.saturating_add(ASK_AGAIN).unwrap_or(now)
-            }
+            Some((ImageAnswer::Missing(_), asked)) if *asked <= now => later(*asked, ASK_AGAIN),
             _ => now,
         }
     }

@@ -6,9 +6,9 @@ use std::fmt::Write as _;
 use jiff::Timestamp;
 
 use super::blocker::Blocker;
+use super::later::later;
 use super::plan::DerivedPlan;
 use super::state::ClusterState;
-use super::targets::TargetState;
 use refit_api::failure::FailurePolicy;
 use refit_api::text::{MAX_MESSAGE, seconds, shorten};
 use refit_api::{OpenEnum, failure, names};
@@ -23,8 +23,7 @@ impl DerivedPlan {
         if record.retries >= failure.retries() || !failure::is_retried(reason) {
             return None;
         }
-        let due = record.at.saturating_add(failure.delay(record.retries));
-        Some(due.unwrap_or(Timestamp::MAX))
+        Some(later(record.at, failure.delay(record.retries)))
     }
 
     /// The number of failed nodes with which the roll-out stops.
@@ -86,12 +85,7 @@ fn failed_nodes<'a>(cluster: &'a ClusterState, plan: &'a DerivedPlan) -> BTreeSe
     let Some(resolved) = &plan.resolved else {
         return BTreeSet::new();
     };
-    let is_eligible = |name: &str| matches!(plan.targets.state(name), Some(TargetState::Eligible { .. }));
-    let own_record = |node: &'a NodeFacts| {
-        let record = node.records.get(&plan.facts.name)?;
-        let is_own = *record.plan_uid == *plan.facts.uid && *record.node_uid == *node.uid;
-        Some(record).filter(|record| is_own && *record.hash == *resolved.hash)
-    };
+    let own_record = |node| plan.current_record(node);
     let recorded = cluster.world.nodes.recorded.of(&plan.facts.name).filter(|name| {
         let record = cluster.world.nodes.get(name).and_then(own_record);
         record.is_some_and(|record| record.phase == Phase::Failed && plan.retry_due(record).is_none())
@@ -125,7 +119,7 @@ fn failed_nodes<'a>(cluster: &'a ClusterState, plan: &'a DerivedPlan) -> BTreeSe
     let jobs = jobs.filter(is_failed);
     recorded
         .chain(jobs.map(|job| &job.node))
-        .filter(|name| is_eligible(name))
+        .filter(|name| plan.targets.is_eligible(name))
         .collect()
 }
 

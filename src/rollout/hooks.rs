@@ -5,10 +5,11 @@
 //! Plan. The Job has one name for each hash, edit and attempt, so it may be requested again. A roll-out that has begun
 //! without `before` continues without it.
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
 use super::blocker::Blocker;
 use super::decision::Decision;
+use super::later::later;
 use super::permissions;
 use super::plan::DerivedPlan;
 use super::pruning;
@@ -41,7 +42,7 @@ struct Attempt {
 
 /// `None` if the Plan has no such hook, or it has succeeded.
 fn turn(plan: &DerivedPlan, hook: Hook, now: Timestamp) -> Option<Turn<'_>> {
-    let (inputs, resolved) = (plan.hooks.get(hook)?, plan.resolution.resolved()?);
+    let (inputs, resolved) = (plan.hooks.get(&hook)?, plan.resolution.resolved()?);
     let stored = stored(plan, hook, resolved);
     if stored.is_some_and(|stored| stored.phase == HookPhase::Succeeded) {
         return None;
@@ -89,8 +90,7 @@ fn is_retried(plan: &DerivedPlan, stored: &HookStatus) -> bool {
 fn retry_due(plan: &DerivedPlan, stored: &HookStatus) -> Option<Timestamp> {
     let failure = plan.spec().failure.as_ref()?;
     let since: Timestamp = stored.since.as_deref()?.parse().ok()?;
-    let due = since.saturating_add(failure.delay(stored.retries));
-    (stored.retries < failure.retries()).then(|| due.unwrap_or(Timestamp::MAX))
+    (stored.retries < failure.retries()).then(|| later(since, failure.delay(stored.retries)))
 }
 
 /// Whether it is known what the Plan says of its hooks.
@@ -116,7 +116,7 @@ fn has_begun(status: &PlanStatus, hash: &str) -> bool {
 
 /// Whether `before` has still to run, so that the roll-out has not begun.
 pub(super) fn is_before_open(plan: &DerivedPlan) -> bool {
-    plan.hooks.get(Hook::Before).is_some()
+    plan.hooks.contains_key(&Hook::Before)
         && plan.resolution.resolved().is_some_and(|resolved| {
             let stored = stored(plan, Hook::Before, resolved);
             stored.is_none_or(|stored| stored.phase != HookPhase::Succeeded)
@@ -144,7 +144,7 @@ pub(super) fn after(
     now: Timestamp,
     requeue_at: &mut Option<Timestamp>,
 ) -> Option<Blocker> {
-    plan.hooks.get(Hook::After)?;
+    plan.hooks.get(&Hook::After)?;
     let (resolved, status) = (plan.resolution.resolved()?, plan.facts.status());
     let last = status.history.as_ref()?.first()?;
     // A roll-out that was over before the Plan had `after` stays over.
@@ -279,7 +279,9 @@ pub(super) fn tend(cluster: &ClusterState, plan: &DerivedPlan, now: Timestamp, d
         let is_void = || is_known(plan) && !Hook::ALL.into_iter().any(is_wanted);
         if job.outcome.ended().is_some() {
             if is_stored || is_void() {
-                decision.steps.push(record(job, now));
+                decision
+                    .steps
+                    .push(Step::record(job, Vec::new(), now).in_background());
             }
         } else if !job.deleting && (plan.is_aborted() || is_void()) {
             decision
@@ -303,22 +305,6 @@ pub(super) fn orphans(cluster: &ClusterState) -> impl Iterator<Item = &JobFacts>
     cluster.world.jobs.hooks().filter(is_orphan)
 }
 
-fn record(job: &JobFacts, now: Timestamp) -> Step {
-    // Kubernetes counts the TTL from the end of the Job.
-    let past = job
-        .outcome
-        .ended()
-        .map_or(SignedDuration::ZERO, |at| now.duration_since(at));
-    let past = past.max(SignedDuration::ZERO).as_secs();
-    Step::MarkRecorded {
-        job: job.name.clone(),
-        uid: job.uid.clone(),
-        ttl_seconds: i32::try_from(past.saturating_add(job.ttl.max(0))).unwrap_or(i32::MAX),
-        events: Vec::new(),
-        background: true,
-    }
-}
-
 /// `status.before` or `status.after`.
 pub(super) fn status(
     cluster: &ClusterState,
@@ -330,7 +316,7 @@ pub(super) fn status(
     if !is_known(plan) {
         return kept.cloned();
     }
-    let (_, resolved) = (plan.hooks.get(hook)?, plan.resolution.resolved()?);
+    let (_, resolved) = (plan.hooks.get(&hook)?, plan.resolution.resolved()?);
     let kept = kept.filter(|kept| kept.hash == *resolved.hash);
     let Some(Turn::Run(attempt)) = turn(plan, hook, now) else {
         return kept.cloned();

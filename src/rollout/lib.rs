@@ -21,7 +21,6 @@ mod digests;
 mod event;
 mod failure;
 mod grants;
-mod hook_inputs;
 mod hooks;
 mod label_receipts;
 mod later;

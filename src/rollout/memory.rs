@@ -100,8 +100,7 @@ impl Memory {
 
     /// The time of day was set by so much: what this process has seen began so much later or earlier by the new time.
     /// Times in objects are compared with the new one as they are.
-    pub(super) fn shift_times(&mut self, step: SignedDuration) {
-        let shift = |at: &mut Timestamp| *at = at.saturating_add(step).unwrap_or(*at);
+    pub(super) fn shift_times(&mut self, shift: impl Fn(&mut Timestamp) + Copy) {
         self.timers.shift_times(shift);
         self.turns.shift_times(shift);
         self.name_conflicts.values_mut().for_each(shift);

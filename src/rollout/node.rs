@@ -13,12 +13,13 @@ mod recover;
 mod settle;
 mod skip;
 pub(super) mod state;
-mod success;
 mod unreadable;
 mod verify;
 mod waits;
 
-use jiff::{SignedDuration, Timestamp};
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
 
 use super::blocker::Blocker;
 use super::event::Event;
@@ -27,7 +28,6 @@ use super::plan::DerivedPlan;
 use super::start::taints::Tolerations;
 use super::state::ClusterState;
 use super::step::{NodeChange, Step, patch};
-use super::targets::TargetState;
 use refit_api::text::{MAX_MESSAGE, shorten};
 use refit_api::{NodePhase, NodeProgress, ObjectRef, Reason};
 use refit_facts::record::Record;
@@ -140,12 +140,8 @@ impl NodeReconciler<'_> {
             .collect()
     }
 
-    fn target_state(&self, node: &NodeFacts) -> Option<&TargetState> {
-        self.plan.targets.state(&node.name)
-    }
-
     fn is_eligible(&self, node: &NodeFacts) -> bool {
-        matches!(self.target_state(node), Some(TargetState::Eligible { .. }))
+        self.plan.targets.is_eligible(&node.name)
     }
 
     fn can_start(&self, node: &NodeFacts) -> bool {
@@ -163,9 +159,7 @@ impl NodeReconciler<'_> {
     }
 
     fn record<'n>(&self, node: &'n NodeFacts) -> Option<&'n Record> {
-        node.records
-            .get(&self.plan.facts.name)
-            .filter(|record| *record.plan_uid == *self.plan.facts.uid && *record.node_uid == *node.uid)
+        self.plan.facts.record(node)
     }
 
     /// Whether the Job matches the Plan, and may begin its upgrade. An invalid spec matches every Job, so that nodes in
@@ -177,7 +171,7 @@ impl NodeReconciler<'_> {
     fn matches_plan(&self, node: &NodeFacts, job: &JobFacts) -> bool {
         self.plan.facts.malformed.is_some()
             || self.is_eligible(node)
-                && self.hash().is_some_and(|hash| *hash == job.hash)
+                && self.plan.is_at(&job.hash)
                 // Jobs of system-upgrade-controller have no digest of their inputs, so only another hash replaces them.
                 && job
                     .inputs
@@ -335,27 +329,20 @@ impl NodeReconciler<'_> {
     }
 
     fn patch_record(&self, node: &NodeFacts, record: &Record, events: Vec<Event>) -> Step {
-        let mut change = NodeChange::default();
-        change
-            .annotations
-            .insert(Record::key(&self.plan.facts.name), Some(record.to_text()));
-        patch(node, change, events)
+        patch(node, self.store(record), events)
     }
 
-    /// Sets the annotation `refit.rs/recorded` on a finished Job, and starts its TTL.
-    fn mark_recorded(&self, job: &JobFacts, events: Vec<Event>) -> Step {
-        let at = job.outcome.ended().unwrap_or(self.now);
-        // Kubernetes counts the TTL from the end of the Job, which may be long ago after an outage of the controller.
-        // The Job should be kept for its TTL from now on.
-        let past = self.now.duration_since(at).max(SignedDuration::ZERO).as_secs();
-        let ttl_seconds = i32::try_from(past.saturating_add(job.ttl.max(0))).unwrap_or(i32::MAX);
-        Step::MarkRecorded {
-            job: job.name.clone(),
-            uid: job.uid.clone(),
-            ttl_seconds,
-            events,
-            background: false,
+    /// The change that stores a record.
+    fn store(&self, record: &Record) -> NodeChange {
+        let text = Some(record.to_text());
+        NodeChange {
+            annotations: BTreeMap::from([(Record::key(&self.plan.facts.name), text)]),
+            ..NodeChange::default()
         }
+    }
+
+    fn mark_recorded(&self, job: &JobFacts, events: Vec<Event>) -> Step {
+        Step::record(job, events, self.now)
     }
 }
 

@@ -1,13 +1,11 @@
 //! What keeps a Plan from continuing: of all reasons, the one to look at first. The condition `Complete` says it in
 //! system-upgrade-controller's words, and status, page, `refit explain` and rehearsals show it.
 
-use std::collections::BTreeMap;
-
 use jiff::{SignedDuration, Timestamp};
 
 use super::blocker::Blocker;
 use super::failure::with_decision;
-use super::node::state::NodeState;
+use super::node::state::{NodeState, PlanNodes};
 use super::picture::PlanPicture;
 use super::plan::DerivedPlan;
 use super::resolve::{Resolution, UNRESOLVABLE};
@@ -21,7 +19,7 @@ use refit_facts::{NodeName, SecretFacts, Text};
 pub(super) fn obstacle(
     cluster: &ClusterState,
     plan: &DerivedPlan,
-    nodes: &BTreeMap<NodeName, NodeState>,
+    nodes: &PlanNodes,
     picture: &PlanPicture,
     now: Timestamp,
 ) -> Option<Obstacle> {
@@ -102,7 +100,7 @@ pub(super) fn unreadable(cluster: &ClusterState, plan: &DerivedPlan) -> Option<S
 }
 
 /// The node that failed last.
-fn of_failed(nodes: &BTreeMap<NodeName, NodeState>) -> Option<Obstacle> {
+fn of_failed(nodes: &PlanNodes) -> Option<Obstacle> {
     let failed = nodes.iter().filter(|(_, state)| state.failed);
     let (name, state) = failed.max_by_key(|(_, state)| state.since)?;
     let mut obstacle = of_slot(name, state);
@@ -119,7 +117,7 @@ fn of_abort(plan: &DerivedPlan) -> Option<Obstacle> {
 }
 
 /// A node that has a slot and needs a person.
-fn of_slots(nodes: &BTreeMap<NodeName, NodeState>) -> Option<Obstacle> {
+fn of_slots(nodes: &PlanNodes) -> Option<Obstacle> {
     let known = |state: &NodeState| state.reason.as_ref().and_then(OpenEnum::known);
     let has = |is_it: fn(Reason) -> bool| nodes.iter().find(|(_, state)| known(state).is_some_and(is_it));
     let needs_person =
@@ -173,11 +171,7 @@ fn of_slot(name: &NodeName, state: &NodeState) -> Obstacle {
 }
 
 /// Why the nodes without a slot wait, if there are any.
-fn of_waiting(
-    plan: &DerivedPlan,
-    nodes: &BTreeMap<NodeName, NodeState>,
-    picture: &PlanPicture,
-) -> Option<Obstacle> {
+fn of_waiting(plan: &DerivedPlan, nodes: &PlanNodes, picture: &PlanPicture) -> Option<Obstacle> {
     if let Some(why) = plan.selector_error.as_ref().filter(|_| nodes.is_empty()) {
         let text = format!("Failed to select Nodes: {why}");
         return Some(said(Reason::SelectNodesFailed, text));

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 
 use super::blocker::Blocker;
-use super::node::state::NodeState;
+use super::node::state::PlanNodes;
 use super::wave::progress::WaveProgress;
 use refit_api::{DespiteStatus, Hook, NodeCounts, NodeProgress, OpenEnum, Reason, RepeatStatus};
 use refit_facts::{NodeName, Text};
@@ -25,7 +25,7 @@ pub struct PlanPicture {
     /// Numbers of nodes, as in `status.nodes`.
     pub counts: NodeCounts,
     /// The nodes that have a slot.
-    pub slots: BTreeMap<NodeName, NodeState>,
+    pub slots: PlanNodes,
     /// How many nodes may have one: none while the Plan is suspended or aborted, or everything is frozen.
     pub limit: i64,
     /// Whether the kubelets of done nodes are compared with the version.

@@ -16,7 +16,6 @@ use super::checks::{Checks, Progress};
 use super::completion::CompletionPolicy;
 use super::digests::Digests;
 use super::event::Event;
-use super::hook_inputs::HookInputs;
 use super::order::Order;
 use super::reboot_needed::RebootNeeded;
 use super::resolve::{self, HashCache, Resolution, Resolved};
@@ -27,13 +26,12 @@ use refit_api::image::ImageAnswer;
 use refit_api::selector::Selector;
 use refit_api::validate::ParsedSpec;
 use refit_api::{
-    ChannelRef, DrainSpec, NodeLimit, NodePhase, NodeProgress, Notified, PlanSpec, PlanStatus, annotation,
-    names,
+    ChannelRef, DrainSpec, Hook, NodeLimit, NodeProgress, Notified, PlanSpec, PlanStatus, annotation, names,
 };
 use refit_base::go::GoDuration;
 use refit_base::version::Version;
 use refit_base::version::policy::{Choice, Offered, PolicyInputs, choose};
-use refit_facts::{ChannelFacts, NodeFacts, NodeName, NodeUid, PlanFacts, Text};
+use refit_facts::{ChannelFacts, NodeFacts, NodeName, NodeUid, PlanFacts, Record, Text};
 
 use secrets::PlanSecrets;
 
@@ -69,8 +67,8 @@ pub(super) struct DerivedPlan {
     pub(super) resolved: Option<Resolved>,
     /// Digest of the user's part of the template at that version.
     pub(super) inputs: Text,
-    /// The same of the hooks.
-    pub(super) hooks: HookInputs,
+    /// The same of each hook that the Plan has. The names of its Jobs differ by it.
+    pub(super) hooks: BTreeMap<Hook, Text>,
     /// What registries say about the images at that version.
     pub(super) digests: Digests,
     /// The digest of refit's own fields in the spec (`pruning.rs`), once it is needed.
@@ -139,11 +137,7 @@ impl DerivedPlan {
 
     /// Records a status in flight. If an earlier one may be stored instead, a node keeps its slot only if both name it.
     pub(super) fn record_sent_status(&mut self, status: &PlanStatus) {
-        let active = status.active.iter().flatten();
-        let mut nodes: BTreeSet<_> = active
-            .filter(|node| node.phase != NodePhase::Waiting)
-            .filter_map(|node| node.uid.clone())
-            .collect();
+        let mut nodes: BTreeSet<_> = status.slots().filter_map(|node| node.uid.clone()).collect();
         if let Some(earlier) = self.sent.take() {
             nodes.retain(|node| earlier.nodes.contains(node));
         }
@@ -226,6 +220,18 @@ impl DerivedPlan {
     /// Whether it keeps pods off nodes that have joined.
     pub(super) fn taints_new_nodes(&self) -> bool {
         self.spec().taint_new_nodes.unwrap_or_default()
+    }
+
+    /// The record of a node, if it is about what the Plan would run now.
+    pub(super) fn current_record<'n>(&self, node: &'n NodeFacts) -> Option<&'n Record> {
+        self.facts.record(node).filter(|record| self.is_at(&record.hash))
+    }
+
+    /// Whether this is the hash of what the Plan would run now.
+    pub(super) fn is_at(&self, hash: &str) -> bool {
+        self.resolved
+            .as_ref()
+            .is_some_and(|resolved| *resolved.hash == *hash)
     }
 
     pub(super) fn spec(&self) -> &PlanSpec {
@@ -365,16 +371,17 @@ impl DerivedPlan {
     }
 
     /// The time of day was set by so much.
-    pub(super) fn shift_times(&mut self, step: SignedDuration) {
-        let shift = |at: &mut Timestamp| *at = at.saturating_add(step).unwrap_or(*at);
+    pub(super) fn shift_times(&mut self, shift: impl Fn(&mut Timestamp) + Copy) {
         self.written.iter_mut().for_each(shift);
         self.last_unready.iter_mut().for_each(shift);
-        self.checks.shift_times(step);
+        self.checks.shift_times(shift);
         // By the new time the soak began later. If the clock was set back, the soak only takes longer.
         let wave = self.facts.status().wave.as_ref();
         let since: Option<Timestamp> = wave.and_then(|wave| wave.since.as_deref()?.parse().ok());
-        if let Some(since) = since.filter(|_| step.is_positive()) {
-            self.last_unready = self.last_unready.max(since.checked_add(step).ok());
+        let mut shifted = since;
+        shifted.iter_mut().for_each(shift);
+        if shifted > since {
+            self.last_unready = self.last_unready.max(shifted);
         }
     }
 
@@ -437,20 +444,18 @@ impl DerivedPlan {
 
     /// Adds what the registry says about an image.
     pub(super) fn apply_image(&mut self, hash: &str, image: String, answer: ImageAnswer, now: Timestamp) {
-        if self
-            .resolved
-            .as_ref()
-            .is_some_and(|resolved| *resolved.hash == *hash)
-        {
+        if self.is_at(hash) {
             self.digests.read(hash, image, answer, now);
         }
     }
 
     fn read_target(&mut self, defaults: &Defaults) {
         let version = self.resolved.as_ref().map_or("", |r| &*r.version);
-        self.inputs = refit_job::inputs::inputs(&self.facts.object.spec, version).into();
-        self.hooks = HookInputs::of(&self.facts.object.spec, version);
-        self.digests.want(&self.facts.object.spec, version, defaults);
+        let spec = &self.facts.object.spec;
+        self.inputs = refit_job::inputs::inputs(spec, version).into();
+        let of_hook = |hook| Some((hook, refit_job::inputs::hook_inputs(spec, hook, version)?.into()));
+        self.hooks = Hook::ALL.into_iter().filter_map(of_hook).collect();
+        self.digests.want(spec, version, defaults);
         self.job_errors = if self.resolved.is_some() && self.facts.malformed.is_none() {
             refit_job::check(&self.job_input(defaults), &defaults.job).errors
         } else {

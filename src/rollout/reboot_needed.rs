@@ -22,9 +22,7 @@ impl RebootNeeded {
     /// Whether the Plan concerns the node. The record of a reboot in progress counts, because the request is void as soon as
     /// the node is in another boot.
     pub(super) fn concerns(self, plan: &PlanFacts, hash: &str, node: &NodeFacts) -> bool {
-        let record = node.records.get(&plan.name).filter(|record| {
-            *record.hash == *hash && *record.plan_uid == *plan.uid && *record.node_uid == *node.uid
-        });
+        let record = plan.record(node).filter(|record| *record.hash == *hash);
         node.needed_reboot().is_some() || record.is_some_and(|record| self.is_open(record))
     }
 

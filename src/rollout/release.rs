@@ -279,10 +279,6 @@ pub(super) fn is_needed(node_states: Option<&NodeStates>, node: &NodeFacts, plan
     }
     // A node that failed stays cordoned although its slot may be gone, so that no workload lands on a half-upgraded
     // node.
-    let record = node.records.get(&plan.facts.name);
-    record.is_some_and(|record| {
-        matches!(record.phase, Phase::Failed | Phase::Retry)
-            && record.plan_uid == plan.facts.uid
-            && *record.node_uid == *node.uid
-    })
+    let record = plan.facts.record(node);
+    record.is_some_and(|record| matches!(record.phase, Phase::Failed | Phase::Retry))
 }

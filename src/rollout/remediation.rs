@@ -234,7 +234,7 @@ fn renew(cluster: &ClusterState, node: &NodeFacts, now: Timestamp, decision: &mu
             LeaseState::Held { .. } => RETRY,
             LeaseState::Free | LeaseState::Released => return None,
         };
-        check.seen.saturating_add(time).ok()
+        Some(later(check.seen, time))
     });
     match due.filter(|due| *due > now) {
         Some(due) => decision.requeue(due),

@@ -4,17 +4,14 @@
 //! its only step: labels, Jobs, waves, approvals of waves and history follow the hash, as with a new version. The stored
 //! status has the next time, too, so that neither a restart nor an edit makes a repetition due.
 
-use std::collections::BTreeMap;
-
 use jiff::Timestamp;
 
 use super::blocker::Blocker;
-use super::node::state::NodeState;
+use super::node::state::{NodeState, PlanNodes};
 use super::picture::PlanPicture;
 use super::plan::DerivedPlan;
 use refit_api::RepeatStatus;
 use refit_api::text::seconds;
-use refit_facts::NodeName;
 
 impl DerivedPlan {
     /// Whether a repetition is due by the stored status, and the Plan itself does not prevent it.
@@ -40,7 +37,7 @@ impl DerivedPlan {
 /// `status.repeat` after this decision. `may_begin` says whether the Plan's gate lets a repetition begin.
 pub(super) fn status(
     plan: &DerivedPlan,
-    nodes: &BTreeMap<NodeName, NodeState>,
+    nodes: &PlanNodes,
     picture: &PlanPicture,
     may_begin: bool,
     now: Timestamp,
@@ -69,7 +66,7 @@ pub(super) fn status(
 
 /// Whether the roll-out is over: no node holds a slot, and all that can start have started. Nodes that wait for something
 /// of their own, such as one that is not Ready, run once when they can, at the latest repetition.
-fn is_over(nodes: &BTreeMap<NodeName, NodeState>, picture: &PlanPicture) -> bool {
+fn is_over(nodes: &PlanNodes, picture: &PlanPicture) -> bool {
     nodes.values().all(NodeState::is_given_up)
         && picture.after.is_none()
         && matches!(picture.blocker, None | Some(Blocker::NodeNotReady))

@@ -9,38 +9,20 @@ use sha2::{Digest, Sha256};
 use super::plan::secrets::SecretHashes;
 use refit_api::trigger::ON_REQUEST;
 use refit_api::validate::MAX_CHANNEL;
-use refit_api::{ChannelRef, ChannelStatus, ConditionType, PlanCondition, PlanSpec, Reason, redacted};
+use refit_api::{ChannelRef, ChannelStatus, ConditionType, PlanSpec, Reason, redacted};
 use refit_base::version::policy::Choice;
 use refit_base::version::tag::munge;
 use refit_base::version::{Range, Version};
 use refit_facts::{ChannelFacts, Hash, PlanFacts, Text};
 use refit_job::digest;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Source {
-    Version,
-    Channel,
-    /// A Plan that only reboots nodes on request has no version of its own.
-    Trigger,
-}
-
-impl Source {
-    /// Reason of the condition `LatestResolved`.
-    pub(super) fn reason(self) -> Reason {
-        match self {
-            Self::Version => Reason::Version,
-            Self::Channel => Reason::Channel,
-            Self::Trigger => Reason::Trigger,
-        }
-    }
-}
-
 /// A version, and the hash of the Plan at it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Resolved {
     pub(super) version: Text,
     pub(super) hash: Hash,
-    pub(super) source: Source,
+    /// The field that gave the version, as the reason of the condition `LatestResolved`.
+    pub(super) source: Reason,
     /// The older version that the channel offers. The Plan keeps its version, and no node starts.
     pub(super) withdrawn: Option<Text>,
     /// Why the channel's last version was not taken.
@@ -50,6 +32,18 @@ pub(super) struct Resolved {
 }
 
 impl Resolved {
+    /// A version whose hash is not known yet.
+    fn at(version: Text, source: Reason) -> Self {
+        Self {
+            version,
+            hash: Hash::default(),
+            source,
+            withdrawn: None,
+            refused: None,
+            out_of_range: None,
+        }
+    }
+
     pub(super) fn is_at(&self, other: &Self) -> bool {
         self.version == other.version && self.hash == other.hash
     }
@@ -127,13 +121,14 @@ pub(super) fn resolve(
     cache: &mut HashCache,
 ) -> Resolution {
     let spec = &plan.object.spec;
-    let found = match (given(spec.version.as_deref()), channel) {
-        (Some(version), _) => ResolvedVersion::at(munge(version), Source::Version),
+    let mut found = match (given(spec.version.as_deref()), channel) {
+        (Some(version), _) => Resolved::at(munge(version).into(), Reason::Version),
         (None, Some(channel)) => match from_channel(plan, channel, choice, range, channels) {
             Ok(found) => found,
             Err(resolution) => return resolution,
         },
-        (None, None) if spec.is_on_request() => ResolvedVersion::at(ON_REQUEST.to_owned(), Source::Trigger),
+        // A Plan that only reboots nodes on request has no version of its own.
+        (None, None) if spec.is_on_request() => Resolved::at(ON_REQUEST.into(), Reason::Trigger),
         (None, None) => return Resolution::Failed(UNRESOLVABLE.to_owned()),
     };
     let hashes = match secrets {
@@ -144,39 +139,11 @@ pub(super) fn resolve(
     let hash = cache.get_or_compute(plan, &found.version, hashes);
     // Also without `spec.repeat`: nodes that are done have the label of the last repetition.
     let repeat = plan.status().repeat.as_ref();
-    let hash = match repeat.and_then(|repeat| repeat.since.as_deref()) {
+    found.hash = match repeat.and_then(|repeat| repeat.since.as_deref()) {
         Some(since) => digest::repeated_hash(&hash, since).into(),
         None => hash,
     };
-    Resolution::Resolved(Resolved {
-        version: found.version.into(),
-        hash,
-        source: found.source,
-        withdrawn: found.withdrawn.map(Text::from),
-        refused: found.refused,
-        out_of_range: found.out_of_range,
-    })
-}
-
-/// A version whose hash is not known yet.
-struct ResolvedVersion {
-    version: String,
-    source: Source,
-    withdrawn: Option<String>,
-    refused: Option<String>,
-    out_of_range: Option<Text>,
-}
-
-impl ResolvedVersion {
-    fn at(version: String, source: Source) -> Self {
-        Self {
-            version,
-            source,
-            withdrawn: None,
-            refused: None,
-            out_of_range: None,
-        }
-    }
+    Resolution::Resolved(found)
 }
 
 fn from_channel(
@@ -185,7 +152,7 @@ fn from_channel(
     choice: Option<&Choice>,
     range: Option<&Range>,
     channels: &BTreeMap<ChannelRef, ChannelFacts>,
-) -> Result<ResolvedVersion, Resolution> {
+) -> Result<Resolved, Resolution> {
     let Some(known) = self::channel(plan, channel, channels) else {
         return Err(Resolution::Pending);
     };
@@ -204,16 +171,16 @@ fn from_channel(
                     (None, None) => Resolution::Failed("spec.versionPolicy cannot be read".to_owned()),
                 });
             };
-            let mut found = ResolvedVersion::at(version, Source::Channel);
-            found.withdrawn.clone_from(&choice.withdrawn);
+            let mut found = Resolved::at(version.into(), Reason::Channel);
+            found.withdrawn = choice.withdrawn.as_deref().map(Text::from);
             found.refused.clone_from(&choice.fault);
             found
         }
         // The offer of the channel is not known: its last response counts until then.
         None => match (current, known.error) {
             (Some(version), _) => {
-                let mut found = ResolvedVersion::at(version, Source::Channel);
-                found.withdrawn = stored_channel(plan, channel).and_then(|stored| stored.withdrawn.clone());
+                let mut found = Resolved::at(version.into(), Reason::Channel);
+                found.withdrawn = withdrawn(plan, Some(channel)).map(Text::from);
                 found
             }
             (None, Some(error)) => return Err(Resolution::Failed(error)),
@@ -232,21 +199,15 @@ fn from_channel(
 /// The current version of the Plan, by its stored status.
 pub(super) fn current(plan: &PlanFacts) -> Option<&str> {
     let status = plan.status();
-    let resolved = PlanCondition::find(&status.conditions, ConditionType::LatestResolved)
-        .is_some_and(|c| c.status == "True");
-    given(status.latest_version.as_deref()).filter(|_| resolved)
+    given(status.latest_version.as_deref()).filter(|_| status.is_true(ConditionType::LatestResolved))
 }
 
 /// Version and hash from the stored status.
 pub(super) fn stored(plan: &PlanFacts) -> Option<Resolved> {
     let status = plan.status();
     Some(Resolved {
-        version: given(status.latest_version.as_deref())?.into(),
         hash: given(status.latest_hash.as_deref())?.into(),
-        source: Source::Version,
-        withdrawn: None,
-        refused: None,
-        out_of_range: None,
+        ..Resolved::at(given(status.latest_version.as_deref())?.into(), Reason::Version)
     })
 }
 

@@ -1,13 +1,11 @@
 //! Which nodes start now: the next in the order, if a slot is free, the gate is open, and no other disruptive Plan
 //! works on the node.
 
-use std::collections::BTreeMap;
-
 use jiff::Timestamp;
 
 use super::blocker::Blocker;
 use super::hooks;
-use super::node::state::{NodeState, NodeStates, Start};
+use super::node::state::{NodeState, NodeStates, PlanNodes, Start};
 use super::open_waves::OpenWaves;
 use super::picture::PlanPicture;
 use super::plan::DerivedPlan;
@@ -72,7 +70,7 @@ pub(super) fn start<'a>(
     cluster: &'a ClusterState,
     plan: &'a DerivedPlan,
     gates: Gates,
-    nodes: &mut BTreeMap<NodeName, NodeState>,
+    nodes: &mut PlanNodes,
     locks: &mut DisruptionLocks<'a>,
     now: Timestamp,
 ) -> PlanPicture {
@@ -118,7 +116,7 @@ pub(super) fn start<'a>(
 struct Starter<'s, 'a> {
     cluster: &'a ClusterState,
     plan: &'a DerivedPlan,
-    nodes: &'s mut BTreeMap<NodeName, NodeState>,
+    nodes: &'s mut PlanNodes,
     locks: &'s mut DisruptionLocks<'a>,
     now: Timestamp,
     picture: PlanPicture,
@@ -135,14 +133,14 @@ impl Starter<'_, '_> {
         let before = gate.shut.as_ref().filter(|shut| shut.is_hook_due());
         let shut = gate.shut.clone().filter(|_| before.is_none());
         let shut = shut.or_else(|| wave_gate(plan, gate, wave));
-        let reach = wave.map_or(OpenWaves::ALL, WaveProgress::reach);
+        let reach = wave.map_or(OpenWaves::ALL, |wave| wave.reach);
         if let Some(shut) = shut {
             if gate.nodes.is_empty() {
                 next::add_for_window(cluster, plan, self.nodes, reach, &shut, now, &mut self.picture);
             }
             return Some(shut);
         }
-        let mut left = wave.map_or(i64::MAX, WaveProgress::room);
+        let mut left = wave.map_or(i64::MAX, |wave| wave.room);
         // Failed nodes count as well, unless `spec.failure` frees their slots: each of them keeps its slot until someone
         // has looked at it (S61).
         let mut free = free_slots(plan, self.nodes);
@@ -223,7 +221,7 @@ impl Starter<'_, '_> {
         if held.is_some() {
             return held;
         }
-        if let Some(blocker) = wave.and_then(WaveProgress::blocker) {
+        if let Some(blocker) = wave.and_then(|wave| wave.blocker.as_ref()) {
             return waits.then(|| blocker.clone());
         }
         // All nodes that can start have started. The others have a blocker above, or are not Ready.
@@ -262,7 +260,7 @@ fn finish(
     cluster: &ClusterState,
     plan: &DerivedPlan,
     gate: Option<Blocker>,
-    nodes: &BTreeMap<NodeName, NodeState>,
+    nodes: &PlanNodes,
     now: Timestamp,
     picture: &mut PlanPicture,
 ) {
@@ -330,7 +328,7 @@ fn out_of_order<'a>(
     }
 }
 
-fn free_slots(plan: &DerivedPlan, nodes: &BTreeMap<NodeName, NodeState>) -> i64 {
+fn free_slots(plan: &DerivedPlan, nodes: &PlanNodes) -> i64 {
     let taken = nodes.values().filter(|state| !state.frees_slot).count();
     plan.limit()
         .saturating_sub(i64::try_from(taken).unwrap_or(i64::MAX))
@@ -340,7 +338,7 @@ fn free_slots(plan: &DerivedPlan, nodes: &BTreeMap<NodeName, NodeState>) -> i64 
 fn admit_retries<'a>(
     cluster: &'a ClusterState,
     plan: &'a DerivedPlan,
-    nodes: &mut BTreeMap<NodeName, NodeState>,
+    nodes: &mut PlanNodes,
     locks: &mut DisruptionLocks<'a>,
     now: Timestamp,
     picture: &mut PlanPicture,
@@ -386,10 +384,7 @@ fn admit_retries<'a>(
 }
 
 /// Number of eligible nodes that the Plan has not started.
-fn waiting(plan: &DerivedPlan, nodes: &BTreeMap<NodeName, NodeState>) -> usize {
-    let begun = nodes
-        .keys()
-        .filter(|name| matches!(plan.targets.state(name), Some(TargetState::Eligible { .. })))
-        .count();
+fn waiting(plan: &DerivedPlan, nodes: &PlanNodes) -> usize {
+    let begun = nodes.keys().filter(|name| plan.targets.is_eligible(name)).count();
     plan.targets.eligible().saturating_sub(begun)
 }

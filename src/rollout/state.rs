@@ -10,6 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::dependencies;
 use super::event::Event;
+use super::later::later;
 use super::memory::Memory;
 use super::memory::trusted_plans::TrustedPlans;
 use super::plan::DerivedPlan;
@@ -302,11 +303,11 @@ impl ClusterState {
 
     /// The time of day was set by so much.
     pub fn shift_times(&mut self, step: SignedDuration) {
-        self.memory.shift_times(step);
-        let shift = |at: &mut Timestamp| *at = at.saturating_add(step).unwrap_or(*at);
+        let shift = |at: &mut Timestamp| *at = later(*at, step);
+        self.memory.shift_times(shift);
         self.world.definition.shift_times(shift);
         for plan in self.plans.values_mut() {
-            plan.shift_times(step);
+            plan.shift_times(shift);
         }
     }
 

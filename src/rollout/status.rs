@@ -9,16 +9,14 @@ mod origin;
 
 pub(super) use limits::SlotRoom;
 
-use std::borrow::Cow;
-use std::collections::BTreeMap;
-
 use jiff::{SignedDuration, Timestamp};
+use std::borrow::Cow;
 
 use super::blocker::Blocker;
 use super::conditions::{ConditionUpdate, conditions};
 use super::decision::Decision;
 use super::failure::with_decision;
-use super::node::state::NodeState;
+use super::node::state::{NodeState, PlanNodes};
 use super::obstacle::{self, unreadable};
 use super::permissions;
 use super::picture::PlanPicture;
@@ -26,13 +24,11 @@ use super::plan::DerivedPlan;
 use super::resolve::{self, Resolution};
 use super::state::ClusterState;
 use super::step::{Key, Step};
-use super::wave::progress::WaveProgress;
 use super::{differs, hooks, poll, pruning};
 use refit_api::text::{MAX_MESSAGE, seconds, shorten};
 use refit_api::{
-    ChannelStatus, CheckPhase, ConditionType, DespiteStatus, FirstSeen, Hook, HookPhase, NodePhase,
-    NodeProgress, OpenEnum, PinnedStatus, PlanCondition, PlanStatus, Reason, RepeatStatus, WavePhase,
-    WaveStatus, annotation, redacted,
+    ChannelStatus, ConditionType, DespiteStatus, FirstSeen, Hook, HookPhase, NodePhase, NodeProgress,
+    PlanStatus, Reason, WaveStatus, annotation, redacted,
 };
 use refit_base::go::GoDuration;
 use refit_base::version::policy::{Held, Refusal};
@@ -53,7 +49,7 @@ const PAUSE: SignedDuration = SignedDuration::from_millis(30);
 pub(super) fn report(
     cluster: &ClusterState,
     plan: &DerivedPlan,
-    nodes: &BTreeMap<NodeName, NodeState>,
+    nodes: &PlanNodes,
     picture: &PlanPicture,
     now: Timestamp,
     decision: &mut Decision,
@@ -147,7 +143,7 @@ pub(super) fn event_once(
 fn status(
     cluster: &ClusterState,
     plan: &DerivedPlan,
-    nodes: &BTreeMap<NodeName, NodeState>,
+    nodes: &PlanNodes,
     picture: &PlanPicture,
     now: Timestamp,
 ) -> PlanStatus {
@@ -194,8 +190,7 @@ fn status(
         despite: None,
     };
     degrade(plan, &mut status, now);
-    let complete = PlanCondition::find(&status.conditions, ConditionType::Complete)
-        .is_some_and(|it| it.status == "True");
+    let complete = status.is_true(ConditionType::Complete);
     status.despite = despite(picture, complete && nodes.is_empty(), now);
     status.history = history::history(cluster, plan, nodes, &status, complete, now);
     status
@@ -207,7 +202,7 @@ fn degrade(plan: &DerivedPlan, status: &mut PlanStatus, now: Timestamp) {
         return;
     };
     let degraded = ConditionUpdate::new(ConditionType::Degraded, failed.reason(), failed.to_string());
-    let degraded = degraded.into_condition(&plan.facts.status().conditions, now);
+    let degraded = degraded.into_condition(plan.facts.status(), now);
     status.conditions.retain(|it| it.type_ != ConditionType::Degraded);
     status.conditions.push(degraded);
 }
@@ -226,13 +221,9 @@ fn despite(picture: &PlanPicture, is_over: bool, now: Timestamp) -> Option<Vec<D
 /// `history` has a similar figure, but counts a node when its label is stored. By then the slot is free, and a Plan
 /// that did not know the figure yet would report `WindowTooShort` for a moment. So this one is stored with the success,
 /// before the label.
-fn longest_run(
-    cluster: &ClusterState,
-    plan: &DerivedPlan,
-    nodes: &BTreeMap<NodeName, NodeState>,
-) -> Option<String> {
+fn longest_run(cluster: &ClusterState, plan: &DerivedPlan, nodes: &PlanNodes) -> Option<String> {
     let has_blackouts = !plan.parsed.blackouts.is_empty() || !cluster.world.limits.blackouts().is_empty();
-    if plan.parsed.windows.is_none() && !has_blackouts {
+    if plan.spec().windows.is_none() && !has_blackouts {
         return None;
     }
     let seen = nodes.values().filter_map(|state| state.took);
@@ -246,14 +237,14 @@ fn wave(plan: &DerivedPlan, picture: &PlanPicture) -> Option<WaveStatus> {
     if plan.selection.waves.is_empty() {
         return None;
     }
-    let wave = picture.wave.as_ref().map(WaveProgress::status);
+    let wave = picture.wave.as_ref().map(|wave| wave.status.clone());
     wave.or_else(|| plan.facts.status().wave.clone())
 }
 
 fn active(
     cluster: &ClusterState,
     plan: &DerivedPlan,
-    nodes: &BTreeMap<NodeName, NodeState>,
+    nodes: &PlanNodes,
     picture: &PlanPicture,
 ) -> Vec<NodeProgress> {
     let entry = |(name, s): (&NodeName, &NodeState)| NodeProgress {
@@ -387,85 +378,55 @@ fn is_candidate(held: &Held) -> bool {
     !matches!(held.refusal, Refusal::Accident(_))
 }
 
-/// The significant part of a status. Everything else is mere progress.
-#[derive(PartialEq)]
-struct SignificantFields<'a> {
-    conditions: Vec<(&'a str, &'a str, Option<&'a str>, Option<&'a str>)>,
-    version: Option<&'a str>,
-    hash: Option<&'a str>,
-    applying: Option<&'a [String]>,
-    generation: Option<i64>,
-    failed: Vec<&'a str>,
-    channel: Option<[Option<&'a str>; 6]>,
-    pinned: Option<&'a PinnedStatus>,
-    repeat: Option<&'a RepeatStatus>,
-    next_window: Option<&'a str>,
-    longest_run: Option<&'a str>,
-    wave: Option<(&'a str, &'a OpenEnum<WavePhase>, Option<&'a str>)>,
-    checks: Vec<(&'a str, &'a OpenEnum<CheckPhase>)>,
-    hooks: Vec<(&'a str, &'a OpenEnum<HookPhase>, Option<&'a str>)>,
-    despite: Option<&'a [DespiteStatus]>,
-}
-
-fn significant_fields(status: &PlanStatus) -> SignificantFields<'_> {
-    SignificantFields {
-        conditions: status
-            .conditions
-            .iter()
-            .map(|c| {
-                (
-                    c.type_.as_str(),
-                    c.status.as_str(),
-                    c.reason.as_deref(),
-                    c.message.as_deref(),
-                )
-            })
-            .collect(),
-        version: status.latest_version.as_deref(),
-        hash: status.latest_hash.as_deref(),
-        applying: status.applying.as_deref(),
-        generation: status.observed_generation,
-        failed: status
-            .active
-            .iter()
-            .flatten()
-            .filter(|n| n.phase == NodePhase::Failed)
-            .map(|n| n.name.as_str())
-            .collect(),
-        channel: status.channel.as_ref().map(|channel| {
-            [
-                channel.last_error.as_deref(),
-                channel.candidate.as_deref(),
-                channel.reason.as_deref(),
-                channel.withdrawn.as_deref(),
-                channel.polled_for.as_deref(),
-                channel.asked.as_deref(),
-            ]
-        }),
-        pinned: status.pinned.as_ref(),
-        repeat: status.repeat.as_ref(),
-        next_window: status.next_window.as_deref(),
-        longest_run: status.longest_run.as_deref(),
-        wave: status
-            .wave
-            .as_ref()
-            .map(|wave| (wave.name.as_str(), &wave.phase, wave.since.as_deref())),
-        checks: status
-            .checks
-            .iter()
-            .flatten()
+/// The significant part of a status, to be compared. Everything else is mere progress.
+fn significant_fields(status: &PlanStatus) -> impl PartialEq {
+    let conditions = status.conditions.iter().map(|c| {
+        (
+            c.type_.as_str(),
+            c.status.as_str(),
+            c.reason.as_deref(),
+            c.message.as_deref(),
+        )
+    });
+    let failed = status.active.iter().flatten().filter(|node| node.is_failed());
+    let channel = status.channel.as_ref().map(|channel| {
+        [
+            channel.last_error.as_deref(),
+            channel.candidate.as_deref(),
+            channel.reason.as_deref(),
+            channel.withdrawn.as_deref(),
+            channel.polled_for.as_deref(),
+            channel.asked.as_deref(),
+        ]
+    });
+    let wave = status.wave.as_ref();
+    let checks = status.checks.iter().flatten();
+    let hooks = Hook::ALL.iter().filter_map(|hook| hook.status(status));
+    let hooks = hooks.map(|stored| {
+        // What its pod waits for while it runs is progress.
+        let is_progress = stored.phase == HookPhase::Running;
+        let message = stored.message.as_deref().filter(|_| !is_progress);
+        (stored.job.as_str(), &stored.phase, message)
+    });
+    (
+        [
+            status.latest_version.as_deref(),
+            status.latest_hash.as_deref(),
+            status.next_window.as_deref(),
+            status.longest_run.as_deref(),
+        ],
+        conditions.collect::<Vec<_>>(),
+        status.applying.as_deref(),
+        status.observed_generation,
+        failed.map(|node| node.name.as_str()).collect::<Vec<_>>(),
+        channel,
+        status.pinned.as_ref(),
+        status.repeat.as_ref(),
+        wave.map(|wave| (wave.name.as_str(), &wave.phase, wave.since.as_deref())),
+        checks
             .map(|check| (check.name.as_str(), &check.phase))
-            .collect(),
-        hooks: Hook::ALL
-            .iter()
-            .filter_map(|hook| hook.status(status))
-            .map(|stored| {
-                // What its pod waits for while it runs is progress.
-                let is_progress = stored.phase == HookPhase::Running;
-                let message = stored.message.as_deref().filter(|_| !is_progress);
-                (stored.job.as_str(), &stored.phase, message)
-            })
-            .collect(),
-        despite: status.despite.as_deref(),
-    }
+            .collect::<Vec<_>>(),
+        hooks.collect::<Vec<_>>(),
+        status.despite.as_deref(),
+    )
 }

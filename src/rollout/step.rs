@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use super::event::Event;
 use super::memory::turns::{MaintenanceProgress, MaintenanceTask};
@@ -355,6 +355,29 @@ impl Step {
             only_unbound: false,
             why,
         }
+    }
+
+    /// Sets the annotation `refit.rs/recorded` on a finished Job, and starts its TTL.
+    pub(super) fn record(job: &JobFacts, events: Vec<Event>, now: Timestamp) -> Self {
+        let at = job.outcome.ended().unwrap_or(now);
+        // Kubernetes counts the TTL from the end of the Job, which may be long ago after an outage of the controller.
+        // The Job should be kept for its TTL from now on.
+        let past = now.duration_since(at).max(SignedDuration::ZERO).as_secs();
+        Self::MarkRecorded {
+            job: job.name.clone(),
+            uid: job.uid.clone(),
+            ttl_seconds: i32::try_from(past.saturating_add(job.ttl.max(0))).unwrap_or(i32::MAX),
+            events,
+            background: false,
+        }
+    }
+
+    /// The same, if it records a Job for which no node waits.
+    pub(super) fn in_background(mut self) -> Self {
+        if let Self::MarkRecorded { background, .. } = &mut self {
+            *background = true;
+        }
+        self
     }
 
     pub fn lane(&self) -> Lane {

@@ -5,21 +5,21 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 
 use super::despite::Lifted;
-use super::node::state::NodeState;
+use super::node::state::PlanNodes;
 use super::picture::PlanPicture;
 use super::plan::DerivedPlan;
 use super::resolve;
 use super::start::schedule::{Opening, StartTimes};
 use super::state::ClusterState;
 use refit_api::{ChannelRef, NodeCounts, Reason};
-use refit_facts::{ChannelFacts, NodeName};
+use refit_facts::ChannelFacts;
 
 /// Adds what does not depend on why nodes wait.
 pub(super) fn describe(
     picture: &mut PlanPicture,
     cluster: &ClusterState,
     plan: &DerivedPlan,
-    nodes: &BTreeMap<NodeName, NodeState>,
+    nodes: &PlanNodes,
 ) {
     let count = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
     let failed = nodes.values().filter(|state| state.failed).count();

@@ -3,12 +3,12 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use super::node::state::NodeState;
+use super::node::state::{NodeState, PlanNodes};
 use super::open_waves::OpenWaves;
 use super::order::{Group, Order, SortKey, UNASSIGNED};
 use super::reboot_needed::{self, RebootNeeded};
 use refit_api::selector::Selector;
-use refit_api::{NodeInfoSelector, NodePhase, VersionEvidence, Wave, WaveNodes, annotation, names};
+use refit_api::{NodeInfoSelector, VersionEvidence, Wave, WaveNodes, annotation, names};
 use refit_base::version::{Claim, Version};
 use refit_facts::store::Store;
 use refit_facts::{Hash, NodeFacts, NodeName, NodeUid, PlanFacts, Text};
@@ -165,11 +165,7 @@ impl Targets {
     }
 
     /// The first node of these waves that is left to upgrade, Ready or not; not one without which the roll-out continues.
-    pub(super) fn next_in_order(
-        &self,
-        reach: OpenWaves,
-        nodes: &BTreeMap<NodeName, NodeState>,
-    ) -> Option<&NodeName> {
+    pub(super) fn next_in_order(&self, reach: OpenWaves, nodes: &PlanNodes) -> Option<&NodeName> {
         let is_left = |(_, name): &&(SortKey, NodeName)| !nodes.get(name).is_some_and(NodeState::is_given_up);
         let ready = reach.of(&self.ready).find(is_left);
         let not_ready = reach.of(&self.not_ready).find(is_left);
@@ -368,9 +364,9 @@ impl Targets {
 fn has_begun(plan: &PlanFacts, node: &NodeFacts) -> bool {
     let status = plan.status();
     let has_slot = || {
-        let mut active = status.active.iter().flatten();
-        let is_it = |uid: Option<&str>| uid == Some(&*node.uid);
-        active.any(|entry| entry.phase != NodePhase::Waiting && is_it(entry.uid.as_deref()))
+        status
+            .slots()
+            .any(|entry| entry.uid.as_deref() == Some(&*node.uid))
     };
     let applies = || {
         status

@@ -5,22 +5,19 @@
 
 pub(super) mod progress;
 
-use std::collections::BTreeMap;
-
 use jiff::{SignedDuration, Timestamp};
 
 use super::blocker::Blocker;
-use super::node::state::NodeState;
+use super::node::state::PlanNodes;
 use super::open_waves::OpenWaves;
 use super::plan::DerivedPlan;
 use super::start::gate::Gate;
-use super::targets::TargetState;
 use crate::later::later;
 use progress::{WaveProgress, rounded_up};
 use refit_api::approval::WaveApproval;
 use refit_api::exemption::StartLimit;
-use refit_api::{Wave, WaveNodes, WavePhase, names};
-use refit_facts::NodeName;
+use refit_api::text::seconds;
+use refit_api::{Wave, WaveNodes, WavePhase, WaveStatus, names};
 
 /// A stored time that is more than this ahead of the clock is from before the clock was set back. Times are stored in
 /// whole seconds, rounded up.
@@ -29,7 +26,7 @@ const ROUNDED: SignedDuration = SignedDuration::from_secs(1);
 /// The wave of a Plan with the limits that count at a gate, unless the Plan has none or no version.
 pub(super) fn progress(
     plan: &DerivedPlan,
-    nodes: &BTreeMap<NodeName, NodeState>,
+    nodes: &PlanNodes,
     gate: &Gate,
     now: Timestamp,
 ) -> Option<WaveProgress> {
@@ -65,9 +62,7 @@ pub(super) fn progress(
                 if counts_checks && plan.checks.failing().is_some() {
                     break;
                 }
-                let end = rounded_up(since)
-                    .saturating_add(wave.soak)
-                    .unwrap_or(Timestamp::MAX);
+                let end = later(rounded_up(since), wave.soak);
                 if !wave.soak.is_zero() && now < end {
                     until = Some(end);
                     break;
@@ -93,14 +88,18 @@ pub(super) fn progress(
     }
     let wave = &waves[index];
     let blocker = (index < last).then(|| blocker(plan, nodes, wave, phase, until, hash));
-    Some(WaveProgress {
-        index,
+    let status = WaveStatus {
+        index: i64::try_from(index).unwrap_or(i64::MAX),
         name: wave.name.clone(),
         hash: hash.to_owned(),
-        phase,
-        since,
+        phase: phase.into(),
+        since: Some(seconds(rounded_up(since))),
+        until: until.map(seconds),
+        message: blocker.as_ref().map(ToString::to_string),
+    };
+    Some(WaveProgress {
+        status,
         until,
-        message: blocker.as_ref().map(ToString::to_string).unwrap_or_default(),
         blocker,
         room: room(plan, nodes, wave),
         reach: reach(waves, index),
@@ -131,7 +130,7 @@ fn reach(waves: &[Wave], index: usize) -> OpenWaves {
 }
 
 /// Whether no node of the wave is left, and all upgraded nodes are Ready.
-fn is_over(plan: &DerivedPlan, nodes: &BTreeMap<NodeName, NodeState>, index: usize) -> bool {
+fn is_over(plan: &DerivedPlan, nodes: &PlanNodes, index: usize) -> bool {
     let waves = &plan.selection.waves;
     let is_full = matches!(waves[index].nodes, WaveNodes::UpTo(_)) && room(plan, nodes, &waves[index]) <= 0;
     let has_next = || plan.targets.next_in_order(reach(waves, index), nodes).is_some();
@@ -139,18 +138,17 @@ fn is_over(plan: &DerivedPlan, nodes: &BTreeMap<NodeName, NodeState>, index: usi
 }
 
 /// Whether a node is in progress, or has failed and holds the roll-out.
-fn is_at_work(nodes: &BTreeMap<NodeName, NodeState>) -> bool {
+fn is_at_work(nodes: &PlanNodes) -> bool {
     nodes.values().any(|state| !state.is_given_up())
 }
 
 /// How many more nodes the wave takes, besides those that are done, have a slot, or have failed.
-fn room(plan: &DerivedPlan, nodes: &BTreeMap<NodeName, NodeState>, wave: &Wave) -> i64 {
+fn room(plan: &DerivedPlan, nodes: &PlanNodes, wave: &Wave) -> i64 {
     let WaveNodes::UpTo(limit) = &wave.nodes else {
         return i64::MAX;
     };
     let selected = usize::try_from(plan.targets.selected()).unwrap_or_default();
-    let is_left = |name: &&NodeName| matches!(plan.targets.state(name), Some(TargetState::Eligible { .. }));
-    let started = nodes.keys().filter(is_left).count();
+    let started = nodes.keys().filter(|name| plan.targets.is_eligible(name)).count();
     let count = |nodes: usize| i64::try_from(nodes).unwrap_or(i64::MAX);
     count(limit.of(selected)) - plan.targets.done() - count(started)
 }
@@ -158,7 +156,7 @@ fn room(plan: &DerivedPlan, nodes: &BTreeMap<NodeName, NodeState>, wave: &Wave) 
 /// Why the nodes of later waves wait.
 fn blocker(
     plan: &DerivedPlan,
-    nodes: &BTreeMap<NodeName, NodeState>,
+    nodes: &PlanNodes,
     wave: &Wave,
     phase: WavePhase,
     until: Option<Timestamp>,

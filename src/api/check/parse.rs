@@ -8,6 +8,7 @@ use url::Url;
 use super::{Check, CheckRequest, CheckSpec, HttpCheck, PrometheusCheck};
 use crate::invalid::{ErrorList, FieldPath, Invalid, at};
 use crate::secret_ref::SecretRef;
+use crate::selector::is_dns_label;
 use refit_base::go::GoDuration;
 
 /// Maximum number of checks, as in the schema. A Plan stored under another schema may have more.
@@ -37,7 +38,7 @@ pub(crate) fn parse(specs: &[CheckSpec]) -> Result<Vec<Check>, ErrorList> {
         let (check, name) = (list.index(index), &spec.name);
         checks.extend(errors.take(spec.parse(&check)));
         let first = specs[..index].iter().position(|other| other.name == *name);
-        if let Some(first) = first.filter(|_| is_name(name)) {
+        if let Some(first) = first.filter(|_| is_dns_label(name)) {
             let problem = format!("is {name:?}, as that of spec.checks[{first}]");
             errors.push(check.field("name").invalid(problem).hint("choose another name"));
         }
@@ -48,7 +49,7 @@ pub(crate) fn parse(specs: &[CheckSpec]) -> Result<Vec<Check>, ErrorList> {
 impl CheckSpec {
     fn parse(&self, check: &FieldPath) -> Result<Check, ErrorList> {
         let mut errors = ErrorList::default();
-        if !is_name(&self.name) {
+        if !is_dns_label(&self.name) {
             errors.push(check.field("name").invalid(format_args!(
                 "is {:?}: it must be 1 to {MAX_NAME_LEN} lower-case letters, digits and '-', with a letter or digit at each end",
                 self.name
@@ -252,12 +253,4 @@ fn duration(
     let duration = u64::try_from(value.as_nanos()).ok().map(Duration::from_nanos);
     let duration = duration.filter(|duration| limits.contains(duration));
     duration.ok_or_else(|| field.invalid(format_args!("is {value}: it must be {must}")))
-}
-
-fn is_name(name: &str) -> bool {
-    let is_alphanumeric = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
-    (1..=MAX_NAME_LEN).contains(&name.len())
-        && name.chars().all(|c| is_alphanumeric(c) || c == '-')
-        && name.starts_with(is_alphanumeric)
-        && name.ends_with(is_alphanumeric)
 }

@@ -136,14 +136,14 @@ impl PlanSpec {
 
     /// `spec.reboot`, or its defaults.
     pub fn reboot_or_default(&self) -> &RebootSpec {
-        const SILENT: &RebootSpec = &RebootSpec::SILENT;
-        self.reboot.as_ref().unwrap_or(SILENT)
+        static SILENT: LazyLock<RebootSpec> = LazyLock::new(RebootSpec::default);
+        self.reboot.as_ref().unwrap_or(&SILENT)
     }
 
     /// `spec.settle`, or its defaults.
     pub fn settle_or_default(&self) -> &SettleSpec {
-        const SILENT: &SettleSpec = &SettleSpec::SILENT;
-        self.settle.as_deref().unwrap_or(SILENT)
+        static SILENT: LazyLock<SettleSpec> = LazyLock::new(SettleSpec::default);
+        self.settle.as_deref().unwrap_or(&SILENT)
     }
 
     /// `spec.hostAccess`, or its default.
@@ -184,17 +184,9 @@ impl PlanSpec {
     /// The container that upgrades the node. Only a Plan with a trigger can do without; in any other it is empty if it is
     /// absent, and so is its image, which is reported.
     pub fn upgrade_container(&self) -> Option<&ContainerSpec> {
-        const EMPTY: &ContainerSpec = &ContainerSpec {
-            image: String::new(),
-            command: None,
-            args: None,
-            envs: None,
-            env_from: None,
-            volumes: None,
-            security_context: None,
-        };
-        let absent = (!self.is_on_request()).then_some(EMPTY);
-        self.upgrade.as_deref().or(absent)
+        static EMPTY: LazyLock<ContainerSpec> = LazyLock::new(ContainerSpec::default);
+        let absent = || (!self.is_on_request()).then_some(&*EMPTY);
+        self.upgrade.as_deref().or_else(absent)
     }
 
     /// The image that upgrades the node; empty if there is none.

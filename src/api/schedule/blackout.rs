@@ -16,17 +16,17 @@ use super::super::window::zone;
 pub struct BlackoutSpec {
     /// When it begins: a time such as `2026-12-24T18:00:00+01:00`, a day such as `2026-12-24`, or a day of every year such
     /// as `12-24`. A day begins at midnight. Required.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub start: Option<String>,
     /// When it ends, in the formats of `start`. A day is included. A day of every year requires one as `start`, and may be
     /// in the next year: `12-24` to `01-02`. Required.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub end: Option<String>,
     /// Reason for the blackout, shown in status and messages.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// IANA time zone of days, such as `Europe/Berlin`, or `Local` for that of the controller. Defaults to UTC.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub time_zone: Option<String>,
 }
 

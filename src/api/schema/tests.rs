@@ -2,6 +2,32 @@ use serde_json::{Value, json};
 
 use super::*;
 
+impl<'v> Tree<'v> for &'v Value {
+    fn shape(self) -> Shape<'v> {
+        match self {
+            Value::Null => Shape::Null,
+            Value::Bool(_) => Shape::Bool,
+            Value::Number(number) => Shape::Number(number),
+            Value::String(text) => Shape::Text(text),
+            Value::Array(_) => Shape::List,
+            Value::Object(_) => Shape::Object,
+        }
+    }
+
+    fn items(self) -> impl Iterator<Item = Self> {
+        self.as_array().into_iter().flatten()
+    }
+
+    fn fields(self) -> impl Iterator<Item = (&'v str, Self)> {
+        let fields = self.as_object().into_iter().flatten();
+        fields.map(|(name, value)| (name.as_str(), value))
+    }
+
+    fn has(self, name: &str) -> bool {
+        self.get(name).is_some()
+    }
+}
+
 struct Messages(Vec<String>);
 
 impl<'s> Visitor<'s, &Value> for Messages {

@@ -100,6 +100,11 @@ fn is_word(text: &str) -> bool {
             .all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(b))
 }
 
+/// Whether `text` is a DNS label (RFC 1123): at most 63 of `[a-z0-9-]`, without `-` at either end.
+pub fn is_dns_label(text: &str) -> bool {
+    text.len() <= MAX_LEN && !text.contains('.') && is_subdomain(text)
+}
+
 pub fn is_subdomain(text: &str) -> bool {
     let alphanumeric = |b: &u8| b.is_ascii_lowercase() || b.is_ascii_digit();
     text.split('.').map(str::as_bytes).all(|label| {

@@ -13,10 +13,11 @@ use refit_base::go::GoDuration;
 /// Maximum number of windows, and of blackouts, of a Plan.
 pub const MAX_SCHEDULE_ENTRIES: usize = 64;
 
-pub(super) fn window(spec: &PlanSpec, local: &TimeZone) -> Result<Option<Window>, ErrorList> {
+pub(super) fn window(spec: &PlanSpec, local: &TimeZone) -> Result<Option<Windows>, ErrorList> {
     let window = spec.window.as_ref();
     let window = window.map(|window| Window::parse(window, local)).transpose();
-    window.map_err(|errors| errors.below(&at("window")))
+    let window = window.map_err(|errors| errors.below(&at("window")))?;
+    Ok(window.map(|window| Windows(vec![PlanWindow::Weekly(window)])))
 }
 
 /// Another delay stops system-upgrade-controller from reading any Plan.

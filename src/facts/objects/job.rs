@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::Resource;
+use kube::{Resource, ResourceExt};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
@@ -80,8 +80,9 @@ impl Watched for SlimJob {
 
 impl SlimJob {
     pub fn is_of(&self, controller: &str) -> bool {
-        let label = |key| self.metadata.labels.as_ref().and_then(|labels| labels.get(key));
-        label(names::LABEL_CONTROLLER).is_some_and(|of| match label(names::LABEL_HOOK) {
+        let labels = self.labels();
+        let of = labels.get(names::LABEL_CONTROLLER);
+        of.is_some_and(|of| match labels.get(names::LABEL_HOOK) {
             None => of == controller,
             Some(_) => *of == hook_controller(controller),
         })
@@ -90,18 +91,8 @@ impl SlimJob {
     /// The facts of the Job. `ttl` is the TTL of Jobs that do not name one.
     pub fn facts(&self, intern: &Intern, ttl: i64) -> JobFacts {
         let meta = &self.metadata;
-        let label = |key: &str| {
-            meta.labels
-                .as_ref()
-                .and_then(|l| l.get(key))
-                .map_or("", String::as_str)
-        };
-        let annotation = |key: &str| {
-            meta.annotations
-                .as_ref()
-                .and_then(|a| a.get(key))
-                .map(String::as_str)
-        };
+        let label = |key: &str| self.labels().get(key).map_or("", String::as_str);
+        let annotation = |key: &str| self.annotations().get(key).map(String::as_str);
         let plan = label(names::LABEL_PLAN);
         let condition = |type_: &str| {
             self.status
@@ -182,11 +173,7 @@ impl SlimJob {
                 .take(JobFacts::MAX_BOOTS)
                 .map(|boot| BootId::from(&*shorten(boot, MAX_NAME)))
                 .collect(),
-            hook: meta
-                .labels
-                .as_ref()
-                .and_then(|labels| labels.get(names::LABEL_HOOK))
-                .map(|hook| intern.text(hook)),
+            hook: self.labels().get(names::LABEL_HOOK).map(|hook| intern.text(hook)),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
-use kube::Resource;
+use kube::{Resource, ResourceExt};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
@@ -88,13 +88,8 @@ struct SlimEnd {
 impl SlimPod {
     /// Whether it belongs to a Plan of the controller of this name.
     pub fn is_of(&self, controller: &str) -> bool {
-        let labels = self.metadata.labels.as_ref();
-        labels.is_some_and(|labels| {
-            labels
-                .get(names::LABEL_CONTROLLER)
-                .is_some_and(|label| label == controller)
-                && labels.contains_key(names::LABEL_PLAN)
-        })
+        let of = self.labels().get(names::LABEL_CONTROLLER);
+        of.is_some_and(|of| of == controller) && self.labels().contains_key(names::LABEL_PLAN)
     }
 
     pub fn node_name(&self) -> Option<&str> {
@@ -121,13 +116,7 @@ impl SlimPod {
         if !self.is_ours() {
             return self.foreign_facts(intern);
         }
-        let label = |key: &str| {
-            self.metadata
-                .labels
-                .as_ref()
-                .and_then(|l| l.get(key))
-                .map_or("", String::as_str)
-        };
+        let label = |key: &str| self.labels().get(key).map_or("", String::as_str);
         PodFacts {
             name: self.metadata.name.as_deref().unwrap_or_default().into(),
             uid: self.metadata.uid.as_deref().unwrap_or_default().into(),
@@ -161,8 +150,7 @@ impl SlimPod {
         if self.annotation(names::ANNOTATION_MIRROR).is_some() {
             return false;
         }
-        let labels = self.metadata.labels.as_ref();
-        let has_role = labels.is_some_and(|labels| labels.contains_key(names::LABEL_ROLE));
+        let has_role = self.labels().contains_key(names::LABEL_ROLE);
         let (group, kind) = if has_role {
             (names::GROUP, "Plan")
         } else {
@@ -183,28 +171,20 @@ impl SlimPod {
         PodFacts {
             name: self.metadata.name.as_deref().unwrap_or_default().into(),
             uid: self.metadata.uid.as_deref().unwrap_or_default().into(),
-            job_uid: "".into(),
             foreign: true,
-            plan: "".into(),
             node: self.spec.node_name.as_deref().map(|node| intern.text(node)),
             stage: PodStage::Ended,
-            waiting: None,
-            failed: None,
-            upgraded: false,
-            sentinel_result: None,
-            reboot: None,
-            deleting: false,
-            hook: false,
+            ..PodFacts::default()
         }
     }
 
     fn annotation(&self, key: &str) -> Option<&str> {
-        self.metadata.annotations.as_ref()?.get(key).map(String::as_str)
+        self.annotations().get(key).map(String::as_str)
     }
 
     /// The purpose of a pod that belongs to no Job.
     fn reboot(&self, intern: &Intern) -> Option<RebootPod> {
-        let labels = self.metadata.labels.as_ref()?;
+        let labels = self.labels();
         let boot_id = match labels.get(names::LABEL_ROLE)?.as_str() {
             names::ROLE_REBOOT => {
                 let boot_id = self.annotation(names::ANNOTATION_BOOT_ID).unwrap_or_default();

@@ -81,7 +81,8 @@ pub fn check(plan: &PlanInput<'_>, settings: &JobSettings) -> Findings {
     Findings { errors, remarks }
 }
 
-fn all_containers(spec: &PlanSpec) -> impl Iterator<Item = (&'static str, &ContainerSpec)> {
+/// The containers that the Plan defines, and their names; hooks come last.
+pub fn all_containers(spec: &PlanSpec) -> impl Iterator<Item = (&'static str, &ContainerSpec)> {
     let hooks = plan_containers::of_hooks(spec).map(|(name, hook)| (name, &hook.container));
     plan_containers::of_plan(spec).chain(hooks)
 }
@@ -128,8 +129,17 @@ fn longest_drain(spec: &PlanSpec) -> Option<GoDuration> {
     Some(all.fold(GoDuration::ZERO, GoDuration::saturating_add))
 }
 
+pub(super) fn first(errors: Vec<JobError>) -> Result<(), JobError> {
+    errors.into_iter().next().map_or(Ok(()), Err)
+}
+
+/// Fails if the Plan's names can be on no object.
+pub(crate) fn names(plan: &PlanInput<'_>, settings: &JobSettings) -> Result<(), JobError> {
+    first(name_errors(plan, settings))
+}
+
 /// Errors of names that are not label values, and of a missing hash (W12).
-pub(super) fn name_errors(plan: &PlanInput<'_>, settings: &JobSettings) -> Vec<JobError> {
+fn name_errors(plan: &PlanInput<'_>, settings: &JobSettings) -> Vec<JobError> {
     let mut errors = Vec::new();
     if !is_plan_label(plan.name) {
         errors.push(JobError::PlanName(plan.name.to_owned()));

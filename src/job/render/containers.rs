@@ -294,22 +294,12 @@ pub(super) fn unprivileged_own(name: &str, settings: &JobSettings) -> Container 
         // A drain must also work if the registry is down, and the image of the controller is on most nodes already.
         image_pull_policy: Some("IfNotPresent".to_owned()),
         security_context: Some(SecurityContext {
-            allow_privilege_escalation: Some(false),
-            capabilities: Some(Capabilities {
-                add: None,
-                drop: Some(vec!["ALL".to_owned()]),
-            }),
-            privileged: Some(false),
             // refit writes no files in a container, so an attacker gets none to write to either.
             read_only_root_filesystem: Some(true),
             run_as_group: Some(NOBODY),
             run_as_non_root: Some(true),
             run_as_user: Some(NOBODY),
-            seccomp_profile: Some(SeccompProfile {
-                type_: "RuntimeDefault".to_owned(),
-                localhost_profile: None,
-            }),
-            ..SecurityContext::default()
+            ..unprivileged()
         }),
         ..bare(name)
     }
@@ -319,15 +309,9 @@ pub(super) fn unprivileged_own(name: &str, settings: &JobSettings) -> Container 
 /// `SELinux`'s container domain, which may not access these files. It has no variables, token or network.
 pub(crate) fn on_host(name: &str, args: Vec<String>, settings: &JobSettings) -> Container {
     Container {
-        image: Some(settings.own_image.clone()),
         args: Some(args),
-        image_pull_policy: Some("IfNotPresent".to_owned()),
         security_context: Some(SecurityContext {
-            capabilities: Some(Capabilities {
-                add: None,
-                drop: Some(vec!["ALL".to_owned()]),
-            }),
-            privileged: Some(false),
+            allow_privilege_escalation: None,
             read_only_root_filesystem: Some(true),
             run_as_group: Some(ROOT),
             run_as_non_root: Some(false),
@@ -336,14 +320,10 @@ pub(crate) fn on_host(name: &str, args: Vec<String>, settings: &JobSettings) -> 
                 type_: Some("spc_t".to_owned()),
                 ..SELinuxOptions::default()
             }),
-            seccomp_profile: Some(SeccompProfile {
-                type_: "RuntimeDefault".to_owned(),
-                localhost_profile: None,
-            }),
-            ..SecurityContext::default()
+            ..unprivileged()
         }),
         volume_mounts: Some(vec![volumes::host_root_mount()]),
-        ..bare(name)
+        ..unprivileged_own(name, settings)
     }
 }
 

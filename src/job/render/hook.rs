@@ -38,9 +38,7 @@ pub fn hook_job(input: &HookInput<'_>, settings: &JobSettings) -> Result<Option<
     let Some(of) = hook.spec(plan.spec) else {
         return Ok(None);
     };
-    if let Some(error) = check::name_errors(plan, settings).into_iter().next() {
-        return Err(error);
-    }
+    check::names(plan, settings)?;
     let spec = with_access(plan.spec, of);
     let plan = &PlanInput { spec: &spec, ..*plan };
     let container = containers::hook(hook.as_str(), &of.container, plan, settings);

@@ -41,9 +41,7 @@ pub fn verify_job(input: &VerifyInput<'_>, settings: &JobSettings) -> Result<Opt
     let Some(verify) = &plan.spec.verify else {
         return Ok(None);
     };
-    if let Some(error) = check::name_errors(plan, settings).into_iter().next() {
-        return Err(error);
-    }
+    check::names(plan, settings)?;
     let container = containers::look(VERIFY, verify, plan, node, settings);
     let pod = on_node(plan, node, container, volumes::of_verify(plan.spec)?);
     // Not those of a pod that reboots: this one leaves no sentinel.

@@ -11,7 +11,8 @@ use k8s_openapi::api::core::v1::{
 
 use super::plan_containers::{of_hooks, of_plan, with_access};
 use crate::error::JobError;
-use crate::name::{is_dns_label, secret_volume_name};
+use crate::name::secret_volume_name;
+use refit_api::selector::is_dns_label;
 use refit_api::{ContainerSpec, HostAccess, PlanSpec, SecretSpec, VolumeSpec};
 
 const HOST_ROOT: &str = "host-root";

@@ -40,7 +40,7 @@ impl NodeReconciler<'_> {
             };
         };
         // A record of another version does not block this one: an edit is how a user says "try again".
-        let current = self.hash().is_some_and(|hash| **hash == *record.hash);
+        let current = self.plan.is_at(&record.hash);
         match record.phase {
             // Also at another version, or if the node is deselected: its reboot may be under way.
             Phase::Upgraded => self.finish_record(node, record),

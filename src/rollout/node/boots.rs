@@ -2,10 +2,10 @@
 //! done. The controller stops a payload that reboots its node repeatedly. It also stops the Job of a Plan with `reboot`
 //! if the node went down during `upgrade`, because the upgrade may be incomplete.
 
+use super::NodeReconciler;
 use super::fail::failed_state;
 use super::state::NodeState;
-use super::{NodeReconciler, patch};
-use crate::step::{NodeChange, Step};
+use crate::step::Step;
 use refit_api::Reason;
 use refit_facts::record::{Phase, Record};
 use refit_facts::{JobFacts, NodeFacts, PodStage};
@@ -50,12 +50,8 @@ impl NodeReconciler<'_> {
             message: Some(message.clone()),
             ..self.failure_record(node, job, self.now)
         };
-        let mut change = NodeChange::default();
-        change
-            .annotations
-            .insert(Record::key(&self.plan.facts.name), Some(record.to_text()));
         let event = self.failed_event(job, node, &record);
-        Some(failed_state(node, &record).with_step(patch(node, change, vec![event])))
+        Some(failed_state(node, &record).with_step(self.patch_record(node, &record, vec![event])))
     }
 
     /// Whether the node has rebooted since the Job was created, a pod of the Job ended after its `upgrade` had started,

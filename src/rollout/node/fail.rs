@@ -69,21 +69,13 @@ impl NodeReconciler<'_> {
         let events = event.into_iter().collect();
         // A record would keep a slot on a node that the Plan no longer selects, or that has none and gets another
         // version in its turn.
-        let is_current = self.hash().is_some_and(|hash| *hash == job.hash);
+        let is_current = self.plan.is_at(&job.hash);
         if !self.is_eligible(node) || !is_current && self.has_lost_slot(stored_entry) {
             return self
                 .without_job(node, stored_entry, leaving)
                 .and([self.mark_recorded(job, events)]);
         }
-        let mut state = if is_current {
-            self.failed_state(node, &record)
-        } else {
-            // The Plan is at another version, which the node gets next.
-            let mut state = NodeState::new(node, NodePhase::Pending);
-            state.start = Some(Start::Later);
-            state
-        };
-        state.since = Some(*at);
+        let state = self.state_of_failure(node, &record);
         NodeDecision::slot(state.with_step(self.patch_record(node, &record, events)))
     }
 
@@ -102,7 +94,7 @@ impl NodeReconciler<'_> {
         };
         let plan = &self.plan.facts.name;
         let skip = annotation::skipped_by_preflight(node.skip.as_deref(), plan, &job.version, why)?;
-        let is_current = self.hash().is_some_and(|hash| *hash == job.hash);
+        let is_current = self.plan.is_at(&job.hash);
         if !is_current || !self.is_eligible(node) {
             let text = format!("preflight skips Node {} at {}: {why}", node.name, job.version);
             let event = self.job_event(Reason::PreflightSkipped, text, &job.uid);
@@ -128,19 +120,11 @@ impl NodeReconciler<'_> {
     /// The record of a failed Job, without the reason.
     pub(super) fn failure_record(&self, node: &NodeFacts, job: &JobFacts, at: Timestamp) -> Record {
         Record {
-            namespace: self.cluster.defaults.namespace.clone(),
-            plan_uid: self.plan.facts.uid.clone(),
-            node_uid: node.uid.clone(),
-            hash: job.hash.clone(),
-            version: job.version.to_string(),
             phase: Phase::Failed,
-            attempt: job.attempt,
             retries: self
                 .record(node)
                 .filter(|known| known.phase != Phase::Skipped)
                 .map_or(0, |known| known.retries_at(&job.hash)),
-            job_uid: job.uid.clone(),
-            job: job.name.clone(),
             // A Job of system-upgrade-controller has no digest. With that of the present spec, only a later edit is
             // a retry.
             inputs: job
@@ -148,15 +132,10 @@ impl NodeReconciler<'_> {
                 .as_deref()
                 .or(Some(&self.plan.inputs))
                 .map(str::to_owned),
-            at,
             started: None,
             uncordon: job.unschedulable_before == Some(false),
-            reboot: None,
-            settling: None,
-            verify: None,
             workloads: Vec::new(),
-            reason: None,
-            message: None,
+            ..self.record_of_job(node, job, at)
         }
     }
 
@@ -168,6 +147,18 @@ impl NodeReconciler<'_> {
         let text = failure_text(namespace, &job.name, &node.name, reason, message);
         let text = failure::event_text(self.cluster, self.plan, node, record, &text);
         self.job_event(Reason::JobFailed, text, &job.uid)
+    }
+
+    /// The state of a node whose failure is about to be recorded.
+    pub(super) fn state_of_failure(&self, node: &NodeFacts, record: &Record) -> NodeState {
+        if self.plan.is_at(&record.hash) {
+            return self.failed_state(node, record);
+        }
+        // The Plan is at another version, which the node gets next.
+        let mut state = NodeState::new(node, NodePhase::Pending);
+        state.since = Some(record.at);
+        state.start = Some(Start::Later);
+        state
     }
 
     /// The state of a node that has failed, with what `spec.failure` makes of it.
@@ -242,10 +233,7 @@ impl NodeReconciler<'_> {
 
     /// Stores a record. `asked` is what is left of the request to retry that it answers.
     pub(super) fn answer_retry(&self, record: &Record, asked: Option<String>) -> NodeChange {
-        let mut change = NodeChange::default();
-        change
-            .annotations
-            .insert(Record::key(&self.plan.facts.name), Some(record.to_text()));
+        let mut change = self.store(record);
         answer(&mut change, asked);
         change
     }
@@ -261,9 +249,7 @@ impl NodeReconciler<'_> {
             uncordon: false,
             ..record.clone()
         };
-        let key = Record::key(&self.plan.facts.name);
-        let mut change = NodeChange::default();
-        change.annotations.insert(key, Some(released.to_text()));
+        let mut change = self.store(&released);
         release(node, &self.plan_hold(), true, &mut change);
         state.with_step(patch(node, change, Vec::new()))
     }
@@ -308,11 +294,8 @@ pub(super) fn answer(change: &mut NodeChange, asked: Option<String>) {
 
 /// The state of a node whose failure is recorded.
 pub(super) fn failed_state(node: &NodeFacts, record: &Record) -> NodeState {
-    let mut state = NodeState::new(node, NodePhase::Failed);
+    let mut state = NodeState::of_record(node, record, NodePhase::Failed);
     state.failed = true;
-    state.since = Some(record.at);
-    state.job = Some(record.job.clone()).filter(|job| !job.is_empty());
-    state.attempt = Some(record.attempt);
     state.reason.clone_from(&record.reason);
     state.message.clone_from(&record.message);
     state

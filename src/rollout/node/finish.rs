@@ -5,10 +5,10 @@ use jiff::Timestamp;
 use super::fail;
 use super::reboot::{Evidence, awaiting_report};
 use super::state::{NodeDecision, NodeState};
-use super::success::Success;
 use super::{NodeReconciler, patch};
 use crate::event::Event;
 use crate::label_receipts;
+use crate::later::later;
 use crate::release::release;
 use crate::resolve::Resolved;
 use crate::step::{NodeChange, Step};
@@ -16,7 +16,7 @@ use refit_api::complete_label::expand;
 use refit_api::text::seconds;
 use refit_api::{NodePhase, Reason, names};
 use refit_facts::record::{Phase, Record, Verification};
-use refit_facts::{JobFacts, JobOutcome, NodeFacts};
+use refit_facts::{Hash, JobFacts, JobName, JobOutcome, JobUid, NodeFacts};
 
 impl NodeReconciler<'_> {
     /// Finishes a Job that succeeded.
@@ -25,17 +25,17 @@ impl NodeReconciler<'_> {
             JobOutcome::Complete { at } => at,
             _ => self.now,
         };
-        self.finish(node, &Success::of_job(job, at, self.plan), Some(job))
+        self.finish(node, &self.record_of_job(node, job, at), Some(job))
     }
 
     /// Finishes a success whose Job is gone: only the record is left.
     pub(super) fn finish_record(&self, node: &NodeFacts, record: &Record) -> NodeDecision {
-        self.finish(node, &Success::of_record(record), None)
+        self.finish(node, record, None)
     }
 
     /// The node is done when it has rebooted (if required), has settled, and the delay is over. Whatever must outlive
-    /// the Job until then is written to the record first.
-    fn finish(&self, node: &NodeFacts, success: &Success<'_>, job: Option<&JobFacts>) -> NodeDecision {
+    /// the Job until then is written to the record first. `success` is that record, or what it will be.
+    fn finish(&self, node: &NodeFacts, success: &Record, job: Option<&JobFacts>) -> NodeDecision {
         let labelled = node.labels.of_plan(&self.plan.facts.name);
         let record = self
             .record(node)
@@ -90,28 +90,22 @@ impl NodeReconciler<'_> {
     fn settle(
         &self,
         node: &NodeFacts,
-        success: &Success<'_>,
+        success: &Record,
         record: Option<&Record>,
         labelled: Option<&str>,
         job: Option<&JobFacts>,
     ) -> NodeDecision {
         // The record knows whether the node was uncordoned at the beginning of the delay; the Job does not.
-        let uncordon = record.map_or(success.uncordon, |r| r.uncordon);
+        let uncordon = record.unwrap_or(success).uncordon;
         let hold = self.plan_hold();
-        let due = success
-            .at
-            .saturating_add(self.plan.parsed.post_complete_delay)
-            .unwrap_or(Timestamp::MAX);
+        let due = later(success.at, self.plan.parsed.post_complete_delay);
         let unsettled = self.unsettled(node, success, record);
         if unsettled.is_none()
             && let Some(decision) = self.verify(node, success, record, job)
         {
             return decision;
         }
-        let mut state = NodeState::new(node, NodePhase::Settling);
-        state.since = Some(success.at);
-        state.job = Some(success.job.clone());
-        state.attempt = Some(success.attempt);
+        let mut state = NodeState::of_record(node, success, NodePhase::Settling);
         // A success in the future was seen before the clock was set back: without a delay there is nothing to wait for.
         let is_due = due <= self.now || self.plan.parsed.post_complete_delay.is_zero();
         if unsettled.is_none() && is_due {
@@ -121,12 +115,11 @@ impl NodeReconciler<'_> {
             release(node, &hold, uncordon, &mut change);
             // A state from before the cordon must not label the node as done.
             change.exact |= self.plan.is_disruptive() && !change.is_empty();
-            let done = self.complete_event(node, success);
+            let done = self.complete_event(node, &success.job_uid);
             let workloads = self.evicted(node, record);
             // Label and record are one write: between two writes a crash would either forget the workloads or label
             // the node without waiting for them.
             if !workloads.is_empty() && labelled != Some(names::LABEL_VALUE_DISABLED) {
-                let known = record.cloned();
                 let record = Record {
                     phase: Phase::Recovering,
                     uncordon: false,
@@ -134,10 +127,9 @@ impl NodeReconciler<'_> {
                     settling: Some(self.now),
                     verify: None,
                     workloads,
-                    ..known.unwrap_or_else(|| self.success_record(node, success))
+                    ..record.unwrap_or(success).clone()
                 };
-                let key = Record::key(&self.plan.facts.name);
-                change.annotations.insert(key, Some(record.to_text()));
+                change.annotations.extend(self.store(&record).annotations);
                 return NodeDecision::slot(state.with_step(patch(node, change, vec![done])));
             }
             return match job {
@@ -178,16 +170,13 @@ impl NodeReconciler<'_> {
         let left = uncordon && unsettled.is_some();
         let verify = verification(record, unsettled.is_none());
         if record.is_none_or(|r| r.uncordon != left || r.settling != settling || r.verify != verify) {
-            let known = record.cloned();
             let record = Record {
                 uncordon: left,
                 settling,
                 verify,
-                ..known.unwrap_or_else(|| self.success_record(node, success))
+                ..record.unwrap_or(success).clone()
             };
-            change
-                .annotations
-                .insert(Record::key(&self.plan.facts.name), Some(record.to_text()));
+            change.annotations.extend(self.store(&record).annotations);
         }
         if !change.is_empty() {
             // Once only, with the first write: the record is absent exactly until then.
@@ -204,32 +193,68 @@ impl NodeReconciler<'_> {
         NodeDecision::slot(state)
     }
 
-    /// The record of a success at its beginning.
-    pub(super) fn success_record(&self, node: &NodeFacts, success: &Success<'_>) -> Record {
+    /// The record of a success at its beginning, without what its Job says.
+    pub(super) fn success_record(&self, node: &NodeFacts, hash: &Hash) -> Record {
         Record {
+            namespace: self.cluster.defaults.namespace.clone(),
+            plan_uid: self.plan.facts.uid.clone(),
+            node_uid: node.uid.clone(),
+            hash: hash.clone(),
+            version: String::new(),
+            phase: Phase::Upgraded,
+            attempt: 0,
+            retries: self.record(node).map_or(0, |known| known.retries_at(hash)),
+            job_uid: JobUid::default(),
+            job: JobName::default(),
+            inputs: None,
+            at: self.now,
+            started: None,
+            uncordon: false,
+            reboot: None,
+            settling: None,
+            verify: None,
             workloads: self.evicted(node, None),
-            retries: self
-                .record(node)
-                .map_or(0, |known| known.retries_at(&success.hash)),
-            ..success.record(&self.cluster.defaults.namespace, &self.plan.facts.uid, &node.uid)
+            reason: None,
+            message: None,
+        }
+    }
+
+    /// The record of a Job that succeeded.
+    pub(super) fn record_of_job(&self, node: &NodeFacts, job: &JobFacts, at: Timestamp) -> Record {
+        let spec = self.plan.spec();
+        let cordons = spec.cordon.unwrap_or_default() || spec.drain.is_some();
+        let uncordon = match job.unschedulable_before {
+            Some(before) => !before,
+            None => job.is_made_by_suc() && cordons, // S60
+        };
+        Record {
+            version: job.version.to_string(),
+            attempt: job.attempt,
+            job_uid: job.uid.clone(),
+            job: job.name.clone(),
+            inputs: job.inputs.as_deref().map(str::to_owned),
+            at,
+            started: Some(job.created),
+            uncordon,
+            ..self.success_record(node, &job.hash)
         }
     }
 
     /// Records a successful Job whose node is done, and writes the event. The event of a Job of
     /// system-upgrade-controller was written by that, or with the label.
     pub(crate) fn mark_done(&self, node: &NodeFacts, job: &JobFacts) -> Step {
-        let done = || self.complete_event(node, &Success::of_job(job, self.now, self.plan));
+        let done = || self.complete_event(node, &job.uid);
         // With a record the event follows when the delay is over.
         let stored_entry = job.is_made_by_suc() || self.record(node).is_some();
         self.mark_recorded(job, (!stored_entry).then(done).into_iter().collect())
     }
 
-    fn complete_event(&self, node: &NodeFacts, success: &Success<'_>) -> Event {
+    fn complete_event(&self, node: &NodeFacts, job_uid: &str) -> Event {
         let text = format!("Job completed on Node {}", node.name);
-        self.job_event(Reason::JobComplete, text, &success.job_uid)
+        self.job_event(Reason::JobComplete, text, job_uid)
     }
 
-    fn waiting_event(&self, node: &NodeFacts, success: &Success<'_>) -> Event {
+    fn waiting_event(&self, node: &NodeFacts, success: &Record) -> Event {
         let delay = self.plan.delay_text();
         let text = format!(
             "Job completed on Node {}, waiting {delay} PostCompleteDelay",
@@ -240,7 +265,10 @@ impl NodeReconciler<'_> {
 
     /// Marks a node as done that needs no Job, unless it has changed.
     pub(crate) fn mark_at_version(&self, node: &NodeFacts, resolved: &Resolved) -> Step {
-        let success = Success::without_job(&resolved.hash, &resolved.version, self.now);
+        let success = Record {
+            version: resolved.version.to_string(),
+            ..self.success_record(node, &resolved.hash)
+        };
         let change = NodeChange {
             exact: true,
             ..self.done_change(node, &success)
@@ -263,14 +291,14 @@ impl NodeReconciler<'_> {
     }
 
     /// The changes that a node still needs to be done.
-    fn done_change(&self, node: &NodeFacts, success: &Success<'_>) -> NodeChange {
+    fn done_change(&self, node: &NodeFacts, success: &Record) -> NodeChange {
         let plan = &self.plan.facts.name;
         let label = names::plan_label(plan);
         let mut change = NodeChange::default();
         for (key, value) in self.plan.spec().post_complete_labels.iter().flatten() {
             change
                 .labels
-                .insert(key.clone(), Some(expand(value, success.version, &success.hash)));
+                .insert(key.clone(), Some(expand(value, &success.version, &success.hash)));
         }
         // A user has excluded the node during its upgrade. Neither the hash nor a label of `postCompleteLabels` may
         // undo that.

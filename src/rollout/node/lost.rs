@@ -5,12 +5,11 @@
 use super::NodeReconciler;
 use super::reboot::{ASKING_NODE, EVIDENCE_LOST, EVIDENCE_UNAVAILABLE};
 use super::state::{NodeDecision, NodeState, Start};
-use super::success::Success;
 use crate::blocker::Blocker;
 use crate::later::later;
 use refit_api::{NodeProgress, Reason};
 use refit_facts::record::{Reboot, Record};
-use refit_facts::{Hash, JobUid, NodeFacts, SentinelResult};
+use refit_facts::{Hash, NodeFacts, SentinelResult};
 use refit_job::name::job_name;
 
 impl NodeReconciler<'_> {
@@ -186,17 +185,17 @@ impl NodeReconciler<'_> {
         stored_entry: &NodeProgress,
     ) -> Record {
         let first = job_name(&self.plan.facts.name, &node.name, hash);
-        let success = Success {
-            hash: hash.clone(),
-            version: self.plan.resolved.as_ref().map_or("", |r| &*r.version),
-            at: self.now,
-            started: None,
+        let version = self
+            .plan
+            .resolved
+            .as_ref()
+            .map(|resolved| resolved.version.to_string());
+        Record {
+            version: version.unwrap_or_default(),
             attempt,
             job: stored_entry.job.as_deref().unwrap_or(&first).into(),
-            job_uid: JobUid::default(),
-            inputs: Some(&self.plan.inputs),
-            uncordon: false,
-        };
-        self.success_record(node, &success)
+            inputs: Some(self.plan.inputs.to_string()),
+            ..self.success_record(node, hash)
+        }
     }
 }

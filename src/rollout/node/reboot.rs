@@ -7,8 +7,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::state::{NodeDecision, NodeState, Start};
-use super::success::Success;
+use super::state::{NodeDecision, NodeState};
 use super::{NodeReconciler, patch};
 use crate::blocker::Blocker;
 use crate::failure;
@@ -101,7 +100,7 @@ impl NodeReconciler<'_> {
     pub(super) fn request_reboot(
         &self,
         node: &NodeFacts,
-        success: &Success<'_>,
+        success: &Record,
         boot_id: Option<&BootId>,
     ) -> NodeDecision {
         let record = Record {
@@ -109,7 +108,7 @@ impl NodeReconciler<'_> {
                 boot_id: boot_id.map(ToString::to_string),
                 since: self.now,
             }),
-            ..self.success_record(node, success)
+            ..success.clone()
         };
         let state = rebooting_state(node, &record);
         let text = match boot_id {
@@ -434,24 +433,13 @@ impl NodeReconciler<'_> {
         // Not by the UID of the Job, which is not known if the Job was lost.
         let once = format!("{}/{}/{}", node.uid, record.hash, record.attempt);
         let event = self.job_event(event, text, &once);
-        let mut state = if self.hash().is_some_and(|hash| **hash == *record.hash) {
-            self.failed_state(node, &failed)
-        } else {
-            // The Plan is at another version, which the node gets next.
-            let mut state = NodeState::new(node, NodePhase::Pending);
-            state.start = Some(Start::Later);
-            state
-        };
-        state.since = Some(self.now);
+        let mut state = self.state_of_failure(node, &failed);
         state.pod = self.evidence_pod(node, &record.hash);
         let mut change = NodeChange {
             // Fails if the node has changed in the meantime.
             exact: true,
-            ..NodeChange::default()
+            ..self.store(&failed)
         };
-        change
-            .annotations
-            .insert(Record::key(&self.plan.facts.name), Some(failed.to_text()));
         let plan = &self.plan.facts.name;
         if node.labels.of_plan(plan) == Some(&record.hash) {
             // Removes the label: the node is not done after all.
@@ -468,20 +456,15 @@ pub(super) const ASKING_NODE: &str =
     "the pod of the upgrade is gone; refit reads from the node in which boot it was upgraded";
 
 /// The state of a node whose pod has yet to report the boot of the upgrade.
-pub(super) fn awaiting_report(node: &NodeFacts, success: &Success<'_>, until: Timestamp) -> NodeState {
-    let mut state = NodeState::new(node, NodePhase::Finishing);
-    state.since = Some(success.at);
-    state.job = Some(success.job.clone());
-    state.attempt = Some(success.attempt);
+pub(super) fn awaiting_report(node: &NodeFacts, success: &Record, until: Timestamp) -> NodeState {
+    let mut state = NodeState::of_record(node, success, NodePhase::Finishing);
     state.requeue_at = Some(until);
     state
 }
 
 /// The state of a node that must reboot.
 fn rebooting_state(node: &NodeFacts, record: &Record) -> NodeState {
-    let mut state = NodeState::new(node, NodePhase::Rebooting);
+    let mut state = NodeState::of_record(node, record, NodePhase::Rebooting);
     state.since = Some(record.reboot.as_ref().map_or(record.at, |reboot| reboot.since));
-    state.job = Some(record.job.clone());
-    state.attempt = Some(record.attempt);
     state
 }

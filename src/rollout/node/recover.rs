@@ -59,10 +59,8 @@ impl NodeReconciler<'_> {
         } else {
             since
         };
-        let mut state = NodeState::new(node, NodePhase::Settling);
+        let mut state = NodeState::of_record(node, record, NodePhase::Settling);
         state.since = Some(since);
-        state.job = Some(record.job.clone());
-        state.attempt = Some(record.attempt);
         let (mut broken, mut again): (Vec<(String, _)>, Vec<_>) = (Vec::new(), Vec::new());
         for workload in &record.workloads {
             let known = self.cluster.memory.answers.workloads.get(workload.as_str());

@@ -8,7 +8,6 @@ use jiff::Timestamp;
 use super::NodeReconciler;
 use super::daemon_sets::DaemonSetsWait;
 use super::state::{NodeDecision, NodeState};
-use super::success::Success;
 use crate::blocker::Blocker;
 use crate::later::later;
 use refit_api::text::seconds;
@@ -119,7 +118,7 @@ impl NodeReconciler<'_> {
     pub(super) fn unsettled(
         &self,
         node: &NodeFacts,
-        success: &Success<'_>,
+        success: &Record,
         record: Option<&Record>,
     ) -> Option<Unsettled> {
         let policy = &self.plan.completion;
@@ -134,11 +133,11 @@ impl NodeReconciler<'_> {
         if !fit {
             return Some(Unsettled::Ready);
         }
-        if let Some((field, is)) = policy.version.missing(node.info(), success.version) {
+        if let Some((field, is)) = policy.version.missing(node.info(), &success.version) {
             return Some(Unsettled::Version {
                 field,
                 is: is.to_owned(),
-                wanted: success.version.to_owned(),
+                wanted: success.version.clone(),
             });
         }
         if let Some(unsettled) = self.unmet(node) {

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use super::state::{NodeDecision, NodeState};
 use super::{NodeReconciler, patch};
 use crate::release::release;
-use crate::step::{NodeChange, Step};
+use crate::step::Step;
 use refit_api::text::{MAX_MESSAGE, seconds, shorten};
 use refit_api::{NodePhase, NodeProgress, Reason, wait_for};
 use refit_facts::record::{Phase, Record};
@@ -24,7 +24,7 @@ impl NodeReconciler<'_> {
     ) -> NodeDecision {
         let known = self.record(node);
         let is_stored = known.is_some_and(|record| *record.job_uid == *job.uid);
-        let is_current = self.hash().is_some_and(|hash| *hash == job.hash);
+        let is_current = self.plan.is_at(&job.hash);
         if is_stored || !is_current || !self.is_eligible(node) {
             let why = known
                 .filter(|_| is_stored)
@@ -46,14 +46,9 @@ impl NodeReconciler<'_> {
             message: Some(self.why_skipped(node, job)),
             ..self.failure_record(node, job, at)
         };
-        let mut change = NodeChange::default();
-        change
-            .annotations
-            .insert(Record::key(&self.plan.facts.name), Some(record.to_text()));
+        let mut change = self.store(&record);
         release(node, &self.plan_hold(), false, &mut change);
-        let mut state = NodeState::new(node, NodePhase::Finishing);
-        (state.since, state.job) = (Some(at), Some(job.name.clone()));
-        state.attempt = Some(job.attempt);
+        let state = NodeState::of_record(node, &record, NodePhase::Finishing);
         NodeDecision::slot(state.with_step(patch(node, change, Vec::new())))
     }
 

@@ -7,10 +7,14 @@ use jiff::{SignedDuration, Timestamp};
 use crate::blocker::Blocker;
 use crate::step::Step;
 use refit_api::{NodePhase, ObjectRef, OpenEnum, PlanSpec, Reason};
+use refit_facts::record::Record;
 use refit_facts::{BootId, JobFacts, JobName, NodeFacts, NodeName, NodeUid, PlanName, PodUid};
 
 /// The states of the nodes that each Plan has started.
-pub(crate) type NodeStates = BTreeMap<PlanName, BTreeMap<NodeName, NodeState>>;
+pub(crate) type NodeStates = BTreeMap<PlanName, PlanNodes>;
+
+/// Those of a Plan.
+pub(crate) type PlanNodes = BTreeMap<NodeName, NodeState>;
 
 #[derive(Debug, PartialEq)]
 pub struct NodeState {
@@ -114,6 +118,15 @@ impl NodeState {
         state.since = Some(job.created);
         state.job = Some(job.name.clone());
         state.attempt = Some(job.attempt);
+        state
+    }
+
+    /// The state of a node with this record.
+    pub(super) fn of_record(node: &NodeFacts, record: &Record, phase: NodePhase) -> Self {
+        let mut state = Self::new(node, phase);
+        state.since = Some(record.at);
+        state.job = Some(record.job.clone()).filter(|job| !job.is_empty());
+        state.attempt = Some(record.attempt);
         state
     }
 

@@ -6,11 +6,10 @@
 
 use super::NodeReconciler;
 use super::state::{NodeDecision, NodeState};
-use super::success::Success;
 use crate::blocker::Blocker;
 use crate::step::{Key, Step};
 use refit_api::{NodePhase, Reason};
-use refit_facts::record::{Phase, Record, Verification, upgrade_id};
+use refit_facts::record::{Phase, Record, Verification};
 use refit_facts::{JobFacts, JobName, JobOutcome, NodeFacts};
 
 impl NodeReconciler<'_> {
@@ -18,7 +17,7 @@ impl NodeReconciler<'_> {
     pub(super) fn verify(
         &self,
         node: &NodeFacts,
-        success: &Success<'_>,
+        success: &Record,
         record: Option<&Record>,
         job: Option<&JobFacts>,
     ) -> Option<NodeDecision> {
@@ -27,19 +26,16 @@ impl NodeReconciler<'_> {
         if !self.verifies(announced) || known.is_some_and(|known| known.passed) {
             return None;
         }
-        let mut state = NodeState::new(node, NodePhase::Verifying);
+        let mut state = NodeState::of_record(node, success, NodePhase::Verifying);
         state.since = Some(known.map_or(self.now, |known| known.since));
-        state.job = Some(success.job.clone());
-        state.attempt = Some(success.attempt);
         let (Some(record), Some(_)) = (record, known) else {
             // Before anything else: the success must not be lost with its Job while another one runs.
-            let of_record = || self.success_record(node, success);
             let record = Record {
                 verify: Some(Verification {
                     since: self.now,
                     passed: false,
                 }),
-                ..record.cloned().unwrap_or_else(of_record)
+                ..record.unwrap_or(success).clone()
             };
             return Some(NodeDecision::slot(state.with_step(self.patch_record(
                 node,
@@ -94,7 +90,7 @@ impl NodeReconciler<'_> {
     fn create_verify_job(
         &self,
         node: &NodeFacts,
-        success: &Success<'_>,
+        success: &Record,
         mut state: NodeState,
         name: JobName,
     ) -> NodeState {
@@ -120,22 +116,22 @@ impl NodeReconciler<'_> {
             node: node.name.clone(),
             job: name,
             hash: success.hash.clone(),
-            version: success.version.into(),
+            version: success.version.as_str().into(),
             attempt: success.attempt,
-            upgrade_job: upgrade_id(&success.job_uid, &success.hash, success.attempt).into(),
+            upgrade_job: success.upgrade_id().into(),
         })
     }
 
     fn await_verify_job(
         &self,
         node: &NodeFacts,
-        success: &Success<'_>,
+        success: &Record,
         mut state: NodeState,
         job: &JobFacts,
     ) -> NodeState {
         // An edit replaces it, so that a mistake in `verify` need not wait for the deadline. It changes nothing on the
         // node, so it may be replaced at any time.
-        let is_current = self.hash().is_some_and(|hash| *hash == success.hash);
+        let is_current = self.plan.is_at(&success.hash);
         let inputs = job.inputs.as_ref();
         if is_current && !self.is_spec_unknown() && inputs.is_some_and(|inputs| *inputs != self.plan.inputs) {
             return state.with_step(Step::delete(job, "the Plan has been edited"));
@@ -176,11 +172,7 @@ impl NodeReconciler<'_> {
             if job.is_live() || node.is_none() {
                 return Step::delete(job, "its node need not be verified any more");
             }
-            let mut step = self.mark_recorded(job, Vec::new());
-            if let Step::MarkRecorded { background, .. } = &mut step {
-                *background = true;
-            }
-            step
+            self.mark_recorded(job, Vec::new()).in_background()
         });
         released.collect()
     }

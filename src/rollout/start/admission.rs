@@ -1,7 +1,5 @@
 //! The limits that a node meets before it starts, in their order. A new limit is a file with its [`Limit`], and a line here.
 
-use std::collections::BTreeMap;
-
 use super::availability::Availability;
 use super::busy::Busy;
 use super::effective::Effective;
@@ -14,7 +12,7 @@ use super::room::{FreeSlot, StatusRoom};
 use super::skipped::Skipped;
 use super::taints::Tolerations;
 use super::versions::{AtVersion, VersionLimits};
-use crate::node::state::NodeState;
+use crate::node::state::PlanNodes;
 use crate::plan::DerivedPlan;
 use crate::pod_blockers::PodBlockers;
 use crate::remediation::NodeLeases;
@@ -29,7 +27,7 @@ impl<'a> Limits<'a> {
     pub(super) fn of_start(
         cluster: &'a ClusterState,
         plan: &'a DerivedPlan,
-        nodes: &BTreeMap<NodeName, NodeState>,
+        nodes: &PlanNodes,
         group: CurrentGroup<'a>,
         availability: Option<Availability>,
     ) -> Self {

@@ -1,11 +1,11 @@
 //! `spec.maxUnavailable`: how many more nodes of a Plan may become unavailable.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use super::limit::{Limit, Turn, Verdict};
 use super::locks::{DisruptionLocks, is_disturbed};
 use crate::blocker::Blocker;
-use crate::node::state::NodeState;
+use crate::node::state::PlanNodes;
 use crate::plan::DerivedPlan;
 use crate::reservation;
 use crate::state::ClusterState;
@@ -19,11 +19,7 @@ pub(super) struct Availability {
 }
 
 impl Availability {
-    pub(super) fn of(
-        plan: &DerivedPlan,
-        nodes: &BTreeMap<NodeName, NodeState>,
-        locks: &DisruptionLocks<'_>,
-    ) -> Option<Self> {
+    pub(super) fn of(plan: &DerivedPlan, nodes: &PlanNodes, locks: &DisruptionLocks<'_>) -> Option<Self> {
         let limit = plan.nodes_of(plan.spec().max_unavailable.as_ref()?);
         let is_selected =
             |name: &&NodeName| !matches!(plan.targets.state(name), None | Some(TargetState::Disabled));
@@ -49,7 +45,7 @@ impl Availability {
     }
 
     /// Why no other node may start.
-    fn blocker(&self, nodes: &BTreeMap<NodeName, NodeState>) -> Blocker {
+    fn blocker(&self, nodes: &PlanNodes) -> Blocker {
         let limit = self.limit;
         let is_other = |name: &&NodeName| nodes.get(*name).is_none_or(|state| state.frees_slot);
         let nodes: Vec<_> = self.unavailable.iter().filter(is_other).cloned().collect();

@@ -1,10 +1,8 @@
 //! Whose turn it is by `spec.order`: nodes of one group at a time.
 
-use std::collections::BTreeMap;
-
 use super::limit::{Limit, Turn, Verdict};
 use crate::blocker::Blocker;
-use crate::node::state::NodeState;
+use crate::node::state::PlanNodes;
 use crate::open_waves::OpenWaves;
 use crate::order::Group;
 use crate::picture::PlanPicture;
@@ -22,7 +20,7 @@ pub(super) struct CurrentGroup<'a> {
 }
 
 impl<'a> CurrentGroup<'a> {
-    pub(super) fn of(plan: &'a DerivedPlan, reach: OpenWaves, nodes: &BTreeMap<NodeName, NodeState>) -> Self {
+    pub(super) fn of(plan: &'a DerivedPlan, reach: OpenWaves, nodes: &PlanNodes) -> Self {
         let targets = &plan.targets;
         let group = targets
             .next_in_order(reach, nodes)
@@ -47,7 +45,7 @@ impl<'a> CurrentGroup<'a> {
     }
 
     /// Why nodes of other groups wait: a node that is left, preferably one that needs a person.
-    fn blocker(&self, nodes: &BTreeMap<NodeName, NodeState>, picture: &PlanPicture) -> Option<Blocker> {
+    fn blocker(&self, nodes: &PlanNodes, picture: &PlanPicture) -> Option<Blocker> {
         let targets = &self.plan.targets;
         let is_left = |name: &&NodeName| match &self.outside {
             Some(outside) => *name == outside,

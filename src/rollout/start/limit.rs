@@ -1,13 +1,11 @@
 //! What a limit says of a node whose turn has come. `admission` has the list of all limits.
 
-use std::collections::BTreeMap;
-
 use jiff::{SignedDuration, Timestamp};
 
 use super::locks::DisruptionLocks;
 use crate::blocker::Blocker;
 use crate::later::later;
-use crate::node::state::NodeState;
+use crate::node::state::PlanNodes;
 use crate::picture::{Ask, PlanPicture};
 use crate::plan::DerivedPlan;
 use crate::state::ClusterState;
@@ -41,7 +39,7 @@ pub(crate) struct Turn<'t, 'a> {
     pub(crate) plan: &'a DerivedPlan,
     pub(crate) node: &'a NodeFacts,
     /// The nodes of the Plan that have started.
-    pub(crate) nodes: &'t BTreeMap<NodeName, NodeState>,
+    pub(crate) nodes: &'t PlanNodes,
     pub(crate) locks: &'t DisruptionLocks<'a>,
     /// The number of free slots.
     pub(crate) free: i64,

@@ -7,8 +7,7 @@ use super::super::plan::DerivedPlan;
 use super::super::state::ClusterState;
 use super::cluster_limits::{self, ClusterLimits};
 use super::quorum::Quorums;
-use crate::node::state::NodeState;
-use crate::node::state::NodeStates;
+use crate::node::state::{NodeStates, PlanNodes};
 use crate::{hooks, reservation};
 use refit_api::ObjectRef;
 use refit_facts::{JobFacts, JobOutcome, NodeName, PlanName, PodFacts};
@@ -125,7 +124,7 @@ impl<'a> DisruptionLocks<'a> {
     pub(super) fn room_blocker(
         &self,
         plan: &DerivedPlan,
-        slots: &BTreeMap<NodeName, NodeState>,
+        slots: &PlanNodes,
         free: i64,
         node: &NodeName,
     ) -> Option<Blocker> {
@@ -194,9 +193,8 @@ impl<'a> DisruptionLocks<'a> {
         let by_job = own.find_map(|job| {
             // While status names the node, the result of a successful Job without `refit.rs/recorded` is yet to be
             // recorded.
-            let lacks_annotation = matches!(job.outcome, JobOutcome::Complete { .. })
-                && !job.recorded
-                && plan.resolved.as_ref().is_some_and(|it| it.hash == job.hash);
+            let lacks_annotation =
+                matches!(job.outcome, JobOutcome::Complete { .. }) && !job.recorded && plan.is_at(&job.hash);
             let leaving = job.deleting || job.plan_uid != plan.facts.uid || lacks_annotation;
             leaving.then(|| Blocker::JobLeaving {
                 job: job.name.to_string(),

@@ -1,13 +1,11 @@
 //! The nodes that start next: they pull the image in advance, or say that they are next.
 
-use std::collections::BTreeMap;
-
 use jiff::{SignedDuration, Timestamp};
 
 use super::joining::joining;
 use super::taints::Tolerations;
 use crate::blocker::Blocker;
-use crate::node::state::NodeState;
+use crate::node::state::PlanNodes;
 use crate::open_waves::OpenWaves;
 use crate::picture::PlanPicture;
 use crate::plan::DerivedPlan;
@@ -23,7 +21,7 @@ const NEAR: SignedDuration = SignedDuration::from_hours(1);
 pub(super) fn nodes<'a>(
     cluster: &ClusterState,
     plan: &DerivedPlan,
-    nodes: &BTreeMap<NodeName, NodeState>,
+    nodes: &PlanNodes,
     turns: impl Iterator<Item = &'a NodeName>,
     now: Timestamp,
 ) -> Vec<NodeName> {
@@ -46,7 +44,7 @@ pub(super) fn nodes<'a>(
 pub(super) fn add(
     cluster: &ClusterState,
     plan: &DerivedPlan,
-    slots: &BTreeMap<NodeName, NodeState>,
+    slots: &PlanNodes,
     reach: OpenWaves,
     now: Timestamp,
     picture: &mut PlanPicture,
@@ -65,7 +63,7 @@ pub(super) fn add(
 pub(super) fn add_for_window(
     cluster: &ClusterState,
     plan: &DerivedPlan,
-    slots: &BTreeMap<NodeName, NodeState>,
+    slots: &PlanNodes,
     reach: OpenWaves,
     shut: &Blocker,
     now: Timestamp,

@@ -1,17 +1,14 @@
 //! Room for a node: a slot, and room in the stored status, which names the node before its Job exists.
 
-use std::collections::BTreeMap;
-
 use super::limit::{Limit, Turn, Verdict};
 use crate::blocker::Blocker;
-use crate::node::state::NodeState;
+use crate::node::state::{NodeState, PlanNodes};
 use crate::status::SlotRoom;
-use refit_facts::NodeName;
 
 pub(super) struct StatusRoom(SlotRoom);
 
 impl StatusRoom {
-    pub(super) fn of(nodes: &BTreeMap<NodeName, NodeState>) -> Self {
+    pub(super) fn of(nodes: &PlanNodes) -> Self {
         Self(SlotRoom::of(nodes))
     }
 }

@@ -9,13 +9,11 @@ use super::super::state::ClusterState;
 use refit_api::exemption::StartLimit;
 use refit_api::schedule::{Blackout, Windows, blackout_at, next_blackout, next_start};
 use refit_api::wait_for;
-use refit_api::window::Window;
 
 /// When nodes of a Plan may start by the clock: from `notBefore` on, in its windows, outside of its blackouts and those of
 /// all Plans.
 pub(crate) struct StartTimes<'a> {
     not_before: Option<Timestamp>,
-    window: Option<&'a Window>,
     windows: Option<&'a Windows>,
     blackouts: [&'a [Blackout]; 2],
 }
@@ -37,7 +35,6 @@ impl<'a> StartTimes<'a> {
         Self {
             // A Plan with an invalid time starts no node.
             not_before: not_before.and_then(|text| text.parse().ok()),
-            window: plan.parsed.window.as_ref().filter(|_| in_window),
             windows: plan.parsed.windows.as_ref().filter(|_| in_window),
             blackouts: if counts(StartLimit::Blackout) {
                 [&plan.parsed.blackouts, cluster.world.limits.blackouts()]
@@ -49,7 +46,7 @@ impl<'a> StartTimes<'a> {
 
     /// Whether they are always open.
     pub(crate) fn are_unlimited(&self) -> bool {
-        let has_windows = self.window.is_some() || self.windows.is_some();
+        let has_windows = self.windows.is_some();
         !has_windows && self.not_before.is_none() && self.blackouts.iter().all(|all| all.is_empty())
     }
 
@@ -86,27 +83,15 @@ impl<'a> StartTimes<'a> {
     }
 
     fn is_in_window(&self, now: Timestamp) -> bool {
-        match (self.window, self.windows) {
-            (Some(window), _) => window.contains(now),
-            (None, Some(windows)) => windows.contains(now),
-            (None, None) => true,
-        }
+        self.windows.is_none_or(|windows| windows.contains(now))
     }
 
     fn window_opens(&self, at: Timestamp) -> Option<Timestamp> {
-        match (self.window, self.windows) {
-            (Some(window), _) => window.next_open(at),
-            (None, Some(windows)) => windows.next_open(at),
-            (None, None) => Some(at),
-        }
+        self.windows.map_or(Some(at), |windows| windows.next_open(at))
     }
 
     fn window_closes(&self, now: Timestamp) -> Option<Timestamp> {
-        match (self.window, self.windows) {
-            (Some(window), _) => window.closes(now),
-            (None, Some(windows)) => windows.closes(now),
-            (None, None) => None,
-        }
+        self.windows?.closes(now)
     }
 
     fn next_blackout(&self, now: Timestamp) -> Option<Timestamp> {
@@ -148,8 +133,11 @@ pub(super) fn blocker(
     }
     // Without both figures nothing is known of the duration, and the first node may start at any time in the window.
     let needs = plan.longest_run().into_iter().chain(plan.time_limit).min();
+    // system-upgrade-controller starts nodes until the end of `window`, and so does refit.
+    let starts_until_end = plan.spec().window.is_some();
     let never_fits = || {
-        let longest = start_times.windows.and_then(|_| plan.longest_window(now));
+        let windows = start_times.windows.filter(|_| !starts_until_end);
+        let longest = windows.and_then(|_| plan.longest_window(now));
         longest.filter(|length| needs.is_some_and(|needs| *length < needs))
     };
     let waits = || {
@@ -173,7 +161,7 @@ pub(super) fn blocker(
             return Some(too_short(opens, Some(opens)));
         }
         return Some(Blocker::WindowClosed {
-            field: if start_times.window.is_some() {
+            field: if starts_until_end {
                 "spec.window"
             } else {
                 "spec.windows"
@@ -183,8 +171,7 @@ pub(super) fn blocker(
     }
     let closes = start_times.window_closes(now);
     requeue(closes);
-    // system-upgrade-controller starts nodes until the end of `window`, and so does refit.
-    let closes = closes.filter(|_| start_times.window.is_none());
+    let closes = closes.filter(|_| !starts_until_end);
     let end = closes.into_iter().chain(start_times.next_blackout(now)).min()?;
     requeue(Some(end));
     let needs = needs?;

@@ -13,13 +13,8 @@ use refit_facts::record::{Phase, Record};
 impl DerivedPlan {
     /// The record of a node that was released, if it is about what the Plan would run now.
     fn skipped<'n>(&self, node: &'n NodeFacts) -> Option<&'n Record> {
-        let hash = self.resolved.as_ref().map(|resolved| &resolved.hash)?;
-        node.records.get(&self.facts.name).filter(|record| {
-            record.phase == Phase::Skipped
-                && record.hash == *hash
-                && *record.plan_uid == *self.facts.uid
-                && *record.node_uid == *node.uid
-        })
+        self.current_record(node)
+            .filter(|record| record.phase == Phase::Skipped)
     }
 
     /// The number of the attempt that starts next on a node that has none.

@@ -5,9 +5,7 @@ use crate::event::Event;
 use crate::plan::DerivedPlan;
 use crate::resolve::{Resolution, UNRESOLVABLE};
 use refit_api::reason::ReportedIn;
-use refit_api::{
-    ConditionType, DespiteStatus, NodePhase, OpenEnum, PlanCondition, PlanStatus, Reason, Severity,
-};
+use refit_api::{ConditionType, DespiteStatus, OpenEnum, PlanCondition, PlanStatus, Reason, Severity};
 
 /// Maximum length of the list of nodes in an event, in bytes. A message has at most 1,024 (core/v1 Event).
 const NODES_IN_EVENT: usize = 800;
@@ -52,8 +50,10 @@ impl EventBuilder<'_> {
     }
 
     fn changed(&self, type_: ConditionType) -> Option<&PlanCondition> {
-        let now = PlanCondition::find(&self.status.conditions, type_)?;
-        let same = PlanCondition::find(&self.stored.conditions, type_)
+        let now = self.status.condition(type_)?;
+        let same = self
+            .stored
+            .condition(type_)
             .is_some_and(|k| k.status == now.status && k.message == now.message && k.reason == now.reason);
         (!same).then_some(now)
     }
@@ -91,7 +91,7 @@ impl EventBuilder<'_> {
                     self.emit_unresolved(&why);
                 }
                 if is_new || self.stored.latest_version != self.status.latest_version {
-                    let field = resolved.source.reason();
+                    let field = resolved.source;
                     let origin = suffix(self.status.origin.as_ref());
                     let text = format!(
                         "Resolved latest version from Spec.{field}: {}{origin}",
@@ -202,8 +202,7 @@ impl EventBuilder<'_> {
         let Some(reason) = now.reason.as_ref().and_then(OpenEnum::known) else {
             return;
         };
-        let was_complete = PlanCondition::find(&self.stored.conditions, ConditionType::Complete)
-            .is_some_and(|c| c.status == "True");
+        let was_complete = self.stored.is_true(ConditionType::Complete);
         let (version, hash) = (self.version(), self.hash());
         match reason {
             Reason::Complete if !was_complete => {
@@ -234,14 +233,14 @@ impl EventBuilder<'_> {
 
     /// Whether the stored condition `Complete` has this message.
     fn has_said(&self, message: &str) -> bool {
-        let stored = PlanCondition::find(&self.stored.conditions, ConditionType::Complete);
+        let stored = self.stored.condition(ConditionType::Complete);
         stored.is_some_and(|it| it.message.as_deref() == Some(message))
     }
 
     /// Something holds the nodes in progress for some time. Its message may change while it lasts, and is reported once.
     fn wait(&mut self, message: String) {
         let of = |status: &PlanStatus| {
-            let complete = PlanCondition::find(&status.conditions, ConditionType::Complete)?;
+            let complete = status.condition(ConditionType::Complete)?;
             let says = complete
                 .message
                 .as_ref()
@@ -258,9 +257,10 @@ impl EventBuilder<'_> {
 
     /// Why the first blocked node with a slot does not progress, for the condition `Complete`.
     fn refusal(&self) -> Option<Reason> {
-        let active = self.status.active.iter().flatten();
-        let slots = active.filter(|node| node.phase != NodePhase::Waiting);
-        let mut reasons = slots.filter_map(|node| node.reason.as_ref()?.known());
+        let mut reasons = self
+            .status
+            .slots()
+            .filter_map(|node| node.reason.as_ref()?.known());
         reasons.find(|reason| reason.is_refusal())
     }
 }

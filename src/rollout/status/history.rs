@@ -1,14 +1,12 @@
 //! The last roll-outs of a Plan, and when the current one is expected to end. Everything follows from the stored status
 //! and the cluster, so that a status that is computed again, by this process or its successor, counts nothing twice.
 
-use std::collections::BTreeMap;
-
 use jiff::{SignedDuration, Timestamp};
 
 use crate::blocker::Blocker;
 use crate::despite::Despite;
 use crate::hooks;
-use crate::node::state::NodeState;
+use crate::node::state::PlanNodes;
 use crate::picture::PlanPicture;
 use crate::plan::DerivedPlan;
 use crate::start::schedule::StartTimes;
@@ -22,7 +20,6 @@ use refit_api::{
     DespiteStatus, ExpectedEnd, NodePhase, NodeProgress, PlanStatus, RollOut, annotation, names,
 };
 use refit_base::version::tag::munge;
-use refit_facts::NodeName;
 
 /// Number of roll-outs that are kept: some 3 KiB.
 const MAX_ROLL_OUTS: usize = 10;
@@ -31,7 +28,7 @@ const MAX_ROLL_OUTS: usize = 10;
 pub(super) fn history(
     cluster: &ClusterState,
     plan: &DerivedPlan,
-    nodes: &BTreeMap<NodeName, NodeState>,
+    nodes: &PlanNodes,
     status: &PlanStatus,
     complete: bool,
     now: Timestamp,
@@ -131,12 +128,11 @@ fn note_despite(status: &PlanStatus, current: &mut RollOut) {
 fn count(
     cluster: &ClusterState,
     plan: &DerivedPlan,
-    nodes: &BTreeMap<NodeName, NodeState>,
+    nodes: &PlanNodes,
     current: &mut RollOut,
     now: Timestamp,
 ) {
-    let active = plan.facts.status().active.iter().flatten();
-    for entry in active.filter(|entry| entry.phase != NodePhase::Waiting) {
+    for entry in plan.facts.status().slots() {
         match nodes.get(entry.name.as_str()) {
             Some(state) => {
                 let is_known = entry.phase == NodePhase::Failed && entry.attempt == state.attempt;
@@ -165,7 +161,7 @@ fn is_done(plan: &DerivedPlan, entry: &NodeProgress) -> bool {
 pub(super) fn expected_end(
     cluster: &ClusterState,
     plan: &DerivedPlan,
-    nodes: &BTreeMap<NodeName, NodeState>,
+    nodes: &PlanNodes,
     picture: &PlanPicture,
     current: Option<&RollOut>,
     now: Timestamp,

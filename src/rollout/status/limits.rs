@@ -2,14 +2,11 @@
 //! kubelets, payloads, admission webhooks. A status that cannot be stored stops the Plan, because a node starts only
 //! once the stored status names it.
 
-use std::collections::BTreeMap;
-
-use crate::node::state::NodeState;
+use crate::node::state::{NodeState, PlanNodes};
 use crate::plan::DerivedPlan;
 use crate::state::ClusterState;
 use refit_api::text::{MAX_CONDITION_MESSAGE, MAX_MESSAGE, MAX_NAME, shorten_in_place};
 use refit_api::{NodePhase, NodeProgress, ObjectRef, OpenEnum, PlanStatus};
-use refit_facts::NodeName;
 use refit_facts::record::Phase;
 
 /// Bytes of `status.active` for what only informs.
@@ -141,7 +138,7 @@ fn json_bytes(text: &str) -> usize {
 pub(crate) struct SlotRoom(usize);
 
 impl SlotRoom {
-    pub(crate) fn of(nodes: &BTreeMap<NodeName, NodeState>) -> Self {
+    pub(crate) fn of(nodes: &PlanNodes) -> Self {
         let used: usize = nodes.values().map(|state| slot_bytes(state) + JOB_BYTES).sum();
         // The keys of the map are the names of the entries.
         let names: usize = nodes.keys().map(|name| name.len()).sum();
@@ -169,16 +166,9 @@ fn slot_bytes(state: &NodeState) -> usize {
 
 /// Whether a record on the Node holds the slot of a failed node, so that its entry in status is not needed.
 pub(super) fn is_recorded(cluster: &ClusterState, plan: &DerivedPlan, entry: &NodeProgress) -> bool {
-    let failed = |node: &refit_facts::NodeFacts| {
-        node.records.get(&plan.facts.name).is_some_and(|record| {
-            record.phase == Phase::Failed
-                && *record.plan_uid == *plan.facts.uid
-                && *record.node_uid == *node.uid
-                && plan
-                    .resolved
-                    .as_ref()
-                    .is_some_and(|resolved| *resolved.hash == *record.hash)
-        })
+    let failed = |node| {
+        plan.current_record(node)
+            .is_some_and(|record| record.phase == Phase::Failed)
     };
     entry.phase == NodePhase::Failed
         && !cluster.world.nodes.is_unreadable(&entry.name)

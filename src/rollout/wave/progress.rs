@@ -4,26 +4,20 @@ use jiff::Timestamp;
 
 use crate::blocker::Blocker;
 use crate::open_waves::OpenWaves;
-use refit_api::text::seconds;
 use refit_api::{WavePhase, WaveStatus};
 
 /// The last wave that has begun.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WaveProgress {
-    pub(super) index: usize,
-    pub(super) name: String,
-    pub(super) hash: String,
-    pub(super) phase: WavePhase,
-    pub(super) since: Timestamp,
+    pub(crate) status: WaveStatus,
     /// When the soak ends.
-    pub(super) until: Option<Timestamp>,
-    /// What the wave waits for.
-    pub(super) message: String,
+    pub(crate) until: Option<Timestamp>,
     /// Why the nodes of later waves wait; `None` in the last wave.
-    pub(super) blocker: Option<Blocker>,
+    pub(crate) blocker: Option<Blocker>,
     /// How many more nodes the wave takes.
-    pub(super) room: i64,
-    pub(super) reach: OpenWaves,
+    pub(crate) room: i64,
+    /// The nodes that the wave may start.
+    pub(crate) reach: OpenWaves,
 }
 
 impl WaveProgress {
@@ -31,43 +25,11 @@ impl WaveProgress {
     pub(crate) fn gate(&self) -> Option<&Blocker> {
         self.blocker
             .as_ref()
-            .filter(|_| self.phase != WavePhase::Progressing)
+            .filter(|_| self.status.phase != WavePhase::Progressing)
     }
 
     pub(crate) fn is_soaking(&self) -> bool {
-        self.phase == WavePhase::Soaking
-    }
-
-    /// Why the nodes of later waves wait.
-    pub(crate) fn blocker(&self) -> Option<&Blocker> {
-        self.blocker.as_ref()
-    }
-
-    /// How many more nodes the wave takes.
-    pub(crate) fn room(&self) -> i64 {
-        self.room
-    }
-
-    /// The nodes that the wave may start.
-    pub(crate) fn reach(&self) -> OpenWaves {
-        self.reach
-    }
-
-    /// When the soak ends.
-    pub(crate) fn until(&self) -> Option<Timestamp> {
-        self.until
-    }
-
-    pub(crate) fn status(&self) -> WaveStatus {
-        WaveStatus {
-            index: i64::try_from(self.index).unwrap_or(i64::MAX),
-            name: self.name.clone(),
-            hash: self.hash.clone(),
-            phase: self.phase.into(),
-            since: Some(seconds(rounded_up(self.since))),
-            until: self.until.map(seconds),
-            message: Some(self.message.clone()).filter(|message| !message.is_empty()),
-        }
+        self.status.phase == WavePhase::Soaking
     }
 }
 

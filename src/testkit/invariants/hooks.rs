@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 use super::{CONTROLLER, Checked, Invariants};
-use refit_api::{ConditionType, Hook, HookPhase, PlanCondition, PlanStatus};
+use refit_api::{ConditionType, Hook, HookPhase, PlanStatus};
 use refit_facts::{JobFacts, JobOutcome, PlanFacts};
 use refit_rehearse::store::Change;
 
@@ -59,10 +59,7 @@ impl Invariants {
     /// A Plan that has upgraded nodes is not complete before `after` has succeeded, unless it was before it had `after`.
     pub(super) fn check_after(&self, plan: &PlanFacts, before: Option<&PlanStatus>) -> Checked {
         let status = plan.status();
-        let is_complete = |status: &PlanStatus| {
-            let complete = PlanCondition::find(&status.conditions, ConditionType::Complete);
-            complete.is_some_and(|complete| complete.status == "True")
-        };
+        let is_complete = |status: &PlanStatus| status.is_true(ConditionType::Complete);
         let last = status.history.as_ref().and_then(|history| history.first());
         let (Some(hash), Some(last)) = (&status.latest_hash, last) else {
             return Ok(());

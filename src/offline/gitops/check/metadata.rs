@@ -8,8 +8,7 @@ use crate::gitops::rule::Rule;
 use crate::gitops::yaml::{Entry, Node};
 use refit_api::PlanSpec;
 use refit_api::complete_label::expand;
-use refit_api::selector::{label_key_problems, label_value_problems};
-use refit_job::name::is_dns_label;
+use refit_api::selector::{is_dns_label, label_key_problems, label_value_problems};
 
 /// Maximum length of a DNS subdomain.
 const MAX_NAME: usize = 253;

@@ -4,7 +4,7 @@ use crate::memory::PendingCreate;
 use crate::plan::DerivedPlan;
 use crate::state::ClusterState;
 use crate::step::{Key, Query, Step};
-use refit_api::{NodePhase, PlanStatus, names};
+use refit_api::{PlanStatus, names};
 use refit_facts::{JobOutcome, NodeUid, PlanName};
 
 /// A step begins. Until its response arrives, the objects that it changes may be in the old or the new state.
@@ -75,12 +75,7 @@ fn track_unstarted_slots(cluster: &mut ClusterState, plan: &PlanName, status: &P
             .any(|job| job.plan == *plan && !cluster.is_result_recorded(job))
     };
     let mut slots = Vec::new();
-    for slot in status
-        .active
-        .iter()
-        .flatten()
-        .filter(|slot| slot.phase != NodePhase::Waiting)
-    {
+    for slot in status.slots() {
         let Some(uid) = &slot.uid else { continue };
         let is_unstarted = slot.job.is_none() && !has_job(&slot.name);
         slots.push((NodeUid::from(uid.as_str()), is_unstarted));
