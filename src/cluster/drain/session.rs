@@ -25,7 +25,6 @@ use super::tracker::{EvictionTracker, MAX_OUTAGE};
 use super::waiter::Waiter;
 use super::{detach, permissions, wait_for};
 use crate::clock::Clock;
-use crate::kube::brief;
 use crate::scale::ScaleReader;
 use refit_api::{AfterTimeout, Cancelled, DrainNote, WaitFor};
 use refit_base::go::GoDuration;
@@ -98,7 +97,7 @@ impl Session {
         // refuses to drain.
         for name in nodes {
             let node = self.node(&name, options);
-            match self.or_stop(self.examine(&node, options, &evictor)).await {
+            match self.or_stop(self.examine(&node, options)).await {
                 Ok(()) => fit.push(node),
                 Err(error) => failed.push((name, error)),
             }
@@ -185,37 +184,21 @@ impl Session {
     }
 
     /// Checks whether the node can be drained, before anything is changed.
-    async fn examine(&self, node: &Node, options: &Options, evictor: &Evictor) -> Result<(), Failure> {
+    async fn examine(&self, node: &Node, options: &Options) -> Result<(), Failure> {
         let found = self.find(node, options, &options.wait_for).await?;
         // A client-side dry run sends no write, so it needs none of the permissions below.
         if self.dry_run == DryRun::Client {
             return Ok(());
         }
-        let missing = async {
-            let mut missing =
-                permissions::missing(&self.client, &node.name, true, &found.pods, evictor).await?;
-            if options.after_timeout == AfterTimeout::Delete && !evictor.by_delete {
-                let deletes = evictor.deleting();
-                let more =
-                    permissions::missing(&self.client, &node.name, false, &found.pods, &deletes).await?;
-                missing.extend(more);
-            }
-            if options.conditions {
-                missing.extend(permissions::missing_for_conditions(&self.client).await?);
-            }
-            Ok(missing)
-        };
-        match missing.await {
-            Ok(missing) if missing.is_empty() => {
-                if options.wait_for_detach {
-                    // Fails here, before the cordon, if the account may not read claims and volumes.
-                    detach::kept(&node.lister, &found.pods).await?;
-                }
-                Ok(())
-            }
-            Ok(missing) => Err(CordonError::Forbidden(missing.join("; ")).into()),
-            Err(error) => Err(Failure::Failed(brief(&error))),
+        let missing = permissions::missing(&self.client, options, &found.pods).await?;
+        if !missing.is_empty() {
+            return Err(CordonError::Forbidden(missing.join("; ")).into());
         }
+        if options.wait_for_detach {
+            // Fails here, before the cordon, if the account may not read claims and volumes.
+            detach::kept(&node.lister, &found.pods).await?;
+        }
+        Ok(())
     }
 
     /// `awaited` may be gone before the drain begins, so that they are no reason to refuse it.
