@@ -108,7 +108,7 @@ impl Default for Tracker {
 }
 
 /// What was seen of a Plan.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct PlanTrack {
     slots: BTreeMap<NodeName, SlotTrack>,
     /// When a node last changed its phase.
@@ -135,21 +135,6 @@ struct SlotTrack {
 }
 
 impl PlanTrack {
-    fn new(now: Timestamp) -> Self {
-        Self {
-            slots: BTreeMap::new(),
-            progress: now,
-            rollout: None,
-            last_rollout: None,
-            finished: (0, Duration::ZERO),
-            cordoned: Duration::ZERO,
-            draining: Duration::ZERO,
-            cordoned_now: 0,
-            draining_now: 0,
-            evictions: 0,
-        }
-    }
-
     /// Mean time of the nodes that finished.
     pub(super) fn node_duration(&self) -> Option<Duration> {
         let (count, sum) = self.finished;
@@ -234,7 +219,10 @@ impl Tracker {
             let track = self
                 .plans
                 .entry(name.clone())
-                .or_insert_with(|| PlanTrack::new(now));
+                .or_insert_with(|| PlanTrack {
+                    progress: now,
+                    ..PlanTrack::default()
+                });
             track.follow_rollout(cluster.conditions(name));
             track.draining_now = report
                 .slots

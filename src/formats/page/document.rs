@@ -7,17 +7,18 @@ use super::{FailureGroup, Row};
 use refit_api::{ExpectedEnd, OpenEnum, PlanState, Reason, RollOut};
 
 /// Where the data of the page is from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Source {
     /// A rehearsal, in virtual time.
     Rehearsal,
     /// A real cluster.
+    #[default]
     Cluster,
 }
 
 /// Everything that the page shows.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Document {
     pub source: Source,
@@ -65,20 +66,7 @@ impl Document {
             title: title.into(),
             now,
             start,
-            zone: None,
-            verdict: None,
-            stale: None,
-            remarks: Vec::new(),
-            notes: Vec::new(),
-            figures: Figures::default(),
-            plans: Vec::new(),
-            rows: Vec::new(),
-            bands: Vec::new(),
-            chain: Vec::new(),
-            failures: Vec::new(),
-            versions: Vec::new(),
-            changes: Vec::new(),
-            before: None,
+            ..Self::default()
         }
     }
 }
