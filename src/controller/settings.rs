@@ -72,9 +72,7 @@ pub struct Settings {
     pub check_images: bool,
     /// `REFIT_CHECK_DRAINS`: whether nodes start only if their drains would end, unless a Plan says otherwise.
     pub check_drains: bool,
-    /// `REFIT_IMAGE`: the image of refit, if set.
-    pub image: Option<String>,
-    /// Settings of Jobs. `own_image` is empty unless `image` is set.
+    /// Settings of Jobs. `own_image` is that of `REFIT_IMAGE`, or empty.
     pub jobs: JobSettings,
     /// The server of metrics and probes, if there is one.
     pub serving: Option<Serving>,
@@ -177,7 +175,6 @@ impl Settings {
             ));
         }
         notice_variables_without_effect(&env);
-        let image = env.text("REFIT_IMAGE");
         let certificate = [flags.metrics_cert_file, flags.metrics_key_file];
         let secure = boolean(&env, flags.metrics_secure, "REFIT_METRICS_SECURE", false)?;
         let serving = serving(&env, flags.metrics_bind_address, certificate, secure)?;
@@ -223,25 +220,15 @@ impl Settings {
                 own_account_api_access: env
                     .flag(None, "REFIT_JOB_API_ACCESS", api_access)?
                     .unwrap_or(ApiAccess::All),
-                ..jobs(&env, &name, image.as_deref())
+                ..jobs(&env, &name)
             },
-            image,
             serving,
             node_conditions: boolean(&env, flags.node_conditions, "REFIT_NODE_CONDITIONS", false)?,
             enable: enabled(&env, flags.enable)?,
             debug: boolean(&env, flags.debug, "SYSTEM_UPGRADE_CONTROLLER_DEBUG", false)?,
-            log_format: match flags.log_format {
-                Some(format) => format,
-                None => env
-                    .text("REFIT_LOG_FORMAT")
-                    .map_or(Ok(LogFormat::Text), |value| {
-                        log_format(&value).map_err(|allowed| SettingsError::Variable {
-                            name: "REFIT_LOG_FORMAT",
-                            value,
-                            allowed,
-                        })
-                    })?,
-            },
+            log_format: env
+                .flag_or_text(flags.log_format, "REFIT_LOG_FORMAT", log_format)?
+                .unwrap_or_default(),
             name,
             namespace,
         };
@@ -316,14 +303,10 @@ fn timing(
     retry_period: Option<Duration>,
 ) -> Result<LeaseTiming, SettingsError> {
     // As in wrangler, a variable set to the empty text counts as absent.
-    let duration =
-        |flag: Option<Duration>, name: &'static str, default: Duration| match (flag, env.text(name)) {
-            (Some(duration), _) => Ok(duration),
-            (None, None) => Ok(default),
-            (None, Some(value)) => {
-                go_duration(&value).map_err(|allowed| SettingsError::Variable { name, value, allowed })
-            }
-        };
+    let duration = |flag: Option<Duration>, name: &'static str, default: Duration| {
+        let set = env.flag_or_text(flag, name, go_duration)?;
+        Ok::<_, SettingsError>(set.unwrap_or(default))
+    };
     let defaults = LeaseTiming::default();
     let timing = LeaseTiming {
         lease_duration: duration(
@@ -353,18 +336,7 @@ fn serving(
     certificate: [Option<PathBuf>; 2],
     secure: bool,
 ) -> Result<Option<Serving>, SettingsError> {
-    const ADDRESS: &str = "REFIT_METRICS_BIND_ADDRESS";
-    let address = match (address, env.text(ADDRESS)) {
-        (Some(address), _) => Some(address),
-        (None, None) => None,
-        (None, Some(value)) => Some(
-            metrics_address(&value).map_err(|allowed| SettingsError::Variable {
-                name: ADDRESS,
-                value,
-                allowed,
-            })?,
-        ),
-    };
+    let address = env.flag_or_text(address, "REFIT_METRICS_BIND_ADDRESS", metrics_address)?;
     let variables = ["REFIT_METRICS_CERT_FILE", "REFIT_METRICS_KEY_FILE"];
     let [cert, key] = certificate;
     let file = |flag: Option<PathBuf>, variable| {
@@ -422,14 +394,14 @@ fn polling_interval(env: &Environment<'_>) -> Duration {
         .unwrap_or(DEFAULT_POLLING_INTERVAL)
 }
 
-fn jobs(env: &Environment<'_>, name: &str, image: Option<&str>) -> JobSettings {
+fn jobs(env: &Environment<'_>, name: &str) -> JobSettings {
     if env.text("SYSTEM_UPGRADE_JOB_KUBECTL_IMAGE").is_some() {
         env.add_notice(Notice::Info(
             "SYSTEM_UPGRADE_JOB_KUBECTL_IMAGE has no effect: nodes are cordoned and drained with refit's own image"
                 .to_owned(),
         ));
     }
-    let defaults = JobSettings::new(name, image.unwrap_or_default());
+    let defaults = JobSettings::new(name, env.text("REFIT_IMAGE").unwrap_or_default());
     JobSettings {
         active_deadline_seconds: env.or_default(
             "SYSTEM_UPGRADE_JOB_ACTIVE_DEADLINE_SECONDS",
