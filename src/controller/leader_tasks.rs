@@ -184,7 +184,8 @@ impl LeaderTasks {
         let intern = Intern::default();
         let ttl = i64::from(jobs.ttl_seconds_after_finish);
         let (observations, inbox) = mpsc::channel(QUEUE);
-        let (wanted, wishes) = Wanted::none();
+        let wanted = Wanted::default();
+        let wishes = wanted.wishes();
         let (listed_tx, listed) = watch::channel(BTreeSet::new());
         let (relist_tx, relist_plans) = watch::channel(());
         let (degraded_tx, degraded) = watch::channel(false);
