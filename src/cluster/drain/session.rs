@@ -213,12 +213,7 @@ impl Session {
     }
 
     async fn cordon_one(&self, node: &str, mode: CordonMode) -> Result<Changed, Failure> {
-        let dry_run = self.dry_run == DryRun::Server;
-        let changed = if self.dry_run == DryRun::Client {
-            cordon::preview_cordon(&self.client, node).await?
-        } else {
-            cordon::cordon(&self.client, node, self.plan.as_ref(), mode, dry_run).await?
-        };
+        let changed = cordon::cordon(&self.client, node, self.plan.as_ref(), mode, self.dry_run).await?;
         self.report_node(
             node,
             match changed {
@@ -230,21 +225,10 @@ impl Session {
     }
 
     async fn uncordon_one(&self, node: &str) -> Result<(), Failure> {
-        let changed = match self.dry_run {
-            // The preview is that of a cordon: a node that it would change needs no uncordon.
-            DryRun::Client => match cordon::preview_cordon(&self.client, node).await? {
-                Changed::Yes => Changed::Already,
-                Changed::Already => Changed::Yes,
-            },
-            dry_run => {
-                let (changed, has_conditions) =
-                    cordon::uncordon(&self.client, node, dry_run == DryRun::Server).await?;
-                if has_conditions {
-                    self.write_conditions(node, Says::NothingOfRefit).await;
-                }
-                changed
-            }
-        };
+        let (changed, has_conditions) = cordon::uncordon(&self.client, node, self.dry_run).await?;
+        if has_conditions {
+            self.write_conditions(node, Says::NothingOfRefit).await;
+        }
         self.report_node(
             node,
             match changed {
@@ -317,7 +301,7 @@ impl Session {
                 &node.name,
                 self.plan.as_ref(),
                 CordonMode::Confirm,
-                false,
+                DryRun::None,
             );
             self.or_stop(async { Ok(confirm.await?) }).await?;
         }
@@ -340,7 +324,13 @@ impl Session {
         if plan.holder.evicted.is_empty() {
             return Ok(());
         }
-        let written = cordon::cordon(&self.client, &node.name, Some(&plan), CordonMode::Begin, false);
+        let written = cordon::cordon(
+            &self.client,
+            &node.name,
+            Some(&plan),
+            CordonMode::Begin,
+            DryRun::None,
+        );
         self.or_stop(async { Ok(written.await.map(|_| ())?) }).await
     }
 
