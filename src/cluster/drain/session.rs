@@ -14,7 +14,7 @@ use super::conditions::{self, Says};
 use super::cordon::{self, Changed, CordonError, CordonMode};
 use super::event::{DryRun, Event};
 use super::evict::Evictor;
-use super::failure::{Failure, all_or, last_line};
+use super::failure::{Failure, SKIPPED, all_or, last_line};
 use super::lister::{self, PodLister};
 use super::options::{NodeSelection, Options};
 use super::plan_run::PlanRun;
@@ -122,9 +122,9 @@ impl Session {
             } else {
                 Says::Nothing
             };
-            let stopped = matches!(drained, Err(Failure::Stopped { .. }));
             self.say(&node.name, options, says).await;
             if let Err(error) = drained {
+                let stopped = error.is_stopped();
                 failed.push((node.name, error));
                 // A signal concerns the whole process, and the kubelet kills it soon.
                 if stopped {
@@ -208,7 +208,7 @@ impl Session {
         if errors.is_empty() {
             Ok(found)
         } else {
-            Err(Failure::Failed(errors.join("; ")))
+            Err(Failure::new(errors.join("; ")))
         }
     }
 
@@ -352,7 +352,7 @@ impl Session {
             }
             Err(failure) => {
                 // The controller releases the nodes of Plans, whose ledger says what they were before.
-                let releases = matches!(failure, Failure::Skipped(_)) && self.plan.is_none();
+                let releases = failure.exit_code == SKIPPED && self.plan.is_none();
                 if releases && node.cordoned == Changed::Yes {
                     self.undo_cordon(&node.name).await?;
                 }
@@ -376,7 +376,7 @@ impl Session {
         let wait = async {
             tokio::select! {
                 () = sleep(time) => Ok(()),
-                () = cancelled => Err(Failure::Failed(Cancelled.to_string())),
+                () = cancelled => Err(Failure::new(Cancelled.to_string())),
             }
         };
         self.or_stop(wait).await
@@ -451,8 +451,8 @@ impl Session {
         });
         let message = last_line(&why, &tracker);
         Err(match end {
-            End::Signal(signal) => Failure::Stopped { signal, message },
-            _ => Failure::Failed(message),
+            End::Signal(signal) => Failure::stopped(signal, message),
+            _ => Failure::new(message),
         })
     }
 
@@ -502,7 +502,7 @@ impl Session {
             return Ok(());
         };
         let left: Vec<_> = left.into_iter().collect();
-        Err(Failure::Failed(format!(
+        Err(Failure::new(format!(
             "global timeout reached: {}; still attached: {}",
             options.reached(),
             left.join(", ")
@@ -550,10 +550,10 @@ impl Session {
             // Work that is done is done, also if a signal arrives at the same time.
             biased;
             done = work => done,
-            signal = stopped => Err(Failure::Stopped {
-                signal: signal.unwrap_or_default(),
-                message: format!("ended by {}", signal.unwrap_or_default()),
-            }),
+            signal = stopped => {
+                let signal = signal.unwrap_or_default();
+                Err(Failure::stopped(signal, format!("ended by {signal}")))
+            }
         }
     }
 }

@@ -19,7 +19,7 @@ use refit_api::text::{MAX_MESSAGE, shorten_in_place};
 use refit_api::{Holder, NodeMark};
 use refit_base::go::GoDuration;
 use refit_cluster::drain::pods::{PodId, Rules};
-use refit_cluster::drain::{DryRun, Event, Failure, NodeSelection, Options, PlanRun, Session};
+use refit_cluster::drain::{DryRun, Event, NodeSelection, Options, PlanRun, Session};
 use refit_cluster::kube::pages::on_node;
 use refit_cluster::kube::read::list_metadata;
 use refit_cluster::kube::{Answer, brief};
@@ -183,14 +183,9 @@ impl Turn<'_> {
                 }
                 Ok(Next::After(LOOK))
             }
-            Err(
-                Failure::Failed(why)
-                | Failure::Skipped(why)
-                | Failure::Overdue(why)
-                | Failure::Stopped { message: why, .. },
-            ) => {
+            Err(failure) => {
                 let pending = self.pending(&name).await;
-                status::fall_short(&mut self.progress.status, &pending, why);
+                status::fall_short(&mut self.progress.status, &pending, failure.message);
                 self.progress.reported = None;
                 self.write(&object).await?;
                 tracing::info!(object = object.title(), "Reconciling with fixed duration");
