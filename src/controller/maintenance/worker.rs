@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
-use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
+use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams};
 use serde_json::json;
 use tokio::sync::{oneshot, watch};
 
@@ -98,13 +98,8 @@ impl Turn<'_> {
     }
 
     fn api(&self, group: MaintenanceGroup) -> Api<DynamicObject> {
-        let resource = ApiResource {
-            group: group.name().to_owned(),
-            version: VERSION.to_owned(),
-            api_version: format!("{}/{VERSION}", group.name()),
-            kind: KIND.to_owned(),
-            plural: PLURAL.to_owned(),
-        };
+        let kind = GroupVersionKind::gvk(group.name(), VERSION, KIND);
+        let resource = ApiResource::from_gvk_with_plural(&kind, PLURAL);
         Api::all_with(self.client(), &resource)
     }
 
