@@ -55,7 +55,7 @@ pub struct Document {
     pub changes: Vec<Change>,
     /// The older one of two rehearsals.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub before: Option<Before>,
+    pub before: Option<Box<Self>>,
 }
 
 impl Document {
@@ -168,29 +168,6 @@ pub struct Link {
     pub label: String,
     /// What it is, as a part of a sentence.
     pub text: String,
-}
-
-/// The older one of two rehearsals.
-#[derive(Clone, Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Before {
-    pub start: Timestamp,
-    pub now: Timestamp,
-    pub verdict: Option<Verdict>,
-    pub plans: Vec<PlanCard>,
-    pub rows: Vec<Row>,
-}
-
-impl From<Document> for Before {
-    fn from(document: Document) -> Self {
-        Self {
-            start: document.start,
-            now: document.now,
-            verdict: document.verdict,
-            plans: document.plans,
-            rows: document.rows,
-        }
-    }
 }
 
 /// A Plan, apart from its nodes.
