@@ -27,6 +27,7 @@ use refit_base::proxy::{ProxyEnv, ProxyError};
 use refit_channel::hosts::{CHANNEL_HOST, HostPattern, Hosts, hosts};
 use refit_cluster::kube::client::ApiSource;
 use refit_job::JobSettings;
+use refit_job::name::{is_dns_label, is_label_value};
 
 /// Default interval between polls of a channel (S3).
 const DEFAULT_POLLING_INTERVAL: Duration = Duration::from_secs(15 * 60);
@@ -34,8 +35,6 @@ const DEFAULT_POLLING_INTERVAL: Duration = Duration::from_secs(15 * 60);
 const DEFAULT_MIN_NODE_AGE: Duration = Duration::from_secs(60);
 /// A polling interval must be longer than this (S3).
 const MIN_POLLING_INTERVAL: GoDuration = GoDuration::MINUTE;
-/// Maximum length of a label value, and so of the name of a controller.
-const MAX_NAME: usize = 63;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -157,7 +156,7 @@ impl Settings {
             "namespace",
             "SYSTEM_UPGRADE_CONTROLLER_NAMESPACE",
         )?;
-        if !is_label_value(&namespace) || namespace.chars().any(|c| matches!(c, '_' | '.' | 'A'..='Z')) {
+        if !is_dns_label(&namespace) {
             return Err(SettingsError::Namespace { value: namespace });
         }
         let node_name = text(flags.node_name).or_else(|| env.text("SYSTEM_UPGRADE_CONTROLLER_NODE_NAME"));
@@ -454,15 +453,4 @@ fn api_access(value: &str) -> Result<ApiAccess, String> {
 /// Parses a bool; the error quotes the value.
 fn boolean_said(value: &str) -> Result<bool, String> {
     parse_bool(value).map_err(|allowed| format!("{value:?} {allowed}"))
-}
-
-/// Whether the text can be the value of a label.
-fn is_label_value(text: &str) -> bool {
-    let alphanumeric = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
-    text.len() <= MAX_NAME
-        && text
-            .chars()
-            .all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'))
-        && alphanumeric(text.chars().next())
-        && alphanumeric(text.chars().next_back())
 }
