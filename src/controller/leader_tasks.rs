@@ -34,14 +34,6 @@ use refit_formats::notify::Context;
 use refit_job::JobSettings;
 use refit_rollout::{ClusterState, Defaults, Kind, Observation};
 
-/// Why the tasks of a leader ended.
-pub(super) enum Ended {
-    LeadershipLost,
-    Watches,
-    Restored,
-    Shutdown,
-}
-
 /// What the tasks of a leader share with the rest of the process.
 #[derive(Clone)]
 pub(super) struct Shared {
