@@ -90,11 +90,8 @@ async fn list(
 ) -> Result<Vec<Running>, kube::Error> {
     let mut all = Vec::new();
     for wait in open {
-        let of_entry = PodLister {
-            selector: both(&lister.selector, &wait.selector.to_string()),
-            ..lister.clone()
-        };
-        let pods = of_entry.all().await?;
+        let selector = both(&lister.selector, &wait.selector.to_string());
+        let pods = lister.pages::<Pod>(&selector, false).await?;
         let is_running =
             |pod: &&Pod| pod.is_awaited(wait) && !is_given_up(pod.deletion_timestamp(), rules, now);
         let mut running: Running = pods
