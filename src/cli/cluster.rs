@@ -165,7 +165,7 @@ pub(super) fn run(
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             output::error(&failure);
-            ExitCode::from(failure.exit_code())
+            ExitCode::from(failure.exit_code)
         }
     })
 }

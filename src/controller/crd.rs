@@ -2,13 +2,12 @@
 //!
 //! It is written only if the served definition differs in meaning, and is merged with it: annotations, other versions
 //! and unknown fields stay. If a field is removed from a schema, the next write of each Plan drops it for good. So
-//! while [`serves_our_fields`] fails, refit writes no Plan and starts no node.
+//! while the served one lacks a field of refit, refit writes no Plan and starts no node.
 
 mod overlay;
 #[cfg(test)]
 mod tests;
 
-use std::fmt;
 use std::time::Duration;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -30,29 +29,6 @@ const POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// Number of conflicts with other writers before it is an error.
 const WRITE_ATTEMPTS: u32 = 10;
 
-/// Fields of refit that a served CRD would prune.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MissingFields(pub Vec<String>);
-
-impl fmt::Display for MissingFields {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0.join(", "))
-    }
-}
-
-/// Checks that `served` keeps the fields that refit and its users write.
-///
-/// # Errors
-/// Fails with the fields that it lacks.
-pub fn serves_our_fields(served: &CustomResourceDefinition) -> Result<(), MissingFields> {
-    let missing = plan_crd::missing_fields(served);
-    if missing.is_empty() {
-        Ok(())
-    } else {
-        Err(MissingFields(missing))
-    }
-}
-
 /// The result of a registration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Registered {
@@ -62,6 +38,8 @@ pub enum Registered {
     Updated,
     /// It was correct, or someone else manages it and it has all fields.
     Unchanged,
+    /// It did not exist, and someone else has created it since.
+    MayNotCreate,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -75,7 +53,7 @@ pub enum CrdError {
     #[error(
         "customresourcedefinitions {name} lacks the fields {missing}, and the controller may not update it: apply the output of `refit crd`, or grant the verb update, as deploy/overlays/manage-crd does"
     )]
-    Outdated { name: String, missing: MissingFields },
+    Outdated { name: String, missing: String },
     #[error(
         "customresourcedefinitions {name} does not exist, and the controller may not create it: apply the output of `refit crd`, or grant the verb create, as deploy/overlays/manage-crd does"
     )]
@@ -106,22 +84,10 @@ pub async fn register(client: Client, manage: bool) -> Result<Registered, CrdErr
     let written = if manage {
         registrar.write(deadline).await?
     } else {
-        Written::No
+        Registered::Unchanged
     };
     registrar.wait(deadline, written).await?;
-    Ok(match written {
-        Written::Created => Registered::Created,
-        Written::Updated => Registered::Updated,
-        Written::No | Written::MayNotCreate => Registered::Unchanged,
-    })
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Written {
-    Created,
-    Updated,
-    No,
-    MayNotCreate,
+    Ok(written)
 }
 
 /// Reads and writes CRDs as untyped objects, because a PUT must not drop fields of a newer API server.
@@ -132,7 +98,7 @@ struct Registrar {
 }
 
 impl Registrar {
-    async fn write(&self, deadline: Instant) -> Result<Written, CrdError> {
+    async fn write(&self, deadline: Instant) -> Result<Registered, CrdError> {
         let ours = overlay::canonical(
             serde_json::to_value(&self.ours).map_err(|error| self.broken("create", &error))?,
         );
@@ -158,16 +124,16 @@ impl Registrar {
     }
 
     /// `None` if another writer was first.
-    async fn create(&self, ours: &Value) -> Result<Option<Written>, CrdError> {
+    async fn create(&self, ours: &Value) -> Result<Option<Registered>, CrdError> {
         let object = self.object(ours.clone())?;
         match self.api.create(&PostParams::default(), &object).await {
             Ok(_) => {
                 info!(crd = %self.name, "CRD is created");
-                Ok(Some(Written::Created))
+                Ok(Some(Registered::Created))
             }
             Err(error) if Answer::of(&error) == Answer::Exists => Ok(None),
             // Someone with the permission may create it in a moment.
-            Err(error) if Answer::of(&error) == Answer::Forbidden => Ok(Some(Written::MayNotCreate)),
+            Err(error) if Answer::of(&error) == Answer::Forbidden => Ok(Some(Registered::MayNotCreate)),
             Err(error) => Err(self.failed("create", &error)),
         }
     }
@@ -177,12 +143,12 @@ impl Registrar {
         clippy::disallowed_methods,
         reason = "what is put is the object as it was read, with ours laid over it"
     )]
-    async fn update(&self, live: &DynamicObject, ours: &Value) -> Result<Option<Written>, CrdError> {
+    async fn update(&self, live: &DynamicObject, ours: &Value) -> Result<Option<Registered>, CrdError> {
         let live =
             overlay::canonical(serde_json::to_value(live).map_err(|error| self.broken("get", &error))?);
         let wanted = overlay::crd(&live, ours);
         if wanted == live {
-            return Ok(Some(Written::No));
+            return Ok(Some(Registered::Unchanged));
         }
         // `wanted` has the resourceVersion that was read, so a write of another client in between is a conflict.
         match self
@@ -192,27 +158,26 @@ impl Registrar {
         {
             Ok(_) => {
                 info!(crd = %self.name, "CRD is updated");
-                Ok(Some(Written::Updated))
+                Ok(Some(Registered::Updated))
             }
             Err(error) if matches!(Answer::of(&error), Answer::Conflict | Answer::NotFound) => Ok(None),
             Err(error) if Answer::of(&error) == Answer::Forbidden => {
                 let served = serde_json::from_value(live).map_err(|error| self.broken("get", &error))?;
-                match serves_our_fields(&served) {
-                    Ok(()) => {
-                        warn!(crd = %self.name, "the CRD differs from refit's, and the controller may not update it; it has all of refit's fields");
-                        Ok(Some(Written::No))
-                    }
-                    Err(missing) => Err(CrdError::Outdated {
+                let missing = plan_crd::missing_fields(&served);
+                if !missing.is_empty() {
+                    return Err(CrdError::Outdated {
                         name: self.name.clone(),
-                        missing,
-                    }),
+                        missing: missing.join(", "),
+                    });
                 }
+                warn!(crd = %self.name, "the CRD differs from refit's, and the controller may not update it; it has all of refit's fields");
+                Ok(Some(Registered::Unchanged))
             }
             Err(error) => Err(self.failed("update", &error)),
         }
     }
 
-    async fn wait(&self, deadline: Instant, written: Written) -> Result<(), CrdError> {
+    async fn wait(&self, deadline: Instant, written: Registered) -> Result<(), CrdError> {
         loop {
             let live = self.get().await?;
             let reason = live
@@ -223,7 +188,7 @@ impl Registrar {
             }
             if Instant::now() >= deadline {
                 let name = self.name.clone();
-                return Err(if live.is_none() && written == Written::MayNotCreate {
+                return Err(if live.is_none() && written == Registered::MayNotCreate {
                     CrdError::Absent { name }
                 } else {
                     CrdError::NotEstablished { name, reason }

@@ -557,7 +557,8 @@ fn log_schema(known: &Schema, schema: &Schema) {
     }
 }
 
-async fn sleep_until(at: Option<Instant>) {
+/// Never ends without a time.
+pub(super) async fn sleep_until(at: Option<Instant>) {
     match at {
         Some(at) => tokio::time::sleep_until(at).await,
         None => std::future::pending().await,

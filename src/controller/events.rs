@@ -5,6 +5,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Event as CoreEvent, EventSource, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 
+use refit_api::text::shorten;
 use refit_api::{Reason, Severity, limits, names};
 use refit_rollout::{Event, Regarding};
 
@@ -36,14 +37,10 @@ impl Source {
             uid: Some(uid.to_string()),
             ..ObjectReference::default()
         };
-        // A name has at most 253 characters; the key makes it unique.
-        let head: String = name.chars().take(230).collect();
         self.build(
-            format!("{head}.{}", event.key),
-            &self.namespace,
             object,
-            event.severity,
-            event.reason,
+            &event.key,
+            (event.reason, event.severity),
             &event.message,
             now,
         )
@@ -64,16 +61,8 @@ impl Source {
             namespace: Some(self.namespace.clone()),
             ..ObjectReference::default()
         };
-        let name = format!("{}.{:016x}", limits::NAME, now.as_nanosecond());
-        self.build(
-            name,
-            &self.namespace,
-            object,
-            reason.severity(),
-            reason,
-            message,
-            now,
-        )
+        let key = format!("{:016x}", now.as_nanosecond());
+        self.build(object, &key, (reason, reason.severity()), message, now)
     }
 
     /// An event about any Node. Of two with one key, the second is not written.
@@ -93,56 +82,53 @@ impl Source {
             uid: Some(node.to_owned()),
             ..ObjectReference::default()
         };
-        let head: String = node.chars().take(230).collect();
-        let name = format!("{head}.{key}");
-        self.build(name, "default", object, reason.severity(), reason, message, now)
+        self.build(object, key, (reason, reason.severity()), message, now)
     }
 
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "one place that knows what an Event object looks like"
-    )]
     fn build(
         &self,
-        name: String,
-        namespace: &str,
-        involved_object: ObjectReference,
-        severity: Severity,
-        reason: Reason,
+        object: ObjectReference,
+        key: &str,
+        (reason, severity): (Reason, Severity),
         message: &str,
         now: Timestamp,
     ) -> CoreEvent {
-        // The times of a core/v1 Event (`metav1.Time`) have whole seconds.
-        let whole = Timestamp::from_second(now.as_second()).unwrap_or(now);
-        let mut message = message.to_owned();
-        if message.len() > MESSAGE_MAX {
-            let cut = (0..=MESSAGE_MAX - 3)
-                .rev()
-                .find(|at| message.is_char_boundary(*at))
-                .unwrap_or(0);
-            message.truncate(cut);
-            message.push_str("...");
-        }
         CoreEvent {
-            metadata: ObjectMeta {
-                name: Some(name),
-                namespace: Some(namespace.to_owned()),
-                ..ObjectMeta::default()
-            },
-            involved_object,
-            reason: Some(reason.to_string()),
-            message: Some(message),
-            type_: Some(severity.name().to_owned()),
-            count: Some(1),
-            first_timestamp: Some(Time(whole)),
-            last_timestamp: Some(Time(whole)),
             source: Some(EventSource {
                 component: Some(self.controller.clone()),
                 host: Some(self.node_name.clone()),
             }),
             reporting_component: Some(self.controller.clone()),
             reporting_instance: Some(self.node_name.clone()),
-            ..CoreEvent::default()
+            ..core_event(object, key, (reason.name(), severity), message, now)
         }
+    }
+}
+
+/// An event about an object, without its source. One about an object without a namespace is in `default`.
+pub(super) fn core_event(
+    object: ObjectReference,
+    key: &str,
+    (reason, severity): (&str, Severity),
+    message: &str,
+    now: Timestamp,
+) -> CoreEvent {
+    // A name has at most 253 characters; the key makes it unique.
+    let name = object.name.iter().flat_map(|name| name.chars());
+    let head: String = name.take(230).collect();
+    CoreEvent {
+        metadata: ObjectMeta {
+            name: Some(format!("{head}.{key}")),
+            namespace: object.namespace.clone().or_else(|| Some("default".to_owned())),
+            ..ObjectMeta::default()
+        },
+        involved_object: object,
+        reason: Some(reason.to_owned()),
+        message: Some(shorten(message, MESSAGE_MAX).into_owned()),
+        type_: Some(severity.name().to_owned()),
+        count: Some(1),
+        first_timestamp: Some(Time(now)),
+        last_timestamp: Some(Time(now)),
+        ..CoreEvent::default()
     }
 }

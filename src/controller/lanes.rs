@@ -34,18 +34,12 @@ const OVERDUE: Duration = Duration::from_secs(2);
 #[derive(Debug, Default)]
 pub struct Lanes {
     counts: [usize; 6],
+    /// Since when each request has waited for a place, by lane. Those of drains and to the outside count as interactive.
+    waiting: [BTreeMap<Key, Instant>; 6],
     /// When an interactive request last began or ended.
     interactive: Option<Instant>,
-    /// Since when each interactive request has waited for a place.
-    urgent: BTreeMap<Key, Instant>,
     /// When a background request last began.
     background: Option<Instant>,
-    /// Since when each background request has waited.
-    waiting: BTreeMap<Key, Instant>,
-    /// Since when each check has waited for a place.
-    checks: BTreeMap<Key, Instant>,
-    /// Since when each read of a Secret has waited.
-    secrets: BTreeMap<Key, Instant>,
 }
 
 impl Lanes {
@@ -91,18 +85,9 @@ impl Lanes {
         Some(if busy { trickle } else { trickle.min(quiet) })
     }
 
-    fn waiting_in(&mut self, lane: Lane) -> &mut BTreeMap<Key, Instant> {
-        match lane {
-            Lane::Secrets => &mut self.secrets,
-            Lane::Check => &mut self.checks,
-            Lane::Interactive | Lane::External | Lane::Drain => &mut self.urgent,
-            Lane::Background => &mut self.waiting,
-        }
-    }
-
     /// Notes since when each ready request of the lane has waited. These are all; what is not ready does not wait.
     pub fn note_waiting<T>(&mut self, lane: Lane, ready: &[(Key, T)], now: Instant) {
-        let waiting = self.waiting_in(lane);
+        let waiting = &mut self.waiting[lane as usize];
         let before = std::mem::take(waiting);
         for (key, _) in ready {
             let since = before.get(key).copied().unwrap_or(now);
@@ -113,7 +98,7 @@ impl Lanes {
     /// Orders all ready requests of the lane by waiting time, so that each gets its turn whatever arrives later.
     pub fn queue<T>(&mut self, lane: Lane, mut ready: Vec<(Key, T)>, now: Instant) -> Vec<(Key, T)> {
         self.note_waiting(lane, &ready, now);
-        let waiting = self.waiting_in(lane);
+        let waiting = &self.waiting[lane as usize];
         ready.sort_by_key(|(key, _)| waiting.get(key).copied());
         ready
     }
@@ -121,15 +106,15 @@ impl Lanes {
     /// Whether an interactive request has waited for so long that it comes before those that would come first otherwise: if
     /// creations of Jobs hang, they must not take all places from the patches that uncordon nodes.
     pub fn is_overdue(&self, key: &Key, now: Instant) -> bool {
-        self.urgent.get(key).is_some_and(|since| *since + OVERDUE <= now)
+        let since = self.waiting[Lane::Interactive as usize].get(key);
+        since.is_some_and(|since| *since + OVERDUE <= now)
     }
 
     /// A waiting request has started.
     pub fn dequeue(&mut self, key: &Key) {
-        self.urgent.remove(key);
-        self.waiting.remove(key);
-        self.checks.remove(key);
-        self.secrets.remove(key);
+        for waiting in &mut self.waiting {
+            waiting.remove(key);
+        }
     }
 
     /// The requests in flight in the lanes interactive, background, external, secrets and drains. Checks are external, too.
@@ -146,7 +131,7 @@ impl Lanes {
 
     /// Number of waiting background requests.
     pub fn waiting(&self) -> usize {
-        self.waiting.len()
+        self.waiting[Lane::Background as usize].len()
     }
 
     /// When a waiting background request may start, unless the end of a request allows it earlier. A request that could
@@ -154,7 +139,7 @@ impl Lanes {
     /// and again, and do nothing else.
     pub fn requeue_at(&self, now: Instant) -> Option<Instant> {
         let free = self.counts[Lane::Background as usize] < BACKGROUND;
-        let from = (free && !self.waiting.is_empty())
+        let from = (free && self.waiting() > 0)
             .then(|| self.background_from())
             .flatten()?;
         Some(if from > now { from } else { now + TRICKLE })

@@ -34,14 +34,6 @@ use refit_formats::notify::Context;
 use refit_job::JobSettings;
 use refit_rollout::{ClusterState, Defaults, Kind, Observation};
 
-/// Why the tasks of a leader ended.
-pub(super) enum Ended {
-    LeadershipLost,
-    Watches,
-    Restored,
-    Shutdown,
-}
-
 /// What the tasks of a leader share with the rest of the process.
 #[derive(Clone)]
 pub(super) struct Shared {
@@ -184,7 +176,8 @@ impl LeaderTasks {
         let intern = Intern::default();
         let ttl = i64::from(jobs.ttl_seconds_after_finish);
         let (observations, inbox) = mpsc::channel(QUEUE);
-        let (wanted, wishes) = Wanted::none();
+        let wanted = Wanted::default();
+        let wishes = wanted.wishes();
         let (listed_tx, listed) = watch::channel(BTreeSet::new());
         let (relist_tx, relist_plans) = watch::channel(());
         let (degraded_tx, degraded) = watch::channel(false);

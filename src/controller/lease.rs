@@ -66,14 +66,10 @@ impl LeaseTiming {
         if self.lease_duration <= self.renew_deadline {
             return Err(TimingError::DurationTooShort(*self));
         }
-        // The Lease stores whole seconds, rounded up so that a follower does not wait less than configured.
-        if self.lease_duration.as_secs() > i32::MAX.unsigned_abs().into() {
-            return Err(TimingError::DurationTooLong(*self));
-        }
         Ok(())
     }
 
-    /// `spec.leaseDurationSeconds`, rounded up.
+    /// `spec.leaseDurationSeconds`, rounded up so that a follower does not wait less than configured.
     fn lease_duration_seconds(&self) -> i32 {
         let seconds = self.lease_duration.as_secs() + u64::from(self.lease_duration.subsec_nanos() > 0);
         i32::try_from(seconds).unwrap_or(i32::MAX)
@@ -92,14 +88,4 @@ pub enum TimingError {
     /// Two processes could lead at once.
     #[error("the lease duration ({:?}) must be more than the renew deadline ({:?})", .0.lease_duration, .0.renew_deadline)]
     DurationTooShort(LeaseTiming),
-    /// `leaseDurationSeconds` is an int32.
-    #[error("the lease duration ({:?}) must be at most 2147483647 seconds", .0.lease_duration)]
-    DurationTooLong(LeaseTiming),
-}
-
-/// This process has lost the leadership and must exit.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("leaderelection lost for {name}")]
-pub struct LeaseLost {
-    pub name: String,
 }

@@ -44,8 +44,8 @@ use tokio::task::JoinSet;
 
 use crd::CrdError;
 use events::Source;
-use leader_tasks::{Ended, LeaderTasks, Shared};
-use lease::{Elector, LeaseLost, Progress};
+use leader_tasks::{LeaderTasks, Shared};
+use lease::{Elector, Progress};
 use metrics::Metrics;
 use server::{Listener, ServerError};
 use settings::Settings;
@@ -79,8 +79,9 @@ pub enum Error {
     Permissions(String),
     #[error(transparent)]
     Server(#[from] ServerError),
-    #[error(transparent)]
-    LeaseLost(#[from] LeaseLost),
+    /// This process has lost the leadership and must exit.
+    #[error("leaderelection lost for {0}")]
+    LeaseLost(String),
 }
 
 /// External dependencies of the controller, which tests replace.
@@ -159,7 +160,7 @@ pub async fn run_with(
 
     let source = source(&settings);
     let mut plans_note = None;
-    let (leadership, mut lease) = if settings.leader_elect {
+    let (leadership, lease) = if settings.leader_elect {
         let text = format!(
             "{PROGRAM} starting leader election for {}/{}",
             settings.namespace, settings.name
@@ -167,7 +168,7 @@ pub async fn run_with(
         write_node_event(&unguarded, &source, Reason::Starting, &text, &clock).await;
         let elector = elector(&settings, unguarded.clone(), clock.clone())
             .depending_on(progress.clone(), Arc::clone(&restored));
-        let (leadership, lost) = (elector.leadership(), elector.lost());
+        let leadership = elector.leadership();
         metrics.set_leadership(leadership.clone());
         plans_note = Some(elector.plans_note());
         let lease = elector.start();
@@ -179,7 +180,7 @@ pub async fn run_with(
                 return Ok(());
             }
         }
-        (leadership, Some((lease, lost)))
+        (leadership, Some(lease))
     } else {
         metrics.set_leadership(Leadership::always());
         (Leadership::always(), None)
@@ -201,33 +202,28 @@ pub async fn run_with(
     loop {
         let clients = [client.clone(), unguarded.clone()];
         let mut tasks = LeaderTasks::open(&settings, clients, shared.clone(), registered).await?;
-        let ended = tokio::select! {
+        let is_over = tokio::select! {
             biased;
-            () = leadership.lost() => Ended::LeadershipLost,
-            () = tasks.run() => Ended::Watches,
-            () = restored.notified() => Ended::Restored,
-            () = &mut shutdown => Ended::Shutdown,
-        };
-        match (ended, lease) {
-            (Ended::Restored, waits) => {
-                tracing::warn!(
-                    "the resource versions of the API server went back, as after a restore of etcd; refit drops its state and reads everything again"
-                );
-                tasks.stop().await;
-                lease = waits;
-            }
             // Nothing is waited for: another process may lead already, and the client's guard refuses all later writes.
-            (Ended::LeadershipLost, Some((_, error))) => return Err(error.into()),
-            (_, lease) => {
-                tracing::info!("ending");
-                tasks.stop().await;
-                if let Some((lease, _)) = lease {
-                    lease.release().await;
-                }
-                return Ok(());
-            }
+            () = leadership.lost() => return Err(Error::LeaseLost(settings.name)),
+            () = tasks.run() => true,
+            () = restored.notified() => false,
+            () = &mut shutdown => true,
+        };
+        if is_over {
+            tracing::info!("ending");
+            tasks.stop().await;
+            break;
         }
+        tracing::warn!(
+            "the resource versions of the API server went back, as after a restore of etcd; refit drops its state and reads everything again"
+        );
+        tasks.stop().await;
     }
+    if let Some(lease) = lease {
+        lease.release().await;
+    }
+    Ok(())
 }
 
 fn announce(server: &ApiServer, settings: &Settings) {

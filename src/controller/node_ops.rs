@@ -14,12 +14,13 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Node, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::api::{Api, ApiResource, DynamicObject, ListParams, Patch, PatchParams};
+use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams};
 use kube::{Client, Resource};
 use serde_json::json;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
+use super::engine::sleep_until;
 use super::front_end;
 use super::observe::{Observer, PAGE};
 use super::outbox::Outbox;
@@ -96,20 +97,13 @@ impl NodeOps {
         tasks.spawn(follow(self.watches.clone(), namespace, labels, observed, plans));
         let mut supervisor = Supervisor::new(self);
         loop {
-            let retry_at = supervisor.retry_at;
-            let retry = async {
-                match retry_at {
-                    Some(at) => tokio::time::sleep_until(at).await,
-                    None => std::future::pending().await,
-                }
-            };
             tokio::select! {
                 biased;
                 observed = queue.recv() => match observed {
                     Some(observed) => supervisor.apply(observed),
                     None => return,
                 },
-                () = retry => supervisor.retry(),
+                () = sleep_until(supervisor.retry_at) => supervisor.retry(),
             }
             // What has arrived meanwhile is one change.
             while let Ok(observed) = queue.try_recv() {
@@ -131,13 +125,8 @@ impl NodeOps {
     }
 
     async fn write_status(&self, op: &AnyOp, status: &OpStatus) -> Result<(), kube::Error> {
-        let resource = ApiResource {
-            group: GROUP.to_owned(),
-            version: VERSION.to_owned(),
-            api_version: format!("{GROUP}/{VERSION}"),
-            kind: op.kind.name().to_owned(),
-            plural: op.kind.plural().to_owned(),
-        };
+        let kind = GroupVersionKind::gvk(GROUP, VERSION, op.kind.name());
+        let resource = ApiResource::from_gvk_with_plural(&kind, op.kind.plural());
         let api = Api::<DynamicObject>::namespaced_with(self.client.clone(), op.namespace(), &resource);
         // All of it: a merge patch would keep fields of nodes that are absent now. Another object of the name is
         // another one's. `add` replaces a member that exists (RFC 6902, section 4.1).

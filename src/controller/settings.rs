@@ -27,6 +27,7 @@ use refit_base::proxy::{ProxyEnv, ProxyError};
 use refit_channel::hosts::{CHANNEL_HOST, HostPattern, Hosts, hosts};
 use refit_cluster::kube::client::ApiSource;
 use refit_job::JobSettings;
+use refit_job::name::{is_dns_label, is_label_value};
 
 /// Default interval between polls of a channel (S3).
 const DEFAULT_POLLING_INTERVAL: Duration = Duration::from_secs(15 * 60);
@@ -34,8 +35,6 @@ const DEFAULT_POLLING_INTERVAL: Duration = Duration::from_secs(15 * 60);
 const DEFAULT_MIN_NODE_AGE: Duration = Duration::from_secs(60);
 /// A polling interval must be longer than this (S3).
 const MIN_POLLING_INTERVAL: GoDuration = GoDuration::MINUTE;
-/// Maximum length of a label value, and so of the name of a controller.
-const MAX_NAME: usize = 63;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -72,9 +71,7 @@ pub struct Settings {
     pub check_images: bool,
     /// `REFIT_CHECK_DRAINS`: whether nodes start only if their drains would end, unless a Plan says otherwise.
     pub check_drains: bool,
-    /// `REFIT_IMAGE`: the image of refit, if set.
-    pub image: Option<String>,
-    /// Settings of Jobs. `own_image` is empty unless `image` is set.
+    /// Settings of Jobs. `own_image` is that of `REFIT_IMAGE`, or empty.
     pub jobs: JobSettings,
     /// The server of metrics and probes, if there is one.
     pub serving: Option<Serving>,
@@ -159,7 +156,7 @@ impl Settings {
             "namespace",
             "SYSTEM_UPGRADE_CONTROLLER_NAMESPACE",
         )?;
-        if !is_label_value(&namespace) || namespace.chars().any(|c| matches!(c, '_' | '.' | 'A'..='Z')) {
+        if !is_dns_label(&namespace) {
             return Err(SettingsError::Namespace { value: namespace });
         }
         let node_name = text(flags.node_name).or_else(|| env.text("SYSTEM_UPGRADE_CONTROLLER_NODE_NAME"));
@@ -177,7 +174,6 @@ impl Settings {
             ));
         }
         notice_variables_without_effect(&env);
-        let image = env.text("REFIT_IMAGE");
         let certificate = [flags.metrics_cert_file, flags.metrics_key_file];
         let secure = boolean(&env, flags.metrics_secure, "REFIT_METRICS_SECURE", false)?;
         let serving = serving(&env, flags.metrics_bind_address, certificate, secure)?;
@@ -223,25 +219,15 @@ impl Settings {
                 own_account_api_access: env
                     .flag(None, "REFIT_JOB_API_ACCESS", api_access)?
                     .unwrap_or(ApiAccess::All),
-                ..jobs(&env, &name, image.as_deref())
+                ..jobs(&env, &name)
             },
-            image,
             serving,
             node_conditions: boolean(&env, flags.node_conditions, "REFIT_NODE_CONDITIONS", false)?,
             enable: enabled(&env, flags.enable)?,
             debug: boolean(&env, flags.debug, "SYSTEM_UPGRADE_CONTROLLER_DEBUG", false)?,
-            log_format: match flags.log_format {
-                Some(format) => format,
-                None => env
-                    .text("REFIT_LOG_FORMAT")
-                    .map_or(Ok(LogFormat::Text), |value| {
-                        log_format(&value).map_err(|allowed| SettingsError::Variable {
-                            name: "REFIT_LOG_FORMAT",
-                            value,
-                            allowed,
-                        })
-                    })?,
-            },
+            log_format: env
+                .flag_or_text(flags.log_format, "REFIT_LOG_FORMAT", log_format)?
+                .unwrap_or_default(),
             name,
             namespace,
         };
@@ -316,14 +302,10 @@ fn timing(
     retry_period: Option<Duration>,
 ) -> Result<LeaseTiming, SettingsError> {
     // As in wrangler, a variable set to the empty text counts as absent.
-    let duration =
-        |flag: Option<Duration>, name: &'static str, default: Duration| match (flag, env.text(name)) {
-            (Some(duration), _) => Ok(duration),
-            (None, None) => Ok(default),
-            (None, Some(value)) => {
-                go_duration(&value).map_err(|allowed| SettingsError::Variable { name, value, allowed })
-            }
-        };
+    let duration = |flag: Option<Duration>, name: &'static str, default: Duration| {
+        let set = env.flag_or_text(flag, name, go_duration)?;
+        Ok::<_, SettingsError>(set.unwrap_or(default))
+    };
     let defaults = LeaseTiming::default();
     let timing = LeaseTiming {
         lease_duration: duration(
@@ -353,18 +335,7 @@ fn serving(
     certificate: [Option<PathBuf>; 2],
     secure: bool,
 ) -> Result<Option<Serving>, SettingsError> {
-    const ADDRESS: &str = "REFIT_METRICS_BIND_ADDRESS";
-    let address = match (address, env.text(ADDRESS)) {
-        (Some(address), _) => Some(address),
-        (None, None) => None,
-        (None, Some(value)) => Some(
-            metrics_address(&value).map_err(|allowed| SettingsError::Variable {
-                name: ADDRESS,
-                value,
-                allowed,
-            })?,
-        ),
-    };
+    let address = env.flag_or_text(address, "REFIT_METRICS_BIND_ADDRESS", metrics_address)?;
     let variables = ["REFIT_METRICS_CERT_FILE", "REFIT_METRICS_KEY_FILE"];
     let [cert, key] = certificate;
     let file = |flag: Option<PathBuf>, variable| {
@@ -422,14 +393,14 @@ fn polling_interval(env: &Environment<'_>) -> Duration {
         .unwrap_or(DEFAULT_POLLING_INTERVAL)
 }
 
-fn jobs(env: &Environment<'_>, name: &str, image: Option<&str>) -> JobSettings {
+fn jobs(env: &Environment<'_>, name: &str) -> JobSettings {
     if env.text("SYSTEM_UPGRADE_JOB_KUBECTL_IMAGE").is_some() {
         env.add_notice(Notice::Info(
             "SYSTEM_UPGRADE_JOB_KUBECTL_IMAGE has no effect: nodes are cordoned and drained with refit's own image"
                 .to_owned(),
         ));
     }
-    let defaults = JobSettings::new(name, image.unwrap_or_default());
+    let defaults = JobSettings::new(name, env.text("REFIT_IMAGE").unwrap_or_default());
     JobSettings {
         active_deadline_seconds: env.or_default(
             "SYSTEM_UPGRADE_JOB_ACTIVE_DEADLINE_SECONDS",
@@ -482,15 +453,4 @@ fn api_access(value: &str) -> Result<ApiAccess, String> {
 /// Parses a bool; the error quotes the value.
 fn boolean_said(value: &str) -> Result<bool, String> {
     parse_bool(value).map_err(|allowed| format!("{value:?} {allowed}"))
-}
-
-/// Whether the text can be the value of a label.
-fn is_label_value(text: &str) -> bool {
-    let alphanumeric = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
-    text.len() <= MAX_NAME
-        && text
-            .chars()
-            .all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'))
-        && alphanumeric(text.chars().next())
-        && alphanumeric(text.chars().next_back())
 }

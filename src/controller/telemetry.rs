@@ -1,8 +1,7 @@
 //! Logging to stderr, as text or JSON.
 //!
 //! Other crates log from level INFO, whatever the settings say, because below that they print addresses, headers and
-//! bodies. kube's client logs from ERROR, because its warnings contain whole responses, including Secrets; so does its
-//! watcher, whose warnings repeat what the observer logs in fewer words.
+//! bodies. kube's client logs from ERROR, because its warnings contain whole responses, including Secrets.
 
 use std::io::{self, IsTerminal as _};
 
@@ -93,16 +92,10 @@ fn filter(debug: bool, lookup: &dyn Fn(&str) -> Option<String>) -> Result<EnvFil
 
 fn is_harmless(metadata: &Metadata<'_>) -> bool {
     let target = metadata.target();
-    let within = |name: &str| {
-        target == name
-            || target
-                .strip_prefix(name)
-                .is_some_and(|rest| rest.starts_with("::"))
-    };
     // refit's own crates, such as `refit_controller`.
-    let limit = if within("refit") || target.starts_with("refit_") {
+    let limit = if target.split([':', '_']).next() == Some("refit") {
         Level::TRACE
-    } else if within("kube_client::client") || within("kube_runtime::watcher") {
+    } else if target.starts_with("kube_client::client") {
         Level::ERROR
     } else {
         Level::INFO

@@ -7,7 +7,8 @@ use tokio::sync::watch;
 
 use refit_facts::Text;
 
-/// What is watched only while a Plan needs it.
+/// What is watched only while a Plan needs it; at first nothing.
+#[derive(Default)]
 pub struct Wanted {
     /// Whether to list pods, if they cannot be watched.
     pub pods: watch::Sender<bool>,
@@ -25,23 +26,12 @@ pub struct Wishes {
 }
 
 impl Wanted {
-    /// Nothing is wanted yet.
-    pub fn none() -> (Self, Wishes) {
-        let (pods, pods_wanted) = watch::channel(false);
-        let (api_server, api_server_wanted) = watch::channel(false);
-        let (secrets, secrets_wanted) = watch::channel(Arc::default());
-        let wishes = Wishes {
-            pods: pods_wanted,
-            api_server: api_server_wanted,
-            secrets: secrets_wanted,
-        };
-        (
-            Self {
-                pods,
-                api_server,
-                secrets,
-            },
-            wishes,
-        )
+    /// What the watches are to know of it.
+    pub fn wishes(&self) -> Wishes {
+        Wishes {
+            pods: self.pods.subscribe(),
+            api_server: self.api_server.subscribe(),
+            secrets: self.secrets.subscribe(),
+        }
     }
 }

@@ -13,10 +13,11 @@ mod workload;
 use std::collections::BTreeSet;
 
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use refit_api::{DrainTimeout, Plan, PlanSpec};
 use refit_base::go::GoDuration;
+use refit_facts::objects::node_op::{AnyOp, GROUP, VERSION};
 use workload::Program;
 
 /// The objects that can be converted, for messages.
@@ -34,6 +35,20 @@ pub struct Written {
     pub api_version: String,
     pub kind: String,
     pub value: Value,
+}
+
+impl From<&AnyOp> for Written {
+    fn from(op: &AnyOp) -> Self {
+        let annotations = &op.metadata.annotations;
+        Self {
+            api_version: format!("{GROUP}/{VERSION}"),
+            kind: op.kind.name().to_owned(),
+            value: json!({
+                "metadata": { "name": op.name(), "uid": op.uid(), "annotations": annotations },
+                "spec": op.spec,
+            }),
+        }
+    }
 }
 
 /// A Plan that does what an object did.

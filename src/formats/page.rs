@@ -13,8 +13,8 @@ mod document;
 mod row;
 
 pub use document::{
-    Band, BandKind, Before, Change, Document, Figures, Held, Link, Mood, PlanCard, Source, Verdict,
-    VersionCount, WaitCard, count_versions,
+    Band, BandKind, Change, Document, Figures, Held, Link, Mood, PlanCard, Source, Verdict, VersionCount,
+    WaitCard, count_versions,
 };
 pub use row::{FailureGroup, Row, RowState, Span, failures};
 

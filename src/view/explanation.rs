@@ -20,7 +20,7 @@ pub struct Link {
 }
 
 /// Why something is blocked, or that it is not.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Explanation {
     pub verdict: String,
     pub chain: Vec<Link>,
@@ -37,11 +37,8 @@ impl Explanation {
     pub(super) fn new(verdict: String) -> Self {
         Self {
             verdict,
-            chain: Vec::new(),
-            remedy: String::new(),
-            commands: Vec::new(),
-            history: Vec::new(),
             held: true,
+            ..Self::default()
         }
     }
 

@@ -2,16 +2,15 @@
 
 use kube::Client;
 use kube::api::ListParams;
-use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::explain::{explain_node, explain_plan};
 use super::explanation::Explanation;
 use super::plan::PlanOverview;
 use super::read::{PlanObject, Snapshot, list};
-use refit_facts::objects::node_op::{AnyOp, GROUP, NodeOp, NodeOpUpgrade, OpKind, OpPhase, VERSION};
+use refit_facts::objects::node_op::{AnyOp, GROUP, NodeOp, NodeOpUpgrade, OpKind, OpPhase};
 use refit_facts::read::read;
-use refit_formats::convert::{Written, op_plan};
+use refit_formats::convert::op_plan;
 
 /// The objects of a kind in all namespaces, by namespace and name.
 ///
@@ -60,14 +59,9 @@ pub fn explain_op_without_plan(op: &AnyOp) -> Explanation {
         op.namespace(),
         op.name()
     );
-    let written = Written {
-        api_version: format!("{GROUP}/{VERSION}"),
-        kind: op.kind.name().to_owned(),
-        value: json!({ "metadata": op.metadata, "spec": op.spec }),
-    };
     let phase = &op.status.phase;
     let mut explanation = Explanation::new(String::new());
-    if let Err(why) = op_plan::plan(&written, op.namespace()) {
+    if let Err(why) = op_plan::plan(&op.into(), op.namespace()) {
         explanation.verdict = format!("{title} is refused: it cannot become a Plan");
         explanation.link(title, why);
         explanation.set_remedy("correct the object", &[get]);

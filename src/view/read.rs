@@ -11,8 +11,9 @@ use serde_json::value::RawValue;
 
 pub use follow::ObjectKind;
 pub(super) use lists::list;
-use lists::{Reader, plan_object};
+use lists::{Reader, event_line, job_object, plan_object, pod_object};
 use refit_api::{DrainNote, OpenEnum, Reason};
+use refit_facts::objects::Intern;
 use refit_facts::objects::maintenance::Maintenance;
 use refit_facts::{JobFacts, NodeFacts, PlanFacts, PodFacts};
 
@@ -49,8 +50,6 @@ pub struct Snapshot {
     pub gaps: Vec<String>,
     /// Pods for which drains wait although they should have ended.
     pub terminating: Vec<Terminating>,
-    /// Namespaces whose Jobs could be read.
-    pub readable_jobs: BTreeSet<String>,
 }
 
 #[derive(Debug)]
@@ -109,7 +108,6 @@ pub struct EventLine {
     pub at: Timestamp,
     pub reason: OpenEnum<Reason>,
     pub message: String,
-    pub warning: bool,
 }
 
 /// A `PodDisruptionBudget` that a drain waits for, and its pods.
@@ -139,15 +137,16 @@ impl Snapshot {
         snapshot.nodes = reader.nodes().await;
         snapshot.maintenances = reader.maintenances().await;
         let namespaces: BTreeSet<_> = snapshot.plans.iter().map(|plan| plan.namespace.clone()).collect();
+        let intern = Intern::default();
+        let job = |raw: &RawValue| job_object(raw, &intern).ok();
+        let pod = |raw: &RawValue| pod_object(raw, &intern).ok();
         for namespace in namespaces {
-            if let Some(jobs) = reader.jobs(&namespace).await {
-                snapshot.jobs.extend(jobs);
-                snapshot.readable_jobs.insert(namespace.clone());
-            }
-            snapshot.pods.extend(reader.pods(&namespace).await);
-            if let Some(events) = reader.events(&namespace).await {
-                snapshot.events.extend(events);
-            }
+            let jobs = reader.objects(ObjectKind::Job, &namespace, job);
+            snapshot.jobs.extend(jobs.await);
+            let pods = reader.objects(ObjectKind::Pod, &namespace, pod);
+            snapshot.pods.extend(pods.await);
+            let events = reader.objects(ObjectKind::Event, &namespace, event_line);
+            snapshot.events.extend(events.await);
         }
         snapshot.events.sort_by_key(|event| event.at);
         snapshot.read_budgets(&mut reader).await;

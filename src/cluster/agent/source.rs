@@ -48,7 +48,8 @@ pub struct Sources {
 impl Sources {
     /// The current boot. The boot ID and the time are those of the host in any container.
     pub(super) fn boot(&self) -> Result<Boot, HostError> {
-        let stat = self.own.read_text("/proc/stat", 1 << 20).unwrap_or_default();
+        let stat = self.own.read_whole("/proc/stat", 1 << 20).ok().flatten();
+        let stat = stat.unwrap_or_default();
         let began = stat.lines().find_map(|line| line.strip_prefix("btime "));
         Ok(Boot {
             id: self.own.boot_id()?,
@@ -83,9 +84,8 @@ impl Sources {
         let (answer, packages) = match host.modified(path) {
             Ok(Some(seconds)) => {
                 let since = timestamp(seconds);
-                let packages = host
-                    .read_text(&format!("{path}{PACKAGES}"), 1 << 16)
-                    .unwrap_or_default();
+                let packages = host.read_whole(&format!("{path}{PACKAGES}"), 1 << 16);
+                let packages = packages.ok().flatten().unwrap_or_default();
                 let names = packages.lines().map(str::trim).filter(|name| !name.is_empty());
                 (Answer::Needed { since }, names.map(str::to_owned).collect())
             }

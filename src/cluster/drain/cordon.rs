@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::changes::{Changes, LastAnswer};
 use super::conditions;
+use super::event::DryRun;
 use super::plan_run::PlanRun;
 use crate::kube::{Answer, brief, should_reread};
 use refit_api::{Cancelled, Holder, Ledger, MarkForm, NodeMark, Reason, names};
@@ -155,27 +156,17 @@ pub(super) async fn cancelled(client: Client, node: String, plan: Option<PlanRun
     }
 }
 
-/// Whether a cordon would change the node.
-pub(super) async fn preview_cordon(client: &Client, node: &str) -> Result<Changed, CordonError> {
-    let snapshot = read(&Api::all(client.clone()), node, None).await?;
-    Ok(if snapshot.facts.unschedulable {
-        Changed::Already
-    } else {
-        Changed::Yes
-    })
-}
-
 /// Cordons the node; for a Plan also writes its ledger.
 pub(super) async fn cordon(
     client: &Client,
     node: &str,
     plan: Option<&PlanRun>,
     mode: CordonMode,
-    dry_run: bool,
+    dry_run: DryRun,
 ) -> Result<Changed, CordonError> {
     let api = Api::<SlimNode>::all(client.clone());
     let params = PatchParams {
-        dry_run,
+        dry_run: dry_run == DryRun::Server,
         ..PatchParams::default()
     };
     for _ in 0..TRIES {
@@ -185,6 +176,9 @@ pub(super) async fn cordon(
         } else {
             Changed::Yes
         };
+        if dry_run == DryRun::Client {
+            return Ok(already);
+        }
         let patch = match plan {
             // Without a Plan there is no ledger, so a node that is cordoned already needs no write. kubectl does not
             // write either.
@@ -286,7 +280,7 @@ fn write_marks(metadata: &mut Value, marks: &[NodeMark], value: &Value) {
 pub(super) async fn uncordon(
     client: &Client,
     node: &str,
-    dry_run: bool,
+    dry_run: DryRun,
 ) -> Result<(Changed, bool), CordonError> {
     let api = Api::<SlimNode>::all(client.clone());
     let snapshot = read(&api, node, None).await?;
@@ -294,8 +288,11 @@ pub(super) async fn uncordon(
     if !snapshot.facts.unschedulable {
         return Ok((Changed::Already, has_conditions));
     }
+    if dry_run == DryRun::Client {
+        return Ok((Changed::Yes, has_conditions));
+    }
     let params = PatchParams {
-        dry_run,
+        dry_run: dry_run == DryRun::Server,
         ..PatchParams::default()
     };
     let mut metadata = json!({

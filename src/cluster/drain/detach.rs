@@ -98,7 +98,7 @@ pub(super) async fn wait(
         let read = read.await;
         let left = waiter
             .admit(read)
-            .map_err(|why| Failure::Failed(format!("the volumes of the node cannot be read: {why}")))?;
+            .map_err(|why| Failure::new(format!("the volumes of the node cannot be read: {why}")))?;
         if let Some(left) = &left {
             if left.is_empty() {
                 return Ok(None);

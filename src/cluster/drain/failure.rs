@@ -7,48 +7,49 @@ use super::tracker::EvictionTracker;
 /// failed container.
 const LAST_LINE: usize = 400;
 
+/// Why something was not done, and the exit code of a process that ends with it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Failure {
-    /// An error with its message.
-    #[error("{0}")]
-    Failed(String),
-    /// Nodes were released as they were, because pods had not ended in time.
-    #[error("{0}")]
-    Skipped(String),
-    /// Pods had not ended in time, and a drain that is tried again would wait as long again.
-    #[error("{0}")]
-    Overdue(String),
-    /// A signal stopped the process.
-    #[error("{message}")]
-    Stopped {
-        /// Name of the signal.
-        signal: &'static str,
-        /// The progress until then.
-        message: String,
-    },
+#[error("{message}")]
+pub struct Failure {
+    pub message: String,
+    pub exit_code: u8,
 }
 
-/// Exit code of a drain that released its nodes as they were: that of a test that Automake skips.
-const SKIPPED: u8 = 77;
-/// Exit code of a drain that pods kept from its begin (`EX_TEMPFAIL` in `sysexits.h`).
-const OVERDUE: u8 = 75;
+/// Exit code of an error.
+const FAILED: u8 = 1;
+/// Exit code of a drain that released its nodes as they were, because pods had not ended in time: that of a test that
+/// Automake skips.
+pub(super) const SKIPPED: u8 = 77;
+/// Exit code of a drain that pods kept from its begin, and that would wait as long again (`EX_TEMPFAIL` in `sysexits.h`).
+pub(super) const OVERDUE: u8 = 75;
+/// The exit code of a process that a signal has stopped is this plus the signal.
+const STOPPED: u8 = 128;
 
 impl Failure {
-    /// The exit code of a process: 128 plus the signal that stopped it.
-    pub fn exit_code(&self) -> u8 {
-        match self {
-            Self::Failed(_) => 1,
-            Self::Skipped(_) => SKIPPED,
-            Self::Overdue(_) => OVERDUE,
-            Self::Stopped { signal: "SIGINT", .. } => 128 + 2,
-            Self::Stopped { .. } => 128 + 15,
+    pub(super) fn new(message: String) -> Self {
+        Self {
+            message,
+            exit_code: FAILED,
         }
+    }
+
+    /// A signal of this name has stopped the process.
+    pub(super) fn stopped(signal: &str, message: String) -> Self {
+        let number = if signal == "SIGINT" { 2 } else { 15 };
+        Self {
+            message,
+            exit_code: STOPPED + number,
+        }
+    }
+
+    pub(super) fn is_stopped(&self) -> bool {
+        self.exit_code > STOPPED
     }
 }
 
 impl From<CordonError> for Failure {
     fn from(error: CordonError) -> Self {
-        Self::Failed(error.to_string())
+        Self::new(error.to_string())
     }
 }
 
@@ -95,31 +96,23 @@ pub(super) fn last_line(why: &str, tracker: &EvictionTracker) -> String {
 
 /// One error for all nodes that failed.
 pub(super) fn all_or(act: &str, failed: &[(String, Failure)]) -> Result<(), Failure> {
-    let message = |nodes: &[(String, Failure)]| {
-        let lines: Vec<_> = nodes
-            .iter()
-            .map(|(node, why)| format!("unable to {act} node {node:?}: {why}"))
-            .collect();
-        // The command line prints `error: ` in front of the first line.
-        lines.join("\nerror: ")
+    let Some((_, first)) = failed.first() else {
+        return Ok(());
     };
     // A signal decides the exit code of the process, whichever other nodes have failed.
-    let signal = failed.iter().find_map(|(_, failure)| match failure {
-        Failure::Stopped { signal, .. } => Some(*signal),
-        Failure::Failed(_) | Failure::Skipped(_) | Failure::Overdue(_) => None,
-    });
-    let is_skipped = |(_, failure): &(String, Failure)| matches!(failure, Failure::Skipped(_));
-    let is_overdue = |(_, failure): &(String, Failure)| matches!(failure, Failure::Overdue(_));
-    match signal {
-        _ if failed.is_empty() => Ok(()),
-        Some(signal) => Err(Failure::Stopped {
-            signal,
-            message: message(failed),
-        }),
-        None if failed.iter().all(is_skipped) => Err(Failure::Skipped(message(failed))),
-        None if failed.iter().all(is_overdue) => Err(Failure::Overdue(message(failed))),
-        None => Err(Failure::Failed(message(failed))),
-    }
+    let exit_code = match failed.iter().find(|(_, failure)| failure.is_stopped()) {
+        Some((_, stopped)) => stopped.exit_code,
+        None if failed.iter().all(|(_, it)| it.exit_code == first.exit_code) => first.exit_code,
+        None => FAILED,
+    };
+    let lines = failed
+        .iter()
+        .map(|(node, why)| format!("unable to {act} node {node:?}: {why}"));
+    Err(Failure {
+        // The command line prints `error: ` in front of the first line.
+        message: lines.collect::<Vec<_>>().join("\nerror: "),
+        exit_code,
+    })
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 
 #![expect(clippy::doc_markdown, reason = "the comments are what --help prints")]
 
-use clap::{Args, Parser, ValueEnum};
+use clap::{Arg, Args, Parser, ValueEnum};
 
 use super::options::{NodeSelection, Options};
 use super::pods::Rules;
@@ -59,29 +59,38 @@ impl TimeoutArg {
     }
 }
 
+/// Has a flag whose value is a `BOOL` be parsed as by pflag: `--force` alone means true, and a value needs `=`. Otherwise
+/// `--force NODE` would take the name of the node as the value.
+pub fn pflag_bool(arg: Arg) -> Arg {
+    if arg.get_value_names().is_none_or(|names| names != ["BOOL"]) {
+        return arg;
+    }
+    arg.num_args(0..=1)
+        .require_equals(true)
+        .default_missing_value("true")
+        .hide_default_value(true)
+        .value_parser(parse_bool)
+}
+
 #[derive(Args, Clone, Debug)]
+#[command(mut_args(pflag_bool))]
 pub struct DrainArgs {
     /// Only pods with these labels: a=b,c!=d,e in (f,g),!h
     #[arg(long, value_name = "SELECTOR", default_value = "", hide_default_value = true, allow_hyphen_values = true,
           value_parser = selector)]
     pod_selector: String,
 
-    // As pflag parses a bool: `--force` alone means true, and a value needs `=`. Otherwise `--force NODE` would take
-    // the name of the node as the value.
     /// Leave pods of DaemonSets, which their controller would recreate at once; without this flag they prevent the
     /// drain
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value = "false",
-          default_missing_value = "true", hide_default_value = true, value_parser = parse_bool)]
+    #[arg(long, value_name = "BOOL")]
     ignore_daemonsets: bool,
 
     /// Evict pods with emptyDir volumes, which deletes their data; without this flag they prevent the drain
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value = "false",
-          default_missing_value = "true", hide_default_value = true, value_parser = parse_bool)]
+    #[arg(long, value_name = "BOOL")]
     delete_emptydir_data: bool,
 
     /// Evict pods without a controller, which nothing recreates; without this flag they prevent the drain
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value = "false",
-          default_missing_value = "true", hide_default_value = true, value_parser = parse_bool)]
+    #[arg(long, value_name = "BOOL")]
     force: bool,
 
     /// Grace period in seconds for each pod; negative means the pod's own
@@ -92,8 +101,7 @@ pub struct DrainArgs {
     timeout: TimeoutArg,
 
     /// Delete pods instead of evicting them, whatever PodDisruptionBudgets allow
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value = "false",
-          default_missing_value = "true", hide_default_value = true, value_parser = parse_bool)]
+    #[arg(long, value_name = "BOOL")]
     disable_eviction: bool,
 
     /// Do not wait for pods that have been terminating for longer than this many seconds; 0 means wait
@@ -106,8 +114,7 @@ pub struct DrainArgs {
     skip_wait_for_delete_timeout: i64,
 
     /// Wait until the volumes of the evicted pods are detached from the node (kubectl has no such flag)
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value = "false",
-          default_missing_value = "true", hide_default_value = true, value_parser = parse_bool)]
+    #[arg(long, value_name = "BOOL")]
     wait_for_detach: bool,
 
     /// Pods with these labels are evicted after all others; repeated, group after group (kubectl has no such flag)
@@ -147,8 +154,7 @@ pub struct DrainArgs {
 
     /// Set the condition DrainInProgress of the node, and Drained at the end, which `refit uncordon` removes; needs `patch`
     /// on `nodes/status` (kubectl has no such flag)
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value = "false",
-          default_missing_value = "true", hide_default_value = true, value_parser = parse_bool)]
+    #[arg(long, value_name = "BOOL")]
     conditions: bool,
 
     /// How many objects to list at a time; 0 means all

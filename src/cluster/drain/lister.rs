@@ -17,7 +17,7 @@ use super::budget::Budget;
 use super::changes::{Changes, LastAnswer};
 use super::pods::{DaemonSet, Found, Pod, PodId, Rules, Verdict, triage};
 use crate::kube::pages::on_node;
-use crate::kube::read::list;
+use crate::kube::read::{list, list_metadata};
 use crate::kube::{Answer, brief};
 use refit_api::WaitFor;
 use refit_api::selector::Selector;
@@ -37,17 +37,6 @@ struct PresentMeta {
     uid: String,
     #[serde(default, deserialize_with = "present_time")]
     deletion_timestamp: Option<Timestamp>,
-}
-
-/// The name of a Node. A kubelet may give the rest of its metadata times that cannot be read.
-#[derive(Deserialize)]
-struct NamedNode {
-    metadata: NodeMeta,
-}
-
-#[derive(Deserialize)]
-struct NodeMeta {
-    name: String,
 }
 
 /// Lists the pods of one node.
@@ -79,7 +68,7 @@ impl PodLister {
     ) -> Result<Found, kube::Error> {
         let mut found = Found::default();
         let mut known: BTreeMap<(String, String), DaemonSet> = BTreeMap::new();
-        for pod in self.pages::<Pod>(false).await? {
+        for pod in self.pages::<Pod>(&self.selector, false).await? {
             let id = pod.id();
             let daemon_set = match pod.daemon_set() {
                 None => None,
@@ -118,11 +107,7 @@ impl PodLister {
         if let Some(present) = self.last.at(version) {
             return Ok(present);
         }
-        let whatever = Self {
-            selector: String::new(),
-            ..self.clone()
-        };
-        let pods = whatever.pages::<PresentPod>(true).await?;
+        let pods = self.pages::<PresentPod>("", true).await?;
         let present = pods
             .into_iter()
             .map(|pod| (pod.metadata.uid, pod.metadata.deletion_timestamp))
@@ -133,18 +118,9 @@ impl PodLister {
 
     /// All pods of the node that have volumes with a claim, and the names of these.
     pub(super) async fn claims(&self) -> Result<Vec<(PodId, Vec<String>)>, kube::Error> {
-        let whatever = Self {
-            selector: String::new(),
-            ..self.clone()
-        };
-        let pods = whatever.pages::<Pod>(false).await?.into_iter();
+        let pods = self.pages::<Pod>("", false).await?.into_iter();
         let claims = pods.map(|pod| (pod.id(), pod.claims()));
         Ok(claims.filter(|(_, claims)| !claims.is_empty()).collect())
-    }
-
-    /// All selected pods of the node.
-    pub(super) async fn all(&self) -> Result<Vec<Pod>, kube::Error> {
-        self.pages::<Pod>(false).await
     }
 
     /// Reads the Node, as far as `T` does.
@@ -156,11 +132,16 @@ impl PodLister {
             .await
     }
 
-    async fn pages<T: for<'de> Deserialize<'de>>(&self, metadata_only: bool) -> Result<Vec<T>, kube::Error> {
+    /// The pods of the node that a label selector selects.
+    pub(super) async fn pages<T: for<'de> Deserialize<'de>>(
+        &self,
+        selector: &str,
+        metadata_only: bool,
+    ) -> Result<Vec<T>, kube::Error> {
         let request = Request::new(CorePod::url_path(&(), None));
         let mut params = on_node(&self.node);
-        if !self.selector.is_empty() {
-            params = params.labels(&self.selector);
+        if !selector.is_empty() {
+            params = params.labels(selector);
         }
         if self.chunk > 0 {
             params = params.limit(self.chunk);
@@ -187,7 +168,7 @@ impl PodLister {
     /// Names of the `PodDisruptionBudgets` of a pod, if they may be listed. The API server does not name the two budgets
     /// that make an eviction impossible.
     pub(super) async fn budgets(&self, pod: &PodId) -> Option<Vec<String>> {
-        let pods = self.pages::<Pod>(true).await.ok()?;
+        let pods = self.pages::<Pod>(&self.selector, true).await.ok()?;
         let pod = pods.iter().find(|one| one.id() == *pod)?;
         let namespace = pod.id().namespace;
         let request = Request::new(PodDisruptionBudget::url_path(&(), Some(&namespace)));
@@ -205,13 +186,12 @@ impl PodLister {
 
 /// Names of the nodes that a selector selects, in the order of the API server.
 pub(super) async fn nodes(client: &Client, selector: &str, chunk: u32) -> Result<Vec<String>, kube::Error> {
-    let request = Request::new(Node::url_path(&(), None));
     let mut params = ListParams::default().labels(selector);
     if chunk > 0 {
         params = params.limit(chunk);
     }
-    let nodes: Vec<NamedNode> = list(client, &request, params, true).await?;
-    Ok(nodes.into_iter().map(|node| node.metadata.name).collect())
+    let nodes = list_metadata::<Node>(client, None, params).await?;
+    Ok(nodes.into_iter().filter_map(|node| node.name).collect())
 }
 
 /// Body of an eviction. The one of kube's client sends `delete_options`, which the API server ignores, so grace period,

@@ -14,7 +14,7 @@ use super::conditions::{self, Says};
 use super::cordon::{self, Changed, CordonError, CordonMode};
 use super::event::{DryRun, Event};
 use super::evict::Evictor;
-use super::failure::{Failure, all_or, last_line};
+use super::failure::{Failure, SKIPPED, all_or, last_line};
 use super::lister::{self, PodLister};
 use super::options::{NodeSelection, Options};
 use super::plan_run::PlanRun;
@@ -25,7 +25,6 @@ use super::tracker::{EvictionTracker, MAX_OUTAGE};
 use super::waiter::Waiter;
 use super::{detach, permissions, wait_for};
 use crate::clock::Clock;
-use crate::kube::brief;
 use crate::scale::ScaleReader;
 use refit_api::{AfterTimeout, Cancelled, DrainNote, WaitFor};
 use refit_base::go::GoDuration;
@@ -98,7 +97,7 @@ impl Session {
         // refuses to drain.
         for name in nodes {
             let node = self.node(&name, options);
-            match self.or_stop(self.examine(&node, options, &evictor)).await {
+            match self.or_stop(self.examine(&node, options)).await {
                 Ok(()) => fit.push(node),
                 Err(error) => failed.push((name, error)),
             }
@@ -123,9 +122,9 @@ impl Session {
             } else {
                 Says::Nothing
             };
-            let stopped = matches!(drained, Err(Failure::Stopped { .. }));
             self.say(&node.name, options, says).await;
             if let Err(error) = drained {
+                let stopped = error.is_stopped();
                 failed.push((node.name, error));
                 // A signal concerns the whole process, and the kubelet kills it soon.
                 if stopped {
@@ -185,37 +184,21 @@ impl Session {
     }
 
     /// Checks whether the node can be drained, before anything is changed.
-    async fn examine(&self, node: &Node, options: &Options, evictor: &Evictor) -> Result<(), Failure> {
+    async fn examine(&self, node: &Node, options: &Options) -> Result<(), Failure> {
         let found = self.find(node, options, &options.wait_for).await?;
         // A client-side dry run sends no write, so it needs none of the permissions below.
         if self.dry_run == DryRun::Client {
             return Ok(());
         }
-        let missing = async {
-            let mut missing =
-                permissions::missing(&self.client, &node.name, true, &found.pods, evictor).await?;
-            if options.after_timeout == AfterTimeout::Delete && !evictor.by_delete {
-                let deletes = evictor.deleting();
-                let more =
-                    permissions::missing(&self.client, &node.name, false, &found.pods, &deletes).await?;
-                missing.extend(more);
-            }
-            if options.conditions {
-                missing.extend(permissions::missing_for_conditions(&self.client).await?);
-            }
-            Ok(missing)
-        };
-        match missing.await {
-            Ok(missing) if missing.is_empty() => {
-                if options.wait_for_detach {
-                    // Fails here, before the cordon, if the account may not read claims and volumes.
-                    detach::kept(&node.lister, &found.pods).await?;
-                }
-                Ok(())
-            }
-            Ok(missing) => Err(CordonError::Forbidden(missing.join("; ")).into()),
-            Err(error) => Err(Failure::Failed(brief(&error))),
+        let missing = permissions::missing(&self.client, options, &found.pods).await?;
+        if !missing.is_empty() {
+            return Err(CordonError::Forbidden(missing.join("; ")).into());
         }
+        if options.wait_for_detach {
+            // Fails here, before the cordon, if the account may not read claims and volumes.
+            detach::kept(&node.lister, &found.pods).await?;
+        }
+        Ok(())
     }
 
     /// `awaited` may be gone before the drain begins, so that they are no reason to refuse it.
@@ -225,17 +208,12 @@ impl Session {
         if errors.is_empty() {
             Ok(found)
         } else {
-            Err(Failure::Failed(errors.join("; ")))
+            Err(Failure::new(errors.join("; ")))
         }
     }
 
     async fn cordon_one(&self, node: &str, mode: CordonMode) -> Result<Changed, Failure> {
-        let dry_run = self.dry_run == DryRun::Server;
-        let changed = if self.dry_run == DryRun::Client {
-            cordon::preview_cordon(&self.client, node).await?
-        } else {
-            cordon::cordon(&self.client, node, self.plan.as_ref(), mode, dry_run).await?
-        };
+        let changed = cordon::cordon(&self.client, node, self.plan.as_ref(), mode, self.dry_run).await?;
         self.report_node(
             node,
             match changed {
@@ -247,21 +225,10 @@ impl Session {
     }
 
     async fn uncordon_one(&self, node: &str) -> Result<(), Failure> {
-        let changed = match self.dry_run {
-            // The preview is that of a cordon: a node that it would change needs no uncordon.
-            DryRun::Client => match cordon::preview_cordon(&self.client, node).await? {
-                Changed::Yes => Changed::Already,
-                Changed::Already => Changed::Yes,
-            },
-            dry_run => {
-                let (changed, has_conditions) =
-                    cordon::uncordon(&self.client, node, dry_run == DryRun::Server).await?;
-                if has_conditions {
-                    self.write_conditions(node, Says::NothingOfRefit).await;
-                }
-                changed
-            }
-        };
+        let (changed, has_conditions) = cordon::uncordon(&self.client, node, self.dry_run).await?;
+        if has_conditions {
+            self.write_conditions(node, Says::NothingOfRefit).await;
+        }
         self.report_node(
             node,
             match changed {
@@ -334,7 +301,7 @@ impl Session {
                 &node.name,
                 self.plan.as_ref(),
                 CordonMode::Confirm,
-                false,
+                DryRun::None,
             );
             self.or_stop(async { Ok(confirm.await?) }).await?;
         }
@@ -357,7 +324,13 @@ impl Session {
         if plan.holder.evicted.is_empty() {
             return Ok(());
         }
-        let written = cordon::cordon(&self.client, &node.name, Some(&plan), CordonMode::Begin, false);
+        let written = cordon::cordon(
+            &self.client,
+            &node.name,
+            Some(&plan),
+            CordonMode::Begin,
+            DryRun::None,
+        );
         self.or_stop(async { Ok(written.await.map(|_| ())?) }).await
     }
 
@@ -379,7 +352,7 @@ impl Session {
             }
             Err(failure) => {
                 // The controller releases the nodes of Plans, whose ledger says what they were before.
-                let releases = matches!(failure, Failure::Skipped(_)) && self.plan.is_none();
+                let releases = failure.exit_code == SKIPPED && self.plan.is_none();
                 if releases && node.cordoned == Changed::Yes {
                     self.undo_cordon(&node.name).await?;
                 }
@@ -403,7 +376,7 @@ impl Session {
         let wait = async {
             tokio::select! {
                 () = sleep(time) => Ok(()),
-                () = cancelled => Err(Failure::Failed(Cancelled.to_string())),
+                () = cancelled => Err(Failure::new(Cancelled.to_string())),
             }
         };
         self.or_stop(wait).await
@@ -478,8 +451,8 @@ impl Session {
         });
         let message = last_line(&why, &tracker);
         Err(match end {
-            End::Signal(signal) => Failure::Stopped { signal, message },
-            _ => Failure::Failed(message),
+            End::Signal(signal) => Failure::stopped(signal, message),
+            _ => Failure::new(message),
         })
     }
 
@@ -529,7 +502,7 @@ impl Session {
             return Ok(());
         };
         let left: Vec<_> = left.into_iter().collect();
-        Err(Failure::Failed(format!(
+        Err(Failure::new(format!(
             "global timeout reached: {}; still attached: {}",
             options.reached(),
             left.join(", ")
@@ -577,10 +550,10 @@ impl Session {
             // Work that is done is done, also if a signal arrives at the same time.
             biased;
             done = work => done,
-            signal = stopped => Err(Failure::Stopped {
-                signal: signal.unwrap_or_default(),
-                message: format!("ended by {}", signal.unwrap_or_default()),
-            }),
+            signal = stopped => {
+                let signal = signal.unwrap_or_default();
+                Err(Failure::stopped(signal, format!("ended by {signal}")))
+            }
         }
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
-use super::failure::Failure;
+use super::failure::{Failure, OVERDUE, SKIPPED};
 use super::lister::PodLister;
 use super::pods::{Pod, Rules, is_given_up};
 use super::waiter::Waiter;
@@ -36,7 +36,7 @@ pub(super) async fn wait(
         let listed = list(waiter.lister, rules, waiter.clock.now(), &open).await;
         let running = waiter
             .admit(listed)
-            .map_err(|why| Failure::Failed(format!("the pods of the node cannot be listed: {why}")))?;
+            .map_err(|why| Failure::new(format!("the pods of the node cannot be listed: {why}")))?;
         // After a list that failed nothing is known, so no time is up.
         if let Some(running) = running {
             let note = note(&open, &running, since);
@@ -51,12 +51,16 @@ pub(super) async fn wait(
                             0 => String::new(),
                             more => format!(" and {more} more"),
                         };
-                        let says = format!("{pod}{others} had not ended within {}", wait.timeout);
-                        match wait.after_timeout {
-                            AfterWait::Evict => late.push(says),
-                            AfterWait::Skip => return Err(Failure::Skipped(says)),
-                            AfterWait::Fail => return Err(Failure::Overdue(says)),
-                        }
+                        let message = format!("{pod}{others} had not ended within {}", wait.timeout);
+                        let exit_code = match wait.after_timeout {
+                            AfterWait::Evict => {
+                                late.push(message);
+                                continue;
+                            }
+                            AfterWait::Skip => SKIPPED,
+                            AfterWait::Fail => OVERDUE,
+                        };
+                        return Err(Failure { message, exit_code });
                     }
                 }
             }
@@ -86,11 +90,8 @@ async fn list(
 ) -> Result<Vec<Running>, kube::Error> {
     let mut all = Vec::new();
     for wait in open {
-        let of_entry = PodLister {
-            selector: both(&lister.selector, &wait.selector.to_string()),
-            ..lister.clone()
-        };
-        let pods = of_entry.all().await?;
+        let selector = both(&lister.selector, &wait.selector.to_string());
+        let pods = lister.pages::<Pod>(&selector, false).await?;
         let is_running =
             |pod: &&Pod| pod.is_awaited(wait) && !is_given_up(pod.deletion_timestamp(), rules, now);
         let mut running: Running = pods

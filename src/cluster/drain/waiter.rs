@@ -71,7 +71,7 @@ impl Waiter<'_> {
     pub(super) async fn pause(&mut self, time: Duration) -> Result<(), Failure> {
         tokio::select! {
             biased; // so that a rehearsal is reproducible
-            () = &mut self.cancelled => Err(Failure::Failed(Cancelled.to_string())),
+            () = &mut self.cancelled => Err(Failure::new(Cancelled.to_string())),
             () = sleep(time) => Ok(()),
         }
     }

@@ -26,8 +26,6 @@ pub enum Answer {
     Forbidden,
     /// 404: of the object, or of the whole kind.
     NotFound,
-    /// 405.
-    NotAllowed,
     /// 409: the object has another version.
     Conflict,
     /// 409: there is an object of this name.
@@ -59,7 +57,6 @@ impl Answer {
             400 | 422 => Self::Invalid,
             403 => Self::Forbidden,
             404 => Self::NotFound,
-            405 => Self::NotAllowed,
             409 if status.is_already_exists() => Self::Exists,
             409 => Self::Conflict,
             410 => Self::Expired,

@@ -120,31 +120,11 @@ impl Host {
     /// # Errors
     /// Fails if the path cannot be looked at.
     pub fn modified(&self, path: &str) -> Result<Option<i64>, HostError> {
-        let look = || rustix::fs::fstat(self.walk(path)?);
-        match look() {
-            Ok(stat) => Ok(Some(stat.st_mtime)),
-            Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
-            Err(error) => Err(file_error("look at", path, error.into())),
-        }
-    }
-
-    /// The first bytes of a regular file, as text.
-    ///
-    /// # Errors
-    /// Fails if the file cannot be read.
-    pub fn read_text(&self, path: &str, limit: u64) -> Result<String, HostError> {
-        let read = || -> io::Result<String> {
-            let (dir, name) = path.rsplit_once('/').unwrap_or(("/", path));
-            let dir = if dir.is_empty() { "/" } else { dir };
-            let file = rustix::fs::openat(self.directory(dir)?, name, READ, Mode::empty())?;
-            if !is_a(&rustix::fs::fstat(&file)?, FileType::RegularFile) {
-                return Err(Errno::INVAL.into());
-            }
-            let mut bytes = Vec::new();
-            File::from(file).take(limit).read_to_end(&mut bytes)?;
-            Ok(String::from_utf8_lossy(&bytes).into_owned())
+        let Some(found) = self.look_for(path)? else {
+            return Ok(None);
         };
-        read().map_err(|error| file_error("read", path, error))
+        let stat = rustix::fs::fstat(&found).map_err(|error| file_error("look at", path, error.into()))?;
+        Ok(Some(stat.st_mtime))
     }
 
     /// The whole of a regular file, after symbolic links, as text; `None` if it does not exist.
@@ -152,10 +132,8 @@ impl Host {
     /// # Errors
     /// Fails if the file cannot be read, or has more than `limit` bytes.
     pub fn read_whole(&self, path: &str, limit: u64) -> Result<Option<String>, HostError> {
-        let found = match self.walk(path) {
-            Ok(found) => found,
-            Err(Errno::NOENT | Errno::NOTDIR) => return Ok(None),
-            Err(error) => return Err(file_error("look at", path, error.into())),
+        let Some(found) = self.look_for(path)? else {
+            return Ok(None);
         };
         let read = || -> io::Result<String> {
             if !is_a(&rustix::fs::fstat(&found)?, FileType::RegularFile) {
@@ -180,9 +158,14 @@ impl Host {
     /// # Errors
     /// Fails if a directory on the way cannot be read.
     pub fn exists(&self, path: &str) -> Result<bool, HostError> {
+        Ok(self.look_for(path)?.is_some())
+    }
+
+    /// Opens a path, if it exists, after symbolic links.
+    fn look_for(&self, path: &str) -> Result<Option<OwnedFd>, HostError> {
         match self.walk(path) {
-            Ok(_) => Ok(true),
-            Err(Errno::NOENT | Errno::NOTDIR) => Ok(false),
+            Ok(found) => Ok(Some(found)),
+            Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
             Err(error) => Err(file_error("look at", path, error.into())),
         }
     }

@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tracing::{debug, error, info, warn};
 
 use super::api::LeaseApi;
-use super::{FOLLOW_PERIOD, JITTER_FACTOR, LeaseLost, LeaseTiming, PlansNote, Progress};
+use super::{FOLLOW_PERIOD, JITTER_FACTOR, LeaseTiming, PlansNote, Progress};
 use refit_cluster::clock::Clock;
 use refit_cluster::kube::{Answer, LeaderState, Leadership, Renewal, brief};
 
@@ -114,13 +114,6 @@ impl Elector {
     /// Tells whether this candidate leads.
     pub fn leadership(&self) -> Leadership {
         Leadership::elected(self.state.subscribe(), self.clock.clone())
-    }
-
-    /// The error with which the process exits when it has lost the leadership.
-    pub fn lost(&self) -> LeaseLost {
-        LeaseLost {
-            name: self.name.clone(),
-        }
     }
 
     /// Starts the election. Must be called within a tokio runtime.

@@ -9,19 +9,10 @@ use tokio::sync::watch;
 use refit_api::names;
 
 /// The note, shared by the loop, which decides what it says, and the election, which writes it with the next renewal.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct PlansNote {
     wanted: Arc<watch::Sender<Option<String>>>,
     stored: Arc<watch::Sender<Option<String>>>,
-}
-
-impl Default for PlansNote {
-    fn default() -> Self {
-        Self {
-            wanted: Arc::new(watch::Sender::new(None)),
-            stored: Arc::new(watch::Sender::new(None)),
-        }
-    }
 }
 
 impl PlansNote {

@@ -417,9 +417,7 @@ async fn without_an_election_a_process_always_leads() {
 
 #[test]
 fn the_error_for_a_lost_lease_is_that_of_client_go() {
-    let lost = LeaseLost {
-        name: NAME.to_owned(),
-    };
+    let lost = crate::Error::LeaseLost(NAME.to_owned());
     assert_eq!(
         lost.to_string(),
         "leaderelection lost for system-upgrade-controller"

@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
-use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
+use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams};
 use serde_json::json;
 use tokio::sync::{oneshot, watch};
 
@@ -19,7 +19,7 @@ use refit_api::text::{MAX_MESSAGE, shorten_in_place};
 use refit_api::{Holder, NodeMark};
 use refit_base::go::GoDuration;
 use refit_cluster::drain::pods::{PodId, Rules};
-use refit_cluster::drain::{DryRun, Event, Failure, NodeSelection, Options, PlanRun, Session};
+use refit_cluster::drain::{DryRun, Event, NodeSelection, Options, PlanRun, Session};
 use refit_cluster::kube::pages::on_node;
 use refit_cluster::kube::read::list_metadata;
 use refit_cluster::kube::{Answer, brief};
@@ -45,14 +45,6 @@ const RESTORE_LOOK: Duration = Duration::from_millis(500);
 /// Pause after an error of the API server that is not about the drain.
 const PAUSE: Duration = Duration::from_secs(5);
 
-/// When to look again.
-enum Next {
-    After(Duration),
-    /// When the object changes.
-    Changed,
-    Over,
-}
-
 /// A turn for one object.
 struct Turn<'a> {
     actor: &'a Actor,
@@ -62,7 +54,8 @@ struct Turn<'a> {
     stopped: oneshot::Receiver<()>,
 }
 
-type TurnResult = Result<Next, kube::Error>;
+/// After which time to look again; otherwise when the object changes.
+type TurnResult = Result<Option<Duration>, kube::Error>;
 
 impl Actor {
     /// Does for an object what can be done now. Returns what was written, and when to look again if nothing changes before.
@@ -78,15 +71,11 @@ impl Actor {
             progress,
             stopped,
         };
-        let pause = match turn.take().await {
-            Ok(Next::Changed | Next::Over) => None,
-            Ok(Next::After(pause)) => Some(pause),
-            Err(error) => {
-                let object = turn.task.object.title();
-                tracing::warn!(object, error = brief(&error), "a maintenance is tried again");
-                Some(PAUSE)
-            }
-        };
+        let pause = turn.take().await.unwrap_or_else(|error| {
+            let object = turn.task.object.title();
+            tracing::warn!(object, error = brief(&error), "a maintenance is tried again");
+            Some(PAUSE)
+        });
         let again = pause.map(|pause| self.clock.now().saturating_add(pause).unwrap_or(Timestamp::MAX));
         (turn.progress, again)
     }
@@ -98,13 +87,8 @@ impl Turn<'_> {
     }
 
     fn api(&self, group: MaintenanceGroup) -> Api<DynamicObject> {
-        let resource = ApiResource {
-            group: group.name().to_owned(),
-            version: VERSION.to_owned(),
-            api_version: format!("{}/{VERSION}", group.name()),
-            kind: KIND.to_owned(),
-            plural: PLURAL.to_owned(),
-        };
+        let kind = GroupVersionKind::gvk(group.name(), VERSION, KIND);
+        let resource = ApiResource::from_gvk_with_plural(&kind, PLURAL);
         Api::all_with(self.client(), &resource)
     }
 
@@ -130,17 +114,15 @@ impl Turn<'_> {
             self.emit(MaintenanceEvent::Begun, &object, "");
         }
         if self.progress.status.has_given_up() {
-            return Ok(Next::Changed);
+            return Ok(None);
         }
         let name = object.spec.node_name.clone();
         let Some(node) = self.node(&name).await? else {
-            return self
-                .fail(&object, format!("nodes {name:?} not found"), LOOK)
-                .await;
+            return self.fail(&object, format!("nodes {name:?} not found")).await;
         };
         if !is_owner {
             let why = format!("invalid nodeName, a NodeMaintenance for node {name} already exists");
-            return self.fail(&object, why, LOOK).await;
+            return self.fail(&object, why).await;
         }
         if self.progress.status.is_in(MaintenancePhase::Failed) || self.progress.status.phase.is_none() {
             let (pending, total) = (self.pending(&name).await, self.total(&name).await?);
@@ -153,7 +135,7 @@ impl Turn<'_> {
         if !has_taken && let Some(why) = self.blocker(&object, &node).await? {
             self.progress.status.last_error = Some(why);
             self.write(&object).await?;
-            return Ok(Next::After(PAUSE));
+            return Ok(Some(PAUSE));
         }
         if let Err(error) = self.hold_lease(&object, &node).await {
             return self.record_lease_error(&object, error).await;
@@ -163,14 +145,14 @@ impl Turn<'_> {
             node.unschedulable && has_taken && self.progress.status.is_in(MaintenancePhase::Succeeded);
         if is_drained && self.pending(&name).await.is_empty() {
             self.write(&object).await?;
-            return Ok(Next::After(LOOK));
+            return Ok(Some(LOOK));
         }
         let session = self.session(&object, Some(&node), DryRun::None, Arc::new(|_| {}));
         let (which, options) = (which(&name), options());
         let drained = tokio::select! {
             biased;
             // The decision restores the node at once, and no pod of it may be evicted any more.
-            _ = &mut self.stopped => return Ok(Next::Changed),
+            _ = &mut self.stopped => return Ok(None),
             drained = session.drain(&which, &options) => drained,
         };
         match drained {
@@ -181,20 +163,15 @@ impl Turn<'_> {
                 if self.progress.reported.replace(phase) != Some(phase) {
                     self.emit(MaintenanceEvent::Succeeded, &object, "");
                 }
-                Ok(Next::After(LOOK))
+                Ok(Some(LOOK))
             }
-            Err(
-                Failure::Failed(why)
-                | Failure::Skipped(why)
-                | Failure::Overdue(why)
-                | Failure::Stopped { message: why, .. },
-            ) => {
+            Err(failure) => {
                 let pending = self.pending(&name).await;
-                status::fall_short(&mut self.progress.status, &pending, why);
+                status::fall_short(&mut self.progress.status, &pending, failure.message);
                 self.progress.reported = None;
                 self.write(&object).await?;
                 tracing::info!(object = object.title(), "Reconciling with fixed duration");
-                Ok(Next::After(RETRY))
+                Ok(Some(RETRY))
             }
         }
     }
@@ -260,15 +237,15 @@ impl Turn<'_> {
             self.progress.reported = Some(MaintenancePhase::Failed);
             self.write(object).await?;
             // The supervisor sees the status, and the node is restored.
-            return Ok(Next::Changed);
+            return Ok(None);
         }
         self.progress.status.phase = Some(MaintenancePhase::Running.into());
         self.write(object).await?;
         tracing::info!(object = object.title(), "Reconciling with exponential duration");
-        Ok(Next::After(PAUSE))
+        Ok(Some(PAUSE))
     }
 
-    async fn fail(&mut self, object: &Maintenance, why: String, again: Duration) -> TurnResult {
+    async fn fail(&mut self, object: &Maintenance, why: String) -> TurnResult {
         self.progress.status.phase = Some(MaintenancePhase::Failed.into());
         self.progress.status.last_error = Some(why);
         self.write(object).await?;
@@ -276,19 +253,19 @@ impl Turn<'_> {
         if self.progress.reported.replace(phase) != Some(phase) {
             self.emit(MaintenanceEvent::Failed, object, "");
         }
-        Ok(Next::After(again))
+        Ok(Some(LOOK))
     }
 
     /// The object is being deleted. The decision restores the node; what is left is to give back the Lease and the
     /// finalizer.
     async fn end(&mut self, object: &Maintenance) -> TurnResult {
         if !has_finalizer(object) {
-            return Ok(Next::Over);
+            return Ok(None);
         }
         let name = &object.spec.node_name;
         let node = self.node(name).await?;
         if node.as_ref().is_some_and(|node| holds(node, object.uid())) {
-            return Ok(Next::After(RESTORE_LOOK));
+            return Ok(Some(RESTORE_LOOK));
         }
         // Before the last patch: the supervisor ends this task when the object is gone.
         if !std::mem::replace(&mut self.progress.has_reported_end, true) {
@@ -308,7 +285,7 @@ impl Turn<'_> {
             Err(error) if Answer::of(&error) == Answer::NotFound => {}
             answer => answer?,
         }
-        Ok(Next::Over)
+        Ok(None)
     }
 
     /// Patches the metadata of the object, at the version that was read.

@@ -115,9 +115,9 @@ fn plan_samples(
             .as_ref()
             .and_then(|end| end.latest.parse().ok());
         samples.push(number(&list::PLAN_PROGRESS, seconds(track.progress)));
-        samples.push(number(&list::PLAN_CORDONED, track.cordoned().as_secs_f64()));
-        samples.push(number(&list::PLAN_DRAINING, track.draining().as_secs_f64()));
-        samples.push(Sample::total(&list::PLAN_EVICTIONS, track.evictions()).with(&plan));
+        samples.push(number(&list::PLAN_CORDONED, track.cordoned.as_secs_f64()));
+        samples.push(number(&list::PLAN_DRAINING, track.draining.as_secs_f64()));
+        samples.push(Sample::total(&list::PLAN_EVICTIONS, track.evictions).with(&plan));
         let gauges = [
             (&list::PLAN_ROLLOUT_START, track.rollout.map(seconds)),
             (

@@ -22,52 +22,22 @@ use refit_rollout::{ClusterState, NodeState, PlanPicture};
 /// A node on which a Plan is done.
 pub(super) const DONE: &str = "Done";
 
-/// A step on a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Step {
-    Start,
-    Prepare,
-    Drain,
-    Upgrade,
-    Reboot,
-    Settle,
-    Verify,
-}
+/// The steps on a node, as the label `step` names them.
+const STEPS: [&str; 7] = [
+    "start", "prepare", "drain", "upgrade", "reboot", "settle", "verify",
+];
 
-impl Step {
-    const ALL: [Self; 7] = [
-        Self::Start,
-        Self::Prepare,
-        Self::Drain,
-        Self::Upgrade,
-        Self::Reboot,
-        Self::Settle,
-        Self::Verify,
-    ];
-
-    fn of(phase: NodePhase) -> Option<Self> {
-        match phase {
-            NodePhase::Pending | NodePhase::Starting => Some(Self::Start),
-            NodePhase::Preparing => Some(Self::Prepare),
-            NodePhase::Cordoning | NodePhase::Draining => Some(Self::Drain),
-            NodePhase::Upgrading | NodePhase::Finishing => Some(Self::Upgrade),
-            NodePhase::Rebooting => Some(Self::Reboot),
-            NodePhase::Settling => Some(Self::Settle),
-            NodePhase::Verifying => Some(Self::Verify),
-            NodePhase::Waiting | NodePhase::Failed => None,
-        }
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Start => "start",
-            Self::Prepare => "prepare",
-            Self::Drain => "drain",
-            Self::Upgrade => "upgrade",
-            Self::Reboot => "reboot",
-            Self::Settle => "settle",
-            Self::Verify => "verify",
-        }
+/// The step that a phase belongs to.
+fn step(phase: NodePhase) -> Option<&'static str> {
+    match phase {
+        NodePhase::Pending | NodePhase::Starting => Some("start"),
+        NodePhase::Preparing => Some("prepare"),
+        NodePhase::Cordoning | NodePhase::Draining => Some("drain"),
+        NodePhase::Upgrading | NodePhase::Finishing => Some("upgrade"),
+        NodePhase::Rebooting => Some("reboot"),
+        NodePhase::Settling => Some("settle"),
+        NodePhase::Verifying => Some("verify"),
+        NodePhase::Waiting | NodePhase::Failed => None,
     }
 }
 
@@ -83,7 +53,7 @@ pub(super) struct Tracker {
     ended: [u64; 2],
     failures: BTreeMap<&'static str, u64>,
     node_duration: Histogram,
-    steps: [Histogram; Step::ALL.len()],
+    steps: [(&'static str, Histogram); STEPS.len()],
     /// Polls of channels that gave a response, and that did not.
     polls: [u64; 2],
     /// When each channel last gave one.
@@ -100,7 +70,7 @@ impl Default for Tracker {
             ended: [0; 2],
             failures: BTreeMap::new(),
             node_duration: Histogram::new(STEP_BOUNDS),
-            steps: Step::ALL.map(|_| Histogram::new(STEP_BOUNDS)),
+            steps: STEPS.map(|step| (step, Histogram::new(STEP_BOUNDS))),
             polls: [0; 2],
             channels: BTreeMap::new(),
         }
@@ -108,7 +78,7 @@ impl Default for Tracker {
 }
 
 /// What was seen of a Plan.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct PlanTrack {
     slots: BTreeMap<NodeName, SlotTrack>,
     /// When a node last changed its phase.
@@ -118,11 +88,11 @@ pub(super) struct PlanTrack {
     pub(super) last_rollout: Option<Duration>,
     /// Number of nodes that finished, and the time that they took together.
     finished: (u32, Duration),
-    cordoned: Duration,
-    draining: Duration,
+    pub(super) cordoned: Duration,
+    pub(super) draining: Duration,
     cordoned_now: u32,
     draining_now: u32,
-    evictions: u64,
+    pub(super) evictions: u64,
 }
 
 #[derive(Debug)]
@@ -135,37 +105,10 @@ struct SlotTrack {
 }
 
 impl PlanTrack {
-    fn new(now: Timestamp) -> Self {
-        Self {
-            slots: BTreeMap::new(),
-            progress: now,
-            rollout: None,
-            last_rollout: None,
-            finished: (0, Duration::ZERO),
-            cordoned: Duration::ZERO,
-            draining: Duration::ZERO,
-            cordoned_now: 0,
-            draining_now: 0,
-            evictions: 0,
-        }
-    }
-
     /// Mean time of the nodes that finished.
     pub(super) fn node_duration(&self) -> Option<Duration> {
         let (count, sum) = self.finished;
         (count > 0).then(|| sum / count)
-    }
-
-    pub(super) fn cordoned(&self) -> Duration {
-        self.cordoned
-    }
-
-    pub(super) fn draining(&self) -> Duration {
-        self.draining
-    }
-
-    pub(super) fn evictions(&self) -> u64 {
-        self.evictions
     }
 
     /// Notices when a roll-out begins and ends.
@@ -231,10 +174,10 @@ impl Tracker {
         self.advance(instant);
         self.plans.retain(|name, _| pictures.contains_key(name));
         for (name, report) in pictures {
-            let track = self
-                .plans
-                .entry(name.clone())
-                .or_insert_with(|| PlanTrack::new(now));
+            let track = self.plans.entry(name.clone()).or_insert_with(|| PlanTrack {
+                progress: now,
+                ..PlanTrack::default()
+            });
             track.follow_rollout(cluster.conditions(name));
             track.draining_now = report
                 .slots
@@ -289,7 +232,7 @@ impl Tracker {
                 Some(known) if known.phase == slot.phase => {}
                 Some(known) => {
                     track.progress = now;
-                    let changes = Step::of(known.phase) != Step::of(slot.phase);
+                    let changes = step(known.phase) != step(slot.phase);
                     if changes {
                         self.end_step(known, instant);
                         known.step_began = Some(instant);
@@ -318,9 +261,11 @@ impl Tracker {
         self.plans.insert(plan.clone(), track);
     }
 
-    fn end_step(&mut self, slot: &SlotTrack, now: Instant) {
-        if let (Some(step), Some(began)) = (Step::of(slot.phase), slot.step_began) {
-            self.steps[step as usize].observe((now - began).as_secs_f64());
+    fn end_step(&self, slot: &SlotTrack, now: Instant) {
+        let step = step(slot.phase);
+        let known = self.steps.iter().find(|(name, _)| Some(*name) == step);
+        if let (Some((_, histogram)), Some(began)) = (known, slot.step_began) {
+            histogram.observe((now - began).as_secs_f64());
         }
     }
 
@@ -345,24 +290,16 @@ impl Tracker {
         let mut cordons = BTreeSet::new();
         for (plan, node) in cluster.cordons() {
             // Those of a deleted Plan are about to be released.
-            let Some((plan, track)) = self
-                .plans
-                .get_key_value(plan)
-                .map(|(name, _)| name.clone())
-                .and_then(|name| {
-                    let track = self.plans.get_mut(&name)?;
-                    Some((name, track))
-                })
-            else {
+            let Some(track) = self.plans.get_mut(plan) else {
                 continue;
             };
             track.cordoned_now += 1;
             // The node of an earlier leader has been cordoned since it started, or later.
-            let slot = pictures.get(&plan).and_then(|report| report.slots.get(node));
+            let slot = pictures.get(plan).and_then(|report| report.slots.get(node));
             let since = slot
                 .and_then(|slot| slot.since)
                 .filter(|since| is_first && *since < now);
-            let key = (plan, node.clone());
+            let key = (PlanName::from(plan), node.clone());
             cordons.insert(key.clone());
             self.cordons.entry(key).or_insert(since.unwrap_or(now));
         }
@@ -396,11 +333,9 @@ impl Tracker {
         samples.extend(
             failures.map(|(reason, count)| Sample::total(&list::NODE_FAILURES, *count).with(*reason)),
         );
-        let steps = Step::ALL.into_iter().zip(&self.steps);
+        let steps = self.steps.iter();
         samples.extend(
-            steps.map(|(step, histogram)| {
-                Sample::histogram(&list::STEP_DURATION, histogram).with(step.name())
-            }),
+            steps.map(|(step, histogram)| Sample::histogram(&list::STEP_DURATION, histogram).with(*step)),
         );
         samples
     }

@@ -4,9 +4,9 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use refit_api::names;
-use refit_facts::objects::node_op::{AnyOp, GROUP, OpKind, VERSION};
+use refit_facts::objects::node_op::{AnyOp, OpKind};
+use refit_formats::convert::op_plan;
 pub(super) use refit_formats::convert::op_plan::{ANNOTATION_OWNER, LABEL_OWNER};
-use refit_formats::convert::{Written, op_plan};
 
 /// Annotation of such a Plan: digest of the spec that its object has become. Other changes that users make in the Plan stay.
 pub(super) const ANNOTATION_DIGEST: &str = "refit.rs/node-op-digest";
@@ -26,16 +26,7 @@ pub(super) fn follows_edits(op: &AnyOp) -> bool {
 /// # Errors
 /// Fails if the object, or its annotation, cannot become a Plan. The text says what to correct.
 pub(super) fn plan(op: &AnyOp, namespace: &str) -> Result<Value, String> {
-    let metadata = &op.metadata;
-    let written = Written {
-        api_version: format!("{GROUP}/{VERSION}"),
-        kind: op.kind.name().to_owned(),
-        value: json!({
-            "metadata": { "name": op.name(), "uid": op.uid(), "annotations": metadata.annotations },
-            "spec": op.spec,
-        }),
-    };
-    let plan = op_plan::plan(&written, namespace)?.plan;
+    let plan = op_plan::plan(&op.into(), namespace)?.plan;
     let spec = json!(plan.spec);
     let digest = Sha256::digest(spec.to_string());
     Ok(json!({

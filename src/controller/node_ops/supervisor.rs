@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::status::{self, Progress};
-use super::traces::{self, missing_is_fine, skipped_because};
+use super::traces::{missing_is_fine, skipped_because};
 use super::{NodeOps, Observed, PAUSE, child};
 use refit_api::text::{MAX_MESSAGE, shorten};
 use refit_api::{NodePhase, Plan, names};
@@ -66,7 +66,7 @@ impl<'a> Child<'a> {
     }
 
     fn label(self) -> String {
-        traces::label(self.name())
+        names::plan_label(self.name())
     }
 
     fn may_have_skipped(self) -> bool {

@@ -18,18 +18,13 @@ use refit_cluster::kube::read::{list_metadata, send};
 /// Nodes that are patched at the same time.
 const PATCHES: usize = 8;
 
-/// The label of nodes that are done.
-pub(super) fn label(plan: &str) -> String {
-    names::plan_label(plan)
-}
-
 impl NodeOps {
     /// Removes them from all nodes. A node that was skipped has an annotation, and no label.
     ///
     /// # Errors
     /// Fails if nodes cannot be listed, or one of them cannot be changed.
     pub(super) async fn remove_traces(&self, plan: &str, may_have_skipped: bool) -> Result<(), kube::Error> {
-        let label = label(plan);
+        let label = names::plan_label(plan);
         let selector = (!may_have_skipped).then_some(&*label);
         let listed = self.list_nodes(selector).await?;
         let changes = listed.into_iter().filter_map(|node| {

@@ -46,6 +46,19 @@ impl<'a> Environment<'a> {
             .map_err(|allowed| SettingsError::Variable { name, value, allowed })
     }
 
+    /// As [`Self::flag`], except that a variable that is empty counts as absent.
+    pub(super) fn flag_or_text<T>(
+        &self,
+        flag: Option<T>,
+        name: &'static str,
+        parse: impl Fn(&str) -> Result<T, String>,
+    ) -> Result<Option<T>, SettingsError> {
+        if self.text(name).is_none() {
+            return Ok(flag);
+        }
+        self.flag(flag, name, parse)
+    }
+
     /// The value of a variable about Jobs and Plans. If it is invalid, a message is collected and `default` is used.
     pub(super) fn or_default<T>(
         &self,

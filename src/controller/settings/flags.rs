@@ -10,12 +10,16 @@ use clap::{Args, ValueEnum};
 
 use crate::server::BindAddress;
 use crate::telemetry::LogFormat;
-use refit_base::go::{GoDuration, parse_bool};
+use refit_base::go::GoDuration;
 use refit_channel::HostPattern;
+use refit_cluster::drain::flags::pflag_bool;
 
 /// Flags of system-upgrade-controller (S2), and refit's own.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
-#[command(next_help_heading = "Options that system-upgrade-controller has too")]
+#[command(
+    next_help_heading = "Options that system-upgrade-controller has too",
+    mut_args(pflag_bool)
+)]
 pub struct Flags {
     /// Name of this controller: its Lease, the label of its Jobs, the source of its Events. Required.
     /// [env: SYSTEM_UPGRADE_CONTROLLER_NAME]
@@ -32,7 +36,7 @@ pub struct Flags {
 
     /// Lead only while holding the Lease, so that several replicas can run
     /// [env: SYSTEM_UPGRADE_CONTROLLER_LEADER_ELECT] [default: false]
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = parse_bool)]
+    #[arg(long, value_name = "BOOL")]
     pub leader_elect: Option<bool>,
 
     /// Accepted and ignored. In system-upgrade-controller it is the number of workers per kind of object; refit has one
@@ -51,7 +55,7 @@ pub struct Flags {
     pub master: Option<String>,
 
     /// Log in more detail [env: SYSTEM_UPGRADE_CONTROLLER_DEBUG] [default: false]
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = parse_bool)]
+    #[arg(long, value_name = "BOOL")]
     pub debug: Option<bool>,
 
     /// Accepted and ignored, as in system-upgrade-controller.
@@ -60,7 +64,7 @@ pub struct Flags {
 
     /// Create the CRD of the Plan, and update it when it differs; with false, install the CRD yourself [env:
     /// REFIT_MANAGE_CRD] [default: true]
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = parse_bool, help_heading = OWN)]
+    #[arg(long, value_name = "BOOL", help_heading = OWN)]
     pub manage_crd: Option<bool>,
 
     /// PEM file of certificate authorities to trust for channels in addition to the public ones. May be repeated [env:
@@ -114,19 +118,19 @@ pub struct Flags {
 
     /// Serve /metrics only to accounts of the cluster that may get it, by TokenReview and SubjectAccessReview; needs
     /// the certificate, and the ClusterRole system:auth-delegator [env: REFIT_METRICS_SECURE] [default: false]
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = parse_bool, help_heading = OWN)]
+    #[arg(long, value_name = "BOOL", help_heading = OWN)]
     pub metrics_secure: Option<bool>,
 
     /// Before a node is cordoned, look whether its drain would end, and else leave it and start the next one; Plans may
     /// differ (spec.drain.checkFirst). Needs the overlay deploy/overlays/check-drains [env: REFIT_CHECK_DRAINS]
     /// [default: false]
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = parse_bool, help_heading = OWN)]
+    #[arg(long, value_name = "BOOL", help_heading = OWN)]
     pub check_drains: Option<bool>,
 
     /// Write lifecycle conditions (KEP-5683) on nodes that a Plan works on or takes next: MaintenancePlanned,
     /// DrainInProgress, Drained, MaintenanceInProgress; needs the overlay deploy/overlays/node-conditions [env:
     /// REFIT_NODE_CONDITIONS] [default: false]
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = parse_bool, help_heading = OWN)]
+    #[arg(long, value_name = "BOOL", help_heading = OWN)]
     pub node_conditions: Option<bool>,
 
     /// Other objects than Plans to handle, separated by commas: `maintenance` (NodeMaintenance of

@@ -72,7 +72,6 @@ fn the_defaults_are_system_upgrade_controllers() {
             min_node_age: Duration::from_secs(60),
             check_images: true,
             check_drains: false,
-            image: None,
             jobs: JobSettings {
                 controller_name: "system-upgrade-controller".into(),
                 own_image: String::new(),
@@ -286,7 +285,6 @@ fn a_variable_goes_before_the_default() {
     assert_eq!(settings.api.master.as_deref(), Some("https://env"));
     assert_eq!(settings.ca_files, [PathBuf::from("/c"), PathBuf::from("/d")]);
     assert_eq!(settings.log_format, LogFormat::Json);
-    assert_eq!(settings.image.as_deref(), Some("registry.example/refit:v9"));
     assert_eq!(settings.jobs.own_image, "registry.example/refit:v9");
     assert_eq!(settings.jobs.own_account_api_access, ApiAccess::PrepareOnly);
     assert_eq!(settings.min_node_age, Duration::from_secs(90));

@@ -7,17 +7,18 @@ use super::{FailureGroup, Row};
 use refit_api::{ExpectedEnd, OpenEnum, PlanState, Reason, RollOut};
 
 /// Where the data of the page is from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Source {
     /// A rehearsal, in virtual time.
     Rehearsal,
     /// A real cluster.
+    #[default]
     Cluster,
 }
 
 /// Everything that the page shows.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Document {
     pub source: Source,
@@ -54,7 +55,7 @@ pub struct Document {
     pub changes: Vec<Change>,
     /// The older one of two rehearsals.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub before: Option<Before>,
+    pub before: Option<Box<Self>>,
 }
 
 impl Document {
@@ -65,20 +66,7 @@ impl Document {
             title: title.into(),
             now,
             start,
-            zone: None,
-            verdict: None,
-            stale: None,
-            remarks: Vec::new(),
-            notes: Vec::new(),
-            figures: Figures::default(),
-            plans: Vec::new(),
-            rows: Vec::new(),
-            bands: Vec::new(),
-            chain: Vec::new(),
-            failures: Vec::new(),
-            versions: Vec::new(),
-            changes: Vec::new(),
-            before: None,
+            ..Self::default()
         }
     }
 }
@@ -180,29 +168,6 @@ pub struct Link {
     pub label: String,
     /// What it is, as a part of a sentence.
     pub text: String,
-}
-
-/// The older one of two rehearsals.
-#[derive(Clone, Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Before {
-    pub start: Timestamp,
-    pub now: Timestamp,
-    pub verdict: Option<Verdict>,
-    pub plans: Vec<PlanCard>,
-    pub rows: Vec<Row>,
-}
-
-impl From<Document> for Before {
-    fn from(document: Document) -> Self {
-        Self {
-            start: document.start,
-            now: document.now,
-            verdict: document.verdict,
-            plans: document.plans,
-            rows: document.rows,
-        }
-    }
 }
 
 /// A Plan, apart from its nodes.

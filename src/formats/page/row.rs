@@ -5,7 +5,7 @@ use serde::Serialize;
 use refit_api::{NodePhase, OpenEnum, Reason};
 
 /// A Plan on a node.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Row {
     pub plan: String,
@@ -42,16 +42,7 @@ impl Row {
         Self {
             plan: plan.to_owned(),
             node: node.to_owned(),
-            state: RowState::Waiting,
-            reason: None,
-            message: None,
-            spans: Vec::new(),
-            wave: None,
-            zone: None,
-            evicted: 0,
-            boots: 0,
-            failures: 0,
-            revision: 0,
+            ..Self::default()
         }
     }
 }
@@ -66,9 +57,10 @@ fn no_failures(failures: &i64) -> bool {
     *failures == 0
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum RowState {
+    #[default]
     Waiting,
     Applying,
     Done,

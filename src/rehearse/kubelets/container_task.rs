@@ -47,7 +47,7 @@ async fn perform(cluster: &Cluster, task: &ContainerTask) -> Exit {
     match done {
         Ok(()) => Exit::default(),
         Err(failure) => Exit {
-            code: failure.exit_code().into(),
+            code: failure.exit_code.into(),
             message: Some(format!("error: {failure}")),
         },
     }

@@ -69,7 +69,7 @@ impl Report {
             rows,
             versions: count_versions(outcome.nodes().map(|(_, node)| &*node.facts.kubelet)),
             changes: changes.unwrap_or_default(),
-            before: before.map(Into::into),
+            before: before.map(Box::new),
             ..Document::new(
                 Source::Rehearsal,
                 format!("Rehearsal of {}", names.join(", ")),

@@ -97,7 +97,6 @@ pub(super) fn no_slot(view: &PlanOverview<'_>, explanation: &mut Explanation, de
     }
 }
 
-/// The maintenance that the node is in, or another Plan that works on it.
 /// Another client has set a condition of the node, perhaps long ago.
 fn busy_by_condition(view: &PlanOverview<'_>, name: &str, explanation: &mut Explanation) {
     let mut commands = vec![format!("kubectl describe node {name}")];
@@ -123,6 +122,7 @@ fn busy_by_condition(view: &PlanOverview<'_>, name: &str, explanation: &mut Expl
     );
 }
 
+/// The maintenance that the node is in, or another Plan that works on it.
 fn busy(view: &PlanOverview<'_>, node: &NodeProgress, explanation: &mut Explanation, depth: usize) {
     let name = node.name.as_str();
     // Another program holds it.

@@ -62,12 +62,12 @@ impl Reader<'_> {
         }
     }
 
-    async fn list_of(
-        &mut self,
-        kind: ObjectKind,
-        namespace: &str,
-        pages: usize,
-    ) -> Option<Vec<Box<RawValue>>> {
+    async fn list_of(&mut self, kind: ObjectKind, namespace: &str) -> Option<Vec<Box<RawValue>>> {
+        let pages = if kind == ObjectKind::Event {
+            EVENT_PAGES
+        } else {
+            usize::MAX
+        };
         let namespace = Some(namespace).filter(|namespace| !namespace.is_empty());
         let params = ListParams {
             label_selector: kind.labels().map(str::to_owned),
@@ -105,7 +105,7 @@ impl Reader<'_> {
     }
 
     pub(super) async fn nodes(&mut self) -> Option<BTreeMap<String, NodeObject>> {
-        let items = self.list_of(ObjectKind::Node, "", usize::MAX).await?;
+        let items = self.list_of(ObjectKind::Node, "").await?;
         let intern = Intern::default();
         let mut nodes = BTreeMap::new();
         for raw in items {
@@ -140,27 +140,15 @@ impl Reader<'_> {
         found
     }
 
-    pub(super) async fn jobs(&mut self, namespace: &str) -> Option<Vec<JobObject>> {
-        let items = self.list_of(ObjectKind::Job, namespace, usize::MAX).await?;
-        let intern = Intern::default();
-        Some(
-            items
-                .iter()
-                .filter_map(|raw| job_object(raw, &intern).ok())
-                .collect(),
-        )
-    }
-
-    pub(super) async fn pods(&mut self, namespace: &str) -> Vec<PodObject> {
-        let items = self.list_of(ObjectKind::Pod, namespace, usize::MAX).await;
-        let intern = Intern::default();
-        let pods = items.iter().flatten();
-        pods.filter_map(|raw| pod_object(raw, &intern).ok()).collect()
-    }
-
-    pub(super) async fn events(&mut self, namespace: &str) -> Option<Vec<EventLine>> {
-        let items = self.list_of(ObjectKind::Event, namespace, EVENT_PAGES).await?;
-        Some(items.iter().filter_map(|raw| event_line(raw)).collect())
+    /// The objects of a kind that can be read.
+    pub(super) async fn objects<T>(
+        &mut self,
+        kind: ObjectKind,
+        namespace: &str,
+        read: impl Fn(&RawValue) -> Option<T>,
+    ) -> Vec<T> {
+        let items = self.list_of(kind, namespace).await;
+        items.iter().flatten().filter_map(|raw| read(raw)).collect()
     }
 
     /// The pods of a node that should have ended.
@@ -298,7 +286,6 @@ pub(super) fn event_line(raw: &RawValue) -> Option<EventLine> {
         at: time_of_event(&value)?,
         reason: short(&text(&value, "/reason")).as_str().into(),
         message: short(&text(&value, "/message")),
-        warning: text(&value, "/type") == "Warning",
     })
 }
 

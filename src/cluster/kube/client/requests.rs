@@ -57,35 +57,16 @@ impl RequestCounts {
 impl Call {
     /// Derives the call from a method and a path.
     pub(super) fn of(method: &Method, uri: &Uri) -> Self {
-        let mut segments = uri
-            .path()
-            .split('/')
-            .filter(|segment| !segment.is_empty())
-            .peekable();
-        // Behind a gateway, the server's path precedes that of the API.
-        let mut path: Vec<&str> = Vec::new();
-        while let Some(segment) = segments.next() {
-            match segment {
-                // A gateway's own path may contain `api`, too; only that of Kubernetes precedes a version.
-                "api" if segments.peek().is_some_and(|next| is_version(next)) => {
-                    path = segments.skip(1).collect();
-                    break;
-                }
-                "apis" => {
-                    path = segments.skip(2).collect();
-                    break;
-                }
-                _ => {}
-            }
-        }
+        // Behind a gateway, the server's path precedes that of the API. After `apis` follow the group and its version.
+        let core = uri.path().split_once("/api/v1/").map(|(_, path)| (path, 0));
+        let group = uri.path().split_once("/apis/").map(|(_, path)| (path, 2));
+        let (path, skipped) = core.or(group).unwrap_or_default();
+        let segments = path.split('/').filter(|segment| !segment.is_empty());
+        let path: Vec<&str> = segments.skip(skipped).collect();
         let (resource, named) = match path.as_slice() {
-            ["namespaces", _, resource, _, subresource] => (format!("{resource}/{subresource}"), true),
-            // Any other word here is a resource in the namespace (`namespaceSubresources` in apiserver's
-            // requestinfo.go).
-            ["namespaces", name @ .., subresource @ ("status" | "finalize")] if name.len() == 1 => {
-                (format!("namespaces/{subresource}"), true)
-            }
-            [resource, _, subresource] if *resource != "namespaces" => {
+            ["namespaces", _, resource, _, subresource] | [resource, _, subresource]
+                if *resource != "namespaces" =>
+            {
                 (format!("{resource}/{subresource}"), true)
             }
             ["namespaces", _, resource, _] | [resource, _] => ((*resource).to_owned(), true),
@@ -112,12 +93,6 @@ fn verb(method: &Method, named: bool, watch: bool) -> &'static str {
     }
 }
 
-fn is_version(segment: &str) -> bool {
-    segment
-        .strip_prefix('v')
-        .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
-}
-
 /// Whether the response is an endless stream.
 pub(super) fn is_watch(uri: &Uri) -> bool {
     let query = uri.query().unwrap_or_default();
@@ -142,10 +117,6 @@ mod tests {
         assert_eq!(call("PATCH", "/api/v1/nodes/a?fieldManager=refit"), "patch nodes");
         assert_eq!(call("GET", "/api/v1/namespaces/kube-system"), "get namespaces");
         assert_eq!(call("GET", "/api/v1/namespaces"), "list namespaces");
-        assert_eq!(
-            call("PUT", "/api/v1/namespaces/a/finalize"),
-            "update namespaces/finalize"
-        );
         assert_eq!(call("POST", "/api/v1/namespaces/default/events"), "create events");
         assert_eq!(call("GET", "/api/v1/namespaces/a/secrets/b"), "get secrets");
         assert_eq!(
