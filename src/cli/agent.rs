@@ -11,6 +11,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::cluster::Connection;
 use super::output;
+use super::target::with_client;
 use refit_api::reboot::REQUIRED_FILES;
 use refit_base::go::GoDuration;
 use refit_cluster::agent;
@@ -146,12 +147,7 @@ pub(super) fn run(flags: Flags) -> anyhow::Result<ExitCode> {
             .collect(),
     };
     let options = Options { node, period };
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context("the runtime cannot be started")?;
-    runtime.block_on(async {
-        let client = flags.connection.client().await?;
+    with_client(&flags.connection, async |client| {
         let (mut term, mut int) = (
             signal(SignalKind::terminate()).context("signals cannot be handled")?,
             signal(SignalKind::interrupt()).context("signals cannot be handled")?,
@@ -165,8 +161,6 @@ pub(super) fn run(flags: Flags) -> anyhow::Result<ExitCode> {
         agent::run(client, &sources, &options, &|text| output::note(text), stop).await;
         anyhow::Ok(())
     })?;
-    // A name resolution that hangs on its thread would delay the exit.
-    runtime.shutdown_background();
     Ok(ExitCode::SUCCESS)
 }
 

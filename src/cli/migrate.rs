@@ -12,6 +12,7 @@ use serde_json::json;
 use super::channel_access::ChannelFlags;
 use super::cluster::Connection;
 use super::output_format::{OutputFormat, any_of};
+use super::target::with_client;
 use super::{USAGE, output};
 use read::{ReadCluster, denied};
 use refit_cluster::kube::brief;
@@ -110,12 +111,7 @@ fn read(flags: &Flags) -> anyhow::Result<(ReadCluster, Vec<Permission>)> {
     if let Some(file) = &flags.snapshot {
         return Ok((ReadCluster::of_file(file, &flags.namespace)?, Vec::new()));
     }
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context("the runtime cannot be started")?;
-    runtime.block_on(async {
-        let client = flags.connection.client().await?;
+    with_client(&flags.connection, async |client| {
         let mut read = ReadCluster::of_cluster(&client, &flags.namespace).await?;
         let needed = needed(&read.reading(&flags.namespace, &flags.name));
         let missing = denied(&client, &flags.namespace, needed).await;

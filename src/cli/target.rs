@@ -1,11 +1,11 @@
 //! Finds the Plan and the nodes that a command names.
 
-use anyhow::{Context as _, anyhow, bail};
+use anyhow::{anyhow, bail};
 use clap::Args;
 use kube::Client;
 use kube::api::{Api, ListParams};
 
-use super::cluster::Connection;
+use super::cluster::{Connection, runtime};
 use super::output;
 use refit_api::Plan;
 use refit_base::nearest::nearest;
@@ -188,10 +188,7 @@ pub(super) fn with_client<T>(
     connection: &Connection,
     work: impl AsyncFnOnce(Client) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context("the runtime cannot be started")?;
+    let runtime = runtime()?;
     let ended = runtime.block_on(async { work(connection.client().await?).await });
     // A name resolution that hangs on its thread would delay the exit.
     runtime.shutdown_background();

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use anyhow::{Context as _, anyhow};
+use anyhow::anyhow;
 use http::Request;
 
 use crate::cli::cluster::{Connection, list};
+use crate::cli::target::with_client;
 use refit_api::limits;
 use refit_cluster::kube::served::is_unknown;
 use refit_cluster::kube::{Answer, brief};
@@ -39,12 +40,7 @@ pub(super) fn objects(
     connection: &Connection,
     namespace: Option<&str>,
 ) -> anyhow::Result<(Vec<Value>, Vec<String>)> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context("the runtime cannot be started")?;
-    runtime.block_on(async {
-        let client = connection.client().await?;
+    with_client(connection, async |client| {
         let (mut objects, mut missing) = (Vec::new(), Vec::new());
         for (path, kind, needed) in LISTS {
             let list = list(&client, path, kind).await;
