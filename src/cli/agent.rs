@@ -7,9 +7,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
-use tokio::signal::unix::{SignalKind, signal};
 
-use super::cluster::Connection;
+use super::cluster::{Connection, signals};
 use super::output;
 use super::target::with_client;
 use refit_api::reboot::REQUIRED_FILES;
@@ -148,16 +147,8 @@ pub(super) fn run(flags: Flags) -> anyhow::Result<ExitCode> {
     };
     let options = Options { node, period };
     with_client(&flags.connection, async |client| {
-        let (mut term, mut int) = (
-            signal(SignalKind::terminate()).context("signals cannot be handled")?,
-            signal(SignalKind::interrupt()).context("signals cannot be handled")?,
-        );
-        let stop = async move {
-            tokio::select! {
-                _ = term.recv() => {}
-                _ = int.recv() => {}
-            }
-        };
+        let mut signals = signals().context("signals cannot be handled")?;
+        let stop = async move { drop(signals.wait_for(Option::is_some).await) };
         agent::run(client, &sources, &options, &|text| output::note(text), stop).await;
         anyhow::Ok(())
     })?;

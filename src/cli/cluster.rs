@@ -207,7 +207,7 @@ async fn session(
 const SIGNAL_DEBOUNCE: Duration = Duration::from_secs(1);
 
 /// Receives the first SIGTERM or SIGINT. A later one ends the process at once.
-fn signals() -> std::io::Result<watch::Receiver<Option<&'static str>>> {
+pub(super) fn signals() -> std::io::Result<watch::Receiver<Option<&'static str>>> {
     let mut term = signal(SignalKind::terminate())?;
     let mut int = signal(SignalKind::interrupt())?;
     let (sender, receiver) = watch::channel(None);
