@@ -19,6 +19,7 @@ use refit_cluster::kube::brief;
 use refit_offline::migrate::Permission;
 use refit_offline::migrate::permissions::needed;
 use refit_offline::migrate::{Finding, Reading, Severity, channels, check};
+use refit_rehearse::words::pluralized;
 
 pub(super) const EXAMPLES: &str = "Examples:
   refit migrate --check
@@ -143,18 +144,14 @@ fn report(flags: &Flags, found: &[Finding]) -> serde_json::Value {
 }
 
 fn summary(reading: &Reading<'_>, found: &[Finding]) -> String {
-    let some = |number: usize, word: &str| {
-        let plural = if number == 1 { "" } else { "s" };
-        format!("{number} {word}{plural}")
-    };
     let [actions, changes, notes] = counts(found);
     format!(
         "{}, {}, {}: {}, {}, {}",
-        some(reading.plans.len(), "Plan"),
-        some(reading.jobs.len(), "Job"),
-        some(reading.nodes.len(), "node"),
-        some(actions, "action"),
-        some(changes, "change"),
-        some(notes, "note")
+        pluralized(reading.plans.len(), "Plan"),
+        pluralized(reading.jobs.len(), "Job"),
+        pluralized(reading.nodes.len(), "node"),
+        pluralized(actions, "action"),
+        pluralized(changes, "change"),
+        pluralized(notes, "note")
     )
 }

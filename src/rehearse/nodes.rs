@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
 use crate::json::{Value, json};
+use crate::words::pluralized;
 
 pub use conditions::add_conditions;
 pub use kubelet_version::is_kubelet_version;
@@ -199,10 +200,6 @@ fn upgraded_control_plane(nodes: &[Draft], plans: &[PlanSelector<'_>]) -> Option
 /// Why a Plan cannot select any node, whatever its labels.
 pub fn contradiction(plan: &PlanSelector<'_>) -> Option<String> {
     labels::contradiction(plan)
-}
-
-fn pluralized(number: usize, word: &str) -> String {
-    format!("{number} {word}{}", if number == 1 { "" } else { "s" })
 }
 
 #[derive(Clone, Debug)]

@@ -6,6 +6,7 @@ use serde::Deserialize as _;
 
 use super::{controller, meta};
 use crate::json::Value;
+use crate::words::pluralized;
 use refit_api::selector::Selector;
 use refit_cluster::drain::is_of_operator;
 
@@ -15,8 +16,7 @@ pub(super) fn drop_budgets(objects: &mut Vec<Value>, pods: &[Value], notes: &mut
     objects.retain(|object| object["kind"] != "PodDisruptionBudget" || !is_of_operators(object, pods));
     let budgets = match before - objects.len() {
         0 => return,
-        1 => "1 disruption budget".to_owned(),
-        many => format!("{many} disruption budgets"),
+        number => pluralized(number, "disruption budget"),
     };
     notes.push(format!("operators let their pods go in spite of {budgets}"));
 }
