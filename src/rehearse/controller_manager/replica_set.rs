@@ -38,7 +38,7 @@ impl State {
                 let bound = is_bound(pod);
                 (
                     bound,
-                    is_ready(pod),
+                    is_ready(&pod.value),
                     std::cmp::Reverse(pod.meta("creationTimestamp").to_owned()),
                 )
             });

@@ -24,8 +24,8 @@ impl State {
             // A pod that is being deleted still has the name, so its replacement waits until it is gone.
             let stands = if let Some(pod) = self.store.get(Kind::Pod, &name) {
                 there += 1;
-                ready += u64::from(is_ready(pod) && !pod.is_being_deleted());
-                is_ready(pod)
+                ready += u64::from(is_ready(&pod.value) && !pod.is_being_deleted());
+                is_ready(&pod.value)
             } else {
                 missing.push(number);
                 false

@@ -8,6 +8,7 @@ use crate::delete::DeleteOptions;
 use crate::journal::JournalEvent;
 use crate::json::{Value, json};
 use crate::pod_lifecycle::{Boot, ComesBack, ContainerAttempt, ContainerStart, Exit, Power, Write};
+use crate::pods::{condition, set_condition};
 use crate::resources::Kind;
 use crate::state::{State, seconds};
 use crate::store::Key;
@@ -240,21 +241,15 @@ impl State {
             false,
             |old| {
                 let mut new = old.clone();
-                let mut conditions = new["status"]["conditions"]
-                    .as_array()
-                    .cloned()
-                    .unwrap_or_default();
-                let known = conditions.iter().position(|one| one["type"] == "Ready");
-                let known = known.map(|at| conditions.remove(at));
-                let since = match known {
+                let since = match condition(old, "Ready") {
                     Some(known) if known["status"] == status => known["lastTransitionTime"].clone(),
                     _ => now.clone().into(),
                 };
-                conditions.push(json!({
+                let ready = json!({
                     "type": "Ready", "status": status, "reason": reason, "message": message,
                     "lastHeartbeatTime": now, "lastTransitionTime": since,
-                }));
-                new["status"]["conditions"] = conditions.into();
+                });
+                set_condition(&mut new, ready);
                 Ok(new)
             },
         );

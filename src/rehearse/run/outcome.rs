@@ -8,6 +8,7 @@ use serde::Deserialize as _;
 use super::Rehearsal;
 use crate::cluster::Cluster;
 use crate::json::Value;
+use crate::pods::is_ready;
 use crate::record::Recorder;
 use crate::resources::Kind;
 use crate::state::State;
@@ -192,11 +193,6 @@ fn snapshot(state: &State, now: Timestamp) -> Snapshot {
 }
 
 pub(super) fn not_ready(state: &State) -> BTreeSet<String> {
-    let is_ready = |node: &&Value| {
-        let conditions = node["status"]["conditions"].as_array().into_iter().flatten();
-        let mut ready = conditions.filter(|one| one["type"] == "Ready");
-        ready.any(|one| one["status"] == "True")
-    };
     let nodes = state.all(Kind::Node).filter(|node| !is_ready(node));
     let name = |node: &Value| node["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     nodes.map(name).collect()

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use super::{Snapshot, controller, describe_counts, meta, meta_of, operators};
 use crate::json::{Map, Value, json};
 use crate::pod_lifecycle::STEERING_PREFIX;
+use crate::pods::is_ready;
 use crate::resources::Kind;
 use refit_api::limits;
 use refit_api::names::{LABEL_CONTROLLER, LABEL_HOOK};
@@ -318,14 +319,6 @@ fn drop_missing_owners(objects: &mut [Value], plans: &[Value]) {
             owners.retain(|owner| owner["uid"].as_str().is_some_and(|uid| here.contains(uid)));
         }
     }
-}
-
-fn is_ready(object: &Value) -> bool {
-    let conditions = object["status"]["conditions"].as_array();
-    conditions
-        .into_iter()
-        .flatten()
-        .any(|one| one["type"] == "Ready" && one["status"] == "True")
 }
 
 /// The newest time in an object.
