@@ -232,17 +232,9 @@ impl Draft {
     }
 
     fn apply_profile(&mut self, profile: &Profile) {
-        for (key, value) in profile {
-            match value {
-                Some(value) => {
-                    self.labels.insert(key.clone(), value.clone());
-                    self.asked.insert(key.clone(), value.clone());
-                }
-                None => {
-                    self.labels.remove(key);
-                }
-            }
-        }
+        self.labels = labels::apply_profile(&self.labels, profile);
+        let asked = profile.iter().filter_map(|(key, value)| Some((key.clone(), value.clone()?)));
+        self.asked.extend(asked);
     }
 
     fn object(&self, kubelet: &str) -> Value {

@@ -327,7 +327,7 @@ fn merge(one: &Profile, other: &Profile) -> Option<Profile> {
     Some(merged)
 }
 
-fn apply_profile(base: &BTreeMap<String, String>, profile: &Profile) -> BTreeMap<String, String> {
+pub(super) fn apply_profile(base: &BTreeMap<String, String>, profile: &Profile) -> BTreeMap<String, String> {
     let mut labels = base.clone();
     for (key, value) in profile {
         match value {
