@@ -244,10 +244,6 @@ impl Value {
         matches!(self, Self::Null)
     }
 
-    pub fn is_integer(&self) -> bool {
-        matches!(self, Self::Number(number) if !number.is_f64())
-    }
-
     pub fn is_string(&self) -> bool {
         matches!(self, Self::String(_))
     }
