@@ -3,6 +3,7 @@
 //! Syntax, semantics, text form and errors are those of `k8s.io/apimachinery/pkg/labels`, so that a selector survives
 //! the arguments of a container unchanged.
 
+mod constraint;
 pub mod explain;
 mod parse;
 mod syntax;
@@ -13,6 +14,7 @@ use std::str::FromStr;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 
+pub use constraint::{LabelConstraint, constraints};
 pub use syntax::{is_subdomain, label_key_problems, label_value_problems};
 
 /// Maximum number of requirements: each is compared with every node, or pod, in one go.

@@ -18,6 +18,7 @@ use crate::words::pluralized;
 
 pub use conditions::add_conditions;
 pub use kubelet_version::is_kubelet_version;
+pub use labels::contradiction;
 pub use workloads::describe as describe_workloads;
 pub use workloads::workloads;
 
@@ -197,11 +198,6 @@ fn upgraded_control_plane(nodes: &[Draft], plans: &[PlanSelector<'_>]) -> Option
     })
 }
 
-/// Why a Plan cannot select any node, whatever its labels.
-pub fn contradiction(plan: &PlanSelector<'_>) -> Option<String> {
-    labels::contradiction(plan)
-}
-
 #[derive(Clone, Debug)]
 struct Draft {
     name: String,
@@ -325,7 +321,7 @@ fn describe_labels(nodes: &[Draft], plans: &[PlanSelector<'_>]) -> Vec<String> {
         })
         .collect();
     for plan in plans {
-        if let Some(why) = labels::contradiction(plan) {
+        if let Some(why) = contradiction(plan) {
             described.push(format!("Plan {} selects no node at all: {why}", plan.plan));
         }
     }
