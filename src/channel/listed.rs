@@ -7,6 +7,7 @@ use serde::Deserialize;
 use super::body::Body;
 use super::error::ChannelError;
 use super::items::{List, each};
+use refit_base::names::shortened;
 use refit_base::nearest::nearest;
 use refit_base::version::tag::{check, munge};
 use refit_base::version::{Version, quoted};
@@ -80,15 +81,9 @@ fn known(channels: &[Channel]) -> String {
             Reverse(version.map(|version| version.sort_key())),
         )
     });
-    let more = names.len().saturating_sub(SHOWN);
-    let shown: Vec<_> = names
-        .iter()
-        .take(SHOWN)
-        .map(|name| quoted(name).trim_matches('"').to_owned())
-        .collect();
-    match (shown.is_empty(), more) {
-        (true, _) => "none".to_owned(),
-        (_, 0) => shown.join(", "),
-        _ => format!("{} and {more} more", shown.join(", ")),
+    if names.is_empty() {
+        return "none".to_owned();
     }
+    let plain = |name: &String| quoted(name).trim_matches('"').to_owned();
+    shortened(&names.iter().map(plain).collect::<Vec<_>>(), SHOWN)
 }
