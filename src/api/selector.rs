@@ -15,7 +15,7 @@ use std::str::FromStr;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 
 pub use constraint::{LabelConstraint, constraints};
-pub use syntax::{is_subdomain, label_key_problems, label_value_problems};
+pub use syntax::{SUBDOMAIN_PROBLEM, is_subdomain, label_key_problems, label_value_problems};
 
 /// Maximum number of requirements: each is compared with every node, or pod, in one go.
 const MAX_REQUIREMENTS: usize = 256;
