@@ -28,7 +28,7 @@ use crate::settings::JobSettings;
 use refit_api::{AfterWait, ApiAccess, PlanSpec, WaitFor, names};
 use template::ONE_AT_A_TIME;
 
-pub use check::{Findings, Remark, check};
+pub use check::{Findings, Remark, all_containers, check};
 pub use containers::{DRAIN, OVERDUE, PROBE, SENTINEL, SKIPPED};
 pub(super) use containers::{command_args, literal, on_host, sentinel_name};
 pub use drain::drain_command;

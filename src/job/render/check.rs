@@ -81,7 +81,8 @@ pub fn check(plan: &PlanInput<'_>, settings: &JobSettings) -> Findings {
     Findings { errors, remarks }
 }
 
-fn all_containers(spec: &PlanSpec) -> impl Iterator<Item = (&'static str, &ContainerSpec)> {
+/// The containers of the Jobs that the Plan defines, and their names.
+pub fn all_containers(spec: &PlanSpec) -> impl Iterator<Item = (&'static str, &ContainerSpec)> {
     let hooks = plan_containers::of_hooks(spec).map(|(name, hook)| (name, &hook.container));
     plan_containers::of_plan(spec).chain(hooks)
 }

@@ -7,7 +7,8 @@ use crate::gitops::placeholder::is_placeholder;
 use crate::gitops::reference::{ANY_VERSION, Reference};
 use crate::gitops::rule::Rule;
 use crate::gitops::yaml::Node;
-use refit_api::{ContainerSpec, Hook, Plan, PlanSpec, SecretSpec};
+use refit_api::{ContainerSpec, Plan, PlanSpec, SecretSpec};
+pub(super) use refit_job::render::all_containers as containers;
 use refit_job::{JobError, JobSettings, PlanInput, Remark, inputs};
 
 /// `SYSTEM_UPGRADE_JOB_ACTIVE_DEADLINE_SECONDS` in the manifests of refit and of system-upgrade-controller.
@@ -259,20 +260,6 @@ fn image_hint(image: &str) -> Option<String> {
 pub(super) fn did_you_mean(text: &str, words: &[&str]) -> Option<String> {
     let near = refit_base::nearest::nearest(text, words.iter().copied())?;
     Some(format!("did you mean `{near}`?"))
-}
-
-pub(super) fn containers(spec: &PlanSpec) -> impl Iterator<Item = (&'static str, &ContainerSpec)> {
-    let preflight = spec
-        .preflight
-        .as_deref()
-        .map(|preflight| ("preflight", preflight));
-    let prepare = spec.prepare.as_deref().map(|prepare| ("prepare", prepare));
-    let upgrade = spec.upgrade_container().map(|upgrade| ("upgrade", upgrade));
-    let verify = spec.verify.as_deref().map(|verify| ("verify", verify));
-    let hooks = Hook::ALL.into_iter();
-    let hooks = hooks.filter_map(|hook| Some((hook.as_str(), &hook.spec(spec)?.container)));
-    let all = preflight.into_iter().chain(prepare).chain(upgrade).chain(verify);
-    all.chain(hooks)
 }
 
 /// A path without the drive of a Windows path, such as `C:`.
