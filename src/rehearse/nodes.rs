@@ -26,7 +26,7 @@ use distribution::{Distribution, Roles};
 use labels::{NodeRole, Profile, profiles};
 use refit_api::names::{LABEL_HOSTNAME, LABEL_OS};
 use refit_api::selector::Selector;
-use refit_base::version::Version;
+use refit_base::version::{Version, released_version};
 
 /// Kubelet version before the upgrade, unless the Plans start from an older one.
 const KUBELET: &str = "v1.33.5";
@@ -189,13 +189,7 @@ fn upgraded_control_plane(nodes: &[Draft], plans: &[PlanSelector<'_>]) -> Option
     let versions = versions.filter(|version| is_kubelet_version(version));
     let versions = versions.filter_map(|version| version.parse::<Version>().ok());
     let newest = versions.max_by(Version::compare_numbers)?;
-    // A kubelet reports the version as it was released; in the tag of an image, `-` takes the place of `+`.
-    Some(match newest.builder() {
-        Some(_) => newest
-            .text()
-            .replacen('-', "+", usize::from(!newest.text().contains('+'))),
-        None => newest.text().to_owned(),
-    })
+    Some(released_version(newest.text()))
 }
 
 #[derive(Clone, Debug)]

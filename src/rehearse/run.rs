@@ -41,7 +41,7 @@ use refit_api::selector::Selector;
 use refit_api::{
     Check, CheckAnswer, Hook, PlanSpec, RebootRequest, WavePhase, WaveStatus, limits, names, wait_for,
 };
-use refit_base::version::{Offer, kubelet_version};
+use refit_base::version::{Offer, kubelet_version, released_version};
 use refit_channel::{ChannelClient, ChannelError};
 use refit_cluster::clock::Clock;
 use refit_controller::settings::Settings;
@@ -550,7 +550,7 @@ fn upgraded(cluster: &Cluster, node: &str, version: &str) -> Option<(String, Str
     let before = before["status"]["nodeInfo"]["kubeletVersion"]
         .as_str()?
         .to_owned();
-    let after = kubelet_version(&unmunged(version));
+    let after = kubelet_version(&released_version(version));
     let status = json!({ "status": { "nodeInfo": { "kubeletVersion": after.as_str() } } });
     // The node may have been deleted.
     let _ = cluster.patch_status(Kind::Node, "", node, &status);
@@ -577,16 +577,6 @@ fn boot_os_image(cluster: &Cluster, node: &str, version: &str) {
     let status = json!({ "status": { "nodeInfo": { "osImage": words.join(" ") } } });
     // The node may have been deleted.
     let _ = cluster.patch_status(Kind::Node, "", node, &status);
-}
-
-/// The version as it was released: tags and labels have `-` instead of `+` before the build suffix.
-fn unmunged(version: &str) -> String {
-    for distribution in ["k3s", "rke2"] {
-        if let Some((upstream, rest)) = version.split_once(&format!("-{distribution}")) {
-            return format!("{upstream}+{distribution}{rest}");
-        }
-    }
-    version.to_owned()
 }
 
 fn later(at: Timestamp, wait: SignedDuration) -> Timestamp {
