@@ -98,9 +98,6 @@ impl InitialCluster {
                 reasons: vec![REQUIRED_FILES[0].to_owned()],
                 ..RebootRequest::default()
             };
-            if !node["metadata"]["annotations"].is_object() {
-                node["metadata"]["annotations"] = json!({});
-            }
             node["metadata"]["annotations"][names::ANNOTATION_REBOOT_NEEDED] = request.to_text().into();
         }
         true
@@ -487,13 +484,7 @@ fn longest_wait(spec: &PlanSpec) -> SignedDuration {
     };
     let waits = wait_for::longest(&spec.drain_waits().unwrap_or_default());
     let drain = drain.saturating_add(SignedDuration::from_nanos(waits.as_nanos()));
-    let texts = |value: Value| -> SignedDuration {
-        let longest =
-            ["timeout", "minReady"].map(|field| go(value[field].as_str().map(str::to_owned).as_ref()));
-        longest.into_iter().max().unwrap_or_default()
-    };
-    let reboot = texts(serde_json::to_value(&spec.reboot).unwrap_or_default().into());
-    let settle = texts(serde_json::to_value(&spec.settle).unwrap_or_default().into());
+    let settle = spec.settle_or_default();
     let soaks = spec.waves().unwrap_or_default();
     let soak = soaks.iter().map(|wave| wave.soak).max().unwrap_or_default();
     let checks = spec.checks().unwrap_or_default();
@@ -506,8 +497,9 @@ fn longest_wait(spec: &PlanSpec) -> SignedDuration {
         job,
         drain,
         go(spec.post_complete_delay.as_ref()),
-        reboot,
-        settle,
+        go(spec.reboot_or_default().timeout.as_ref()),
+        go(settle.timeout.as_ref()),
+        go(settle.min_ready.as_ref()),
         soak,
         passes,
     ];

@@ -83,9 +83,6 @@ impl Rehearsal {
         for hook in self.hooks() {
             steering.extend(self.assumptions.hook_steering(&name, hook));
         }
-        if !node["metadata"]["annotations"].is_object() {
-            node["metadata"]["annotations"] = json!({});
-        }
         for (key, value) in steering {
             node["metadata"]["annotations"][key.as_str()] = value.into();
         }
@@ -176,9 +173,6 @@ fn own(object: &mut Value, daemon_sets: &BTreeMap<String, Value>) {
 pub(super) fn with_reboots(plan: &Value) -> Value {
     let mut plan = plan.clone();
     if plan["spec"]["reboot"]["by"] == "Payload" {
-        if !plan["metadata"]["annotations"].is_object() {
-            plan["metadata"]["annotations"] = json!({});
-        }
         let key = format!("{STEERING_PREFIX}upgrade.reboot");
         plan["metadata"]["annotations"][key.as_str()] = "afterwards".into();
     }

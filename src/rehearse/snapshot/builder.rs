@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 
 use super::{Snapshot, controller, describe_counts, meta, meta_of, operators};
-use crate::json::{Map, Value, json};
+use crate::json::{Value, json};
 use crate::pod_lifecycle::STEERING_PREFIX;
 use crate::pods::is_ready;
 use crate::resources::Kind;
@@ -293,9 +293,6 @@ fn ordinals(pods: &[Value], of: &[usize]) -> usize {
 }
 
 fn steer(metadata: &mut Value, steering: &[(&str, &str)]) {
-    if !metadata["annotations"].is_object() {
-        metadata["annotations"] = Map::new().into();
-    }
     for (key, value) in steering {
         metadata["annotations"][format!("{STEERING_PREFIX}{key}").as_str()] = (*value).into();
     }
