@@ -240,6 +240,11 @@ impl Value {
         }
     }
 
+    /// A string field of the metadata; empty if absent.
+    pub fn meta(&self, field: &str) -> &str {
+        self["metadata"][field].as_str().unwrap_or_default()
+    }
+
     pub fn is_null(&self) -> bool {
         matches!(self, Self::Null)
     }

@@ -168,10 +168,6 @@ fn controller(pod: &Value) -> Option<&Value> {
     owners.iter().find(|owner| owner["controller"] == true)
 }
 
-fn meta<'a>(object: &'a Value, field: &str) -> &'a str {
-    meta_of(&object["metadata"], field)
-}
-
 fn meta_of<'a>(metadata: &'a Value, field: &str) -> &'a str {
     metadata[field].as_str().unwrap_or_default()
 }
@@ -180,7 +176,7 @@ impl State {
     /// Stores an object unchanged, with its UID, times and status.
     pub(super) fn restore(&mut self, mut object: Value) -> Result<(), StatusError> {
         let (kind, namespace) = place(&object)?;
-        let key = Key::new(&namespace, meta(&object, "name"));
+        let key = Key::new(&namespace, object.meta("name"));
         if kind == Kind::Namespace && self.store.get(kind, &key).is_some() {
             return Ok(());
         }
@@ -188,7 +184,7 @@ impl State {
         if !namespace.is_empty() {
             object["metadata"]["namespace"] = namespace.into();
         }
-        if meta(&object, "uid").is_empty() {
+        if object.meta("uid").is_empty() {
             object["metadata"]["uid"] = self.ids.uuid().into();
         }
         if kind.resource_type().counts_generations && object["metadata"]["generation"].is_null() {

@@ -30,7 +30,7 @@ impl Rehearsal {
                     own(&mut object, &daemon_sets);
                     let made = put(cluster, object)?;
                     if made["kind"] == "DaemonSet" {
-                        let name = made["metadata"]["name"].as_str().unwrap_or_default();
+                        let name = made.meta("name");
                         daemon_sets.insert(name.to_owned(), made["metadata"]["uid"].clone());
                     }
                 }
@@ -78,7 +78,7 @@ impl Rehearsal {
         let mut node = node.clone();
         // The rehearsal may begin before, and no node of it has just joined.
         node["metadata"]["creationTimestamp"] = Value::Null;
-        let name = node["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        let name = node.meta("name").to_owned();
         let mut steering = self.assumptions.steering(&name, failing.contains(name.as_str()));
         for hook in self.hooks() {
             steering.extend(self.assumptions.hook_steering(&name, hook));
@@ -92,7 +92,7 @@ impl Rehearsal {
     /// Creates empty Secrets in place of those that a Plan names and no file has.
     fn assume_secrets(&self, cluster: &Cluster) -> Result<(), RehearsalError> {
         for plan in self.all_plans() {
-            let namespace = plan["metadata"]["namespace"].as_str().unwrap_or_default();
+            let namespace = plan.meta("namespace");
             for name in secrets(plan) {
                 if cluster.get(Kind::Secret, namespace, name).is_none() {
                     put(
@@ -113,7 +113,7 @@ impl Rehearsal {
         let Ok((kind, namespace)) = place(object) else {
             return Ok(());
         };
-        let key = Key::new(&namespace, object["metadata"]["name"].as_str().unwrap_or_default());
+        let key = Key::new(&namespace, object.meta("name"));
         if cluster.get(kind, &namespace, &key.name).is_none() {
             return put(cluster, object.clone()).map(drop);
         }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
-use super::{Snapshot, controller, describe_counts, meta, meta_of, operators};
+use super::{Snapshot, controller, describe_counts, meta_of, operators};
 use crate::json::{Value, json};
 use crate::pod_lifecycle::STEERING_PREFIX;
 use crate::pods::is_ready;
@@ -78,13 +78,13 @@ impl SnapshotBuilder {
         let nodes: Vec<String> = self
             .nodes
             .iter()
-            .map(|node| meta(node, "name").to_owned())
+            .map(|node| node.meta("name").to_owned())
             .collect();
         let lost: Vec<String> = self
             .nodes
             .iter()
             .filter(|node| !is_ready(node))
-            .map(|node| meta(node, "name").to_owned())
+            .map(|node| node.meta("name").to_owned())
             .collect();
         for node in &mut self.nodes {
             // The list of images is half of a Node's size, and unused.
@@ -129,7 +129,7 @@ impl SnapshotBuilder {
         let known: BTreeSet<String> = self
             .owners
             .iter()
-            .map(|one| meta(one, "uid").to_owned())
+            .map(|one| one.meta("uid").to_owned())
             .collect();
         let mut missing: BTreeMap<String, Vec<usize>> = BTreeMap::new();
         let mut pods: Vec<Value> = Vec::new();
@@ -232,7 +232,7 @@ impl SnapshotBuilder {
             .iter_mut()
             .filter(|owner| owner["kind"] == "ReplicaSet" || owner["kind"] == "StatefulSet")
         {
-            if ready.get(meta(owner, "uid")) == Some(&false) {
+            if ready.get(owner.meta("uid")) == Some(&false) {
                 steer(&mut owner["spec"]["template"]["metadata"], &NEVER_READY);
             }
         }
@@ -287,7 +287,7 @@ fn ordinals(pods: &[Value], of: &[usize]) -> usize {
     let names = of
         .iter()
         .filter_map(|index| pods.get(*index))
-        .map(|pod| meta(pod, "name"));
+        .map(|pod| pod.meta("name"));
     let numbers = names.filter_map(|name| name.rsplit('-').next()?.parse::<usize>().ok());
     numbers.max().map_or(of.len(), |last| last + 1)
 }
@@ -301,7 +301,7 @@ fn steer(metadata: &mut Value, steering: &[(&str, &str)]) {
 /// Whether it is the Lease by which a program keeps others off a node.
 fn is_of_node(lease: &Value) -> bool {
     let mut groups = MaintenanceGroup::ALL.into_iter();
-    groups.any(|group| group.lease_namespace() == meta(lease, "namespace"))
+    groups.any(|group| group.lease_namespace() == lease.meta("namespace"))
 }
 
 /// Removes references to missing owners, for which the garbage collector would delete the objects.
@@ -309,7 +309,7 @@ fn drop_missing_owners(objects: &mut [Value], plans: &[Value]) {
     let here: BTreeSet<String> = objects
         .iter()
         .chain(plans)
-        .map(|one| meta(one, "uid").to_owned())
+        .map(|one| one.meta("uid").to_owned())
         .collect();
     for object in objects {
         if let Some(owners) = object["metadata"]["ownerReferences"].as_array_mut() {

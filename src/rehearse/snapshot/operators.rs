@@ -4,7 +4,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde::Deserialize as _;
 
-use super::{controller, meta};
+use super::controller;
 use crate::json::Value;
 use crate::words::pluralized;
 use refit_api::selector::Selector;
@@ -27,7 +27,7 @@ fn is_of_operators(budget: &Value, pods: &[Value]) -> bool {
         return false;
     };
     let mut selected = pods.iter().filter(|pod| {
-        meta(pod, "namespace") == meta(budget, "namespace")
+        pod.meta("namespace") == budget.meta("namespace")
             && selector.matches_by(|key| pod["metadata"]["labels"][key].as_str())
     });
     let of_operator = |pod: &Value| {
