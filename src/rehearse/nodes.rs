@@ -223,7 +223,9 @@ impl Draft {
 
     fn apply_profile(&mut self, profile: &Profile) {
         self.labels = labels::apply_profile(&self.labels, profile);
-        let asked = profile.iter().filter_map(|(key, value)| Some((key.clone(), value.clone()?)));
+        let asked = profile
+            .iter()
+            .filter_map(|(key, value)| Some((key.clone(), value.clone()?)));
         self.asked.extend(asked);
     }
 

@@ -22,7 +22,10 @@ impl LabelConstraint {
             "In" => {
                 self.present = true;
                 self.allowed = Some(match self.allowed.take() {
-                    Some(allowed) => allowed.into_iter().filter(|value| values.contains(value)).collect(),
+                    Some(allowed) => allowed
+                        .into_iter()
+                        .filter(|value| values.contains(value))
+                        .collect(),
                     None => values,
                 });
             }

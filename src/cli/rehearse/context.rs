@@ -92,5 +92,7 @@ fn controller_namespaces(objects: &[Value], given: Option<&str>) -> BTreeSet<Str
 /// The limits for all Plans. The `ConfigMap` is read by name, because a rehearsal needs no permission for the others.
 async fn limits_of(client: &kube::Client, namespace: &str) -> Result<Option<Value>, kube::Error> {
     let limits = read::get::<ConfigMap>(client, Some(namespace), limits::NAME).await?;
-    Ok(limits.and_then(|limits| serde_json::to_value(limits).ok()).map(Value::from))
+    Ok(limits
+        .and_then(|limits| serde_json::to_value(limits).ok())
+        .map(Value::from))
 }

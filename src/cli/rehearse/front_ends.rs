@@ -97,7 +97,12 @@ fn add_plans_of_cluster(snapshot: &mut Snapshot, namespace: &str) {
         if begun(&written).is_some() || is_being_deleted || owners.contains(&uid) {
             continue;
         }
-        let title = format!("{} {}/{}", written.kind, object.meta("namespace"), object.meta("name"));
+        let title = format!(
+            "{} {}/{}",
+            written.kind,
+            object.meta("namespace"),
+            object.meta("name")
+        );
         match op_plan::plan(&written, namespace) {
             Ok(converted) => {
                 let mut plan: Value = serde_json::json!(converted.plan).into();

@@ -264,7 +264,11 @@ fn approve_version(request: &Request<'_>, wanted: Option<&str>) -> Result<PlanCh
     let waves = WaveApproval::all(known, hash).map(|one| one.text);
     let all: Vec<&str> = [&*entry].into_iter().chain(waves).collect();
     let says = format!("approved version {candidate}");
-    Ok(PlanChange::annotation(names::ANNOTATION_APPROVE, &all.join(", "), says))
+    Ok(PlanChange::annotation(
+        names::ANNOTATION_APPROVE,
+        &all.join(", "),
+        says,
+    ))
 }
 
 /// The nodes that a request names, or all to which it applies; an error for the first to which it does not.

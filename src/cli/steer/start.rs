@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-
 use super::change::{annotation, place, skip_entry};
 use super::edit::{PlanChange, Request, Wanted};
 use refit_api::exemption::{Exemption, MAX_EXEMPT_NODES, MAX_EXEMPTIONS, MAX_WHY, StartLimit, one_entry};

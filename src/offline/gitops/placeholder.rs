@@ -34,7 +34,8 @@ pub fn is_placeholder(text: &str) -> bool {
 
 /// The text, unless it is empty or a program replaces it.
 pub fn given(text: Option<&String>) -> Option<String> {
-    text.filter(|text| !text.is_empty() && !is_placeholder(text)).cloned()
+    text.filter(|text| !text.is_empty() && !is_placeholder(text))
+        .cloned()
 }
 
 /// Whether a program replaces all of the text, which may then become a list or an object.

@@ -107,9 +107,8 @@ impl Roles {
             .and_then(|version| version.minor());
         let without_master = minor.is_some_and(|minor| minor >= since).then_some(since);
         let asked: Vec<_> = plans.iter().map(requirements).collect();
-        let is_wanted = |all: &BTreeMap<&str, LabelConstraint>, role: &str| {
-            all.get(role).is_some_and(|one| one.present)
-        };
+        let is_wanted =
+            |all: &BTreeMap<&str, LabelConstraint>, role: &str| all.get(role).is_some_and(|one| one.present);
         // The label must be absent, or must not have its usual value.
         let is_unwanted = |all: &BTreeMap<&str, LabelConstraint>, role: &str| {
             let unwanted = |one: &LabelConstraint| !one.present && (one.absent || !one.denied.is_empty());

@@ -158,8 +158,7 @@ fn is_elsewhere(all: &BTreeMap<&str, LabelConstraint>, roles: &Roles) -> bool {
     {
         return true;
     }
-    all.iter()
-        .any(|(key, one)| roles.is_given(key) && one.present)
+    all.iter().any(|(key, one)| roles.is_given(key) && one.present)
 }
 
 /// A profile, and the Plans that select it.

@@ -291,7 +291,10 @@ impl Report {
             line(text, remark);
         }
         if !self.cordoned.is_empty() {
-            line(text, &format!("Still cordoned: {}", shortened(&self.cordoned, SHOWN)));
+            line(
+                text,
+                &format!("Still cordoned: {}", shortened(&self.cordoned, SHOWN)),
+            );
         }
         if text.len() > before {
             text.push('\n');

@@ -200,8 +200,7 @@ pub(super) fn not_ready(state: &State) -> BTreeSet<String> {
 
 pub(super) fn budgets(state: &State) -> Vec<BudgetState> {
     let number = |budget: &Value, field: &str| budget["status"][field].as_i64().unwrap_or_default();
-    let text =
-        |budget: &Value, field: &str| budget.meta(field).to_owned();
+    let text = |budget: &Value, field: &str| budget.meta(field).to_owned();
     state
         .all(Kind::Budget)
         .map(|budget| BudgetState {

@@ -126,11 +126,7 @@ impl SnapshotBuilder {
         // ReplicaSets that want no pods are old revisions of a Deployment.
         self.owners
             .retain(|owner| owner["kind"] != "ReplicaSet" || owner["spec"]["replicas"].as_u64() != Some(0));
-        let known: BTreeSet<String> = self
-            .owners
-            .iter()
-            .map(|one| one.meta("uid").to_owned())
-            .collect();
+        let known: BTreeSet<String> = self.owners.iter().map(|one| one.meta("uid").to_owned()).collect();
         let mut missing: BTreeMap<String, Vec<usize>> = BTreeMap::new();
         let mut pods: Vec<Value> = Vec::new();
         let (mut unready, mut nowhere, mut again) = (0, 0, 0);
