@@ -222,10 +222,8 @@ impl Cluster {
     ) -> Result<Value, StatusError> {
         self.with(|state| {
             let key = Key::new(namespace, name);
-            let written = state.update(kind, &key, part, false, |old| {
-                let mut new = old.clone();
-                merge(&mut new, patch);
-                Ok(new)
+            let written = state.change(kind, &key, part, |new| {
+                merge(new, patch);
             })?;
             Ok(written.value.clone())
         })

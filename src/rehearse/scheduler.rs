@@ -140,18 +140,16 @@ impl State {
             all_reasons => format!("0/{all} nodes are available: {}.", all_reasons.join(", ")),
         };
         let now = seconds(self.now());
-        let _ = self.update(Kind::Pod, key, WriteTarget::Status, false, |old| {
-            let mut new = old.clone();
-            let said = condition(old, "PodScheduled").is_some_and(|known| known["message"] == *message);
+        let _ = self.change(Kind::Pod, key, WriteTarget::Status, |new| {
+            let said = condition(new, "PodScheduled").is_some_and(|known| known["message"] == *message);
             // Each retry would otherwise write, because the transition time differs.
             if !said {
                 let condition = json!({
                     "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message,
                     "lastProbeTime": null, "lastTransitionTime": now,
                 });
-                set_condition(&mut new, condition);
+                set_condition(new, condition);
             }
-            Ok(new)
         });
     }
 }

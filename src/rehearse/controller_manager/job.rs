@@ -191,10 +191,8 @@ impl State {
     }
 
     pub(super) fn write_status(&mut self, kind: Kind, key: &Key, status: Value) {
-        let _ = self.update(kind, key, WriteTarget::Status, false, |old| {
-            let mut new = old.clone();
+        let _ = self.change(kind, key, WriteTarget::Status, |new| {
             new["status"] = status;
-            Ok(new)
         });
     }
 

@@ -64,8 +64,7 @@ impl State {
         if taints == known {
             return;
         }
-        let _ = self.update(Kind::Node, &key, WriteTarget::Whole, false, |old| {
-            let mut new = old.clone();
+        let _ = self.change(Kind::Node, &key, WriteTarget::Whole, |new| {
             if taints.is_empty() {
                 if let Some(spec) = new["spec"].as_object_mut() {
                     spec.remove("taints");
@@ -73,7 +72,6 @@ impl State {
             } else {
                 new["spec"]["taints"] = taints.into();
             }
-            Ok(new)
         });
         self.enqueue(Work::EvictTaintedPods(name.to_owned()));
     }
@@ -135,17 +133,15 @@ impl State {
         phase: Option<&str>,
     ) -> Result<(), StatusError> {
         let now = seconds(self.now());
-        self.update(Kind::Pod, key, WriteTarget::Status, false, |old| {
-            let mut new = old.clone();
+        self.change(Kind::Pod, key, WriteTarget::Status, |new| {
             let condition = json!({
                 "type": "DisruptionTarget", "status": "True", "reason": reason, "message": message,
                 "lastProbeTime": null, "lastTransitionTime": now,
             });
-            set_condition(&mut new, condition);
+            set_condition(new, condition);
             if let Some(phase) = phase {
                 new["status"]["phase"] = phase.into();
             }
-            Ok(new)
         })?;
         Ok(())
     }
@@ -153,10 +149,9 @@ impl State {
     /// Starts serving a CRD.
     pub(crate) fn establish_definition(&mut self, key: &Key) {
         let now = seconds(self.now());
-        let _ = self.update(Kind::Definition, key, WriteTarget::Status, false, |old| {
-            let mut new = old.clone();
-            if old["status"]["conditions"].is_array() {
-                return Ok(new);
+        let _ = self.change(Kind::Definition, key, WriteTarget::Status, |new| {
+            if new["status"]["conditions"].is_array() {
+                return;
             }
             let condition = |type_: &str, reason: &str, message: &str| {
                 json!({
@@ -165,14 +160,13 @@ impl State {
                 })
             };
             new["status"] = json!({
-                "acceptedNames": old["spec"]["names"],
+                "acceptedNames": new["spec"]["names"],
                 "storedVersions": ["v1"],
                 "conditions": [
                     condition("NamesAccepted", "NoConflicts", "no conflicts found"),
                     condition("Established", "InitialNamesAccepted", "the initial names have been accepted"),
                 ],
             });
-            Ok(new)
         });
     }
 }

@@ -118,8 +118,7 @@ impl Rehearsal {
             return put(cluster, object.clone()).map(drop);
         }
         let applied = cluster.with(|state| {
-            state.update(kind, &key, WriteTarget::Whole, false, |old| {
-                let mut new = old.clone();
+            state.change(kind, &key, WriteTarget::Whole, |new| {
                 for (field, value) in object.as_object().into_iter().flatten() {
                     if !matches!(field, "metadata" | "status" | "apiVersion" | "kind") {
                         new[field] = value.clone();
@@ -130,7 +129,6 @@ impl Rehearsal {
                         new["metadata"][map][name] = value.clone();
                     }
                 }
-                Ok(new)
             })
         });
         applied.map(drop).map_err(refused(object))
