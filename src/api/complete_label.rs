@@ -17,18 +17,15 @@ pub fn expand_with<'v>(text: &str, variable: impl Fn(&str) -> Option<&'v str>) -
     while let Some((before, after)) = rest.split_once('$') {
         out.push_str(before);
         let reference = after.strip_prefix('(').and_then(|inside| inside.split_once(')'));
-        rest = match reference {
-            Some((name, behind)) => {
-                match variable(name) {
-                    Some(value) => out.push_str(value),
-                    None => out.extend(["$(", name, ")"]),
-                }
-                behind
+        rest = if let Some((name, behind)) = reference {
+            match variable(name) {
+                Some(value) => out.push_str(value),
+                None => out.extend(["$(", name, ")"]),
             }
-            None => {
-                out.push('$');
-                after.strip_prefix('$').unwrap_or(after)
-            }
+            behind
+        } else {
+            out.push('$');
+            after.strip_prefix('$').unwrap_or(after)
         };
     }
     out + rest

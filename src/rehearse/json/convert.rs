@@ -139,6 +139,7 @@ impl PartialEq<bool> for Value {
 
 impl PartialEq<serde_json::Value> for Value {
     fn eq(&self, plain: &serde_json::Value) -> bool {
-        *self == Self::from(plain)
+        let plain = Self::from(plain);
+        *self == plain
     }
 }
