@@ -1,24 +1,32 @@
 //! The values of `postCompleteLabels`.
 
-/// Expands `$(LATEST_VERSION)` and `$(LATEST_HASH)` in the value of a label. Any other `$(X)` stays, and `$$` becomes
-/// `$`, as in `args` of containers (S59; kubernetes/kubernetes, `third_party/forked/golang/expansion`).
+/// Expands `$(LATEST_VERSION)` and `$(LATEST_HASH)` in the value of a label (S59).
 pub fn expand(value: &str, version: &str, hash: &str) -> String {
-    let mut out = String::with_capacity(value.len());
-    let mut rest = value;
-    while let Some(at) = rest.find('$') {
-        out.push_str(&rest[..at]);
-        rest = &rest[at..];
-        let (text, length) = if rest.starts_with("$$") {
-            ("$", 2)
-        } else if rest.starts_with("$(LATEST_VERSION)") {
-            (version, "$(LATEST_VERSION)".len())
-        } else if rest.starts_with("$(LATEST_HASH)") {
-            (hash, "$(LATEST_HASH)".len())
+    expand_with(value, |name| match name {
+        "LATEST_VERSION" => Some(version),
+        "LATEST_HASH" => Some(hash),
+        _ => None,
+    })
+}
+
+/// Expands `$(NAME)` if the variable exists. Any other stays, and `$$` becomes `$`, as in `args` of containers
+/// (kubernetes/kubernetes, `third_party/forked/golang/expansion`).
+pub fn expand_with<'v>(text: &str, variable: impl Fn(&str) -> Option<&'v str>) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('$') {
+        out.push_str(before);
+        let reference = after.strip_prefix('(').and_then(|inside| inside.split_once(')'));
+        rest = if let Some((name, behind)) = reference {
+            match variable(name) {
+                Some(value) => out.push_str(value),
+                None => out.extend(["$(", name, ")"]),
+            }
+            behind
         } else {
-            ("$", 1)
+            out.push('$');
+            after.strip_prefix('$').unwrap_or(after)
         };
-        out.push_str(text);
-        rest = &rest[length..];
     }
     out + rest
 }

@@ -66,7 +66,7 @@ pub use installs::{Installs, OnDrift};
 pub use invalid::{ErrorList, FieldPath, Invalid};
 pub use ledger::{Cancelled, Holder, Ledger};
 pub use node_condition::{NodeConditionReason, NodeConditionType};
-pub use node_info::{NodeInfo, NodeInfoSelector, NodeInfoSpec, SkipWhenSpec, VersionEvidence};
+pub use node_info::{NodeInfo, NodeInfoSelector, NodeInfoSpec, SkipWhenSpec, VersionEvidence, is_like};
 pub use node_limit::NodeLimit;
 pub use node_mark::{MarkForm, NodeMark};
 pub use notified::Notified;

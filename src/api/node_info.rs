@@ -132,7 +132,7 @@ impl NodeInfoSelector {
 }
 
 /// Whether a text matches a pattern, in which `*` stands for any text.
-fn is_like(pattern: &str, text: &str) -> bool {
+pub fn is_like(pattern: &str, text: &str) -> bool {
     let Some((first, rest)) = pattern.split_once('*') else {
         return pattern == text;
     };

@@ -3,6 +3,7 @@
 //! Syntax, semantics, text form and errors are those of `k8s.io/apimachinery/pkg/labels`, so that a selector survives
 //! the arguments of a container unchanged.
 
+mod constraint;
 pub mod explain;
 mod parse;
 mod syntax;
@@ -13,7 +14,8 @@ use std::str::FromStr;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 
-pub use syntax::{is_dns_label, is_subdomain, label_key_problems, label_value_problems};
+pub use constraint::{LabelConstraint, constraints};
+pub use syntax::{SUBDOMAIN_PROBLEM, is_dns_label, is_subdomain, label_key_problems, label_value_problems};
 
 /// Maximum number of requirements: each is compared with every node, or pod, in one go.
 const MAX_REQUIREMENTS: usize = 256;

@@ -1,10 +1,11 @@
-//! What every part of refit uses: versions and their order, values in Go's syntax, "did you mean", proxies, tables, the
+//! What every part of refit uses: versions and their order, values in Go's syntax, "did you mean", lists of names, proxies, tables, the
 //! back-off. Pure: no client, no runtime.
 
 #![forbid(unsafe_code)]
 
 pub mod backoff;
 pub mod go;
+pub mod names;
 pub mod nearest;
 pub mod proxy;
 pub mod table;

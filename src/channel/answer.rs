@@ -1,13 +1,13 @@
 //! Extracts the version from a response (S46), and rejects responses that system-upgrade-controller wrongly accepts.
 
-use http::header::{CONTENT_TYPE, LOCATION};
+use http::header::CONTENT_TYPE;
 use percent_encoding::percent_decode_str;
 use reqwest::Response;
 use url::Url;
 
 use super::error::ChannelError;
 use super::html::{SNIFFED, is_html_text, is_html_type};
-use super::transport::{is_redirect, start, status_line};
+use super::transport::{is_redirect, location, start, status_line};
 use refit_base::version::tag::{check, is_semver, munge};
 
 /// The version in the response of the channel at `url`, as released.
@@ -15,7 +15,11 @@ pub(super) async fn version(url: &Url, response: Response) -> Result<String, Cha
     let status = response.status();
     let version = match status {
         status if is_redirect(status) => {
-            let version = base(&location(url, &response)?);
+            let location = location(url, &response)?;
+            if location.query().is_some() {
+                return Err(ChannelError::LocationWithQuery);
+            }
+            let version = base(&location);
             // A redirect to itself, to HTTPS, or to the channel's new host.
             if version == base(url) && !is_semver(&munge(&version)) {
                 return Err(ChannelError::Back);
@@ -30,25 +34,6 @@ pub(super) async fn version(url: &Url, response: Response) -> Result<String, Cha
     };
     check(&munge(&version))?;
     Ok(version)
-}
-
-/// The Location of a redirect, resolved against the URL of the request.
-fn location(url: &Url, response: &Response) -> Result<Url, ChannelError> {
-    let location = response
-        .headers()
-        .get(LOCATION)
-        .ok_or(ChannelError::NoLocation(response.status().as_u16()))?;
-    let location = location.to_str().ok().filter(|location| !location.is_empty());
-    let location = location
-        .and_then(|location| url.join(location).ok())
-        .ok_or(ChannelError::BadLocation)?;
-    if !matches!(location.scheme(), "http" | "https") {
-        return Err(ChannelError::BadLocation);
-    }
-    if location.query().is_some() {
-        return Err(ChannelError::LocationWithQuery);
-    }
-    Ok(location)
 }
 
 /// The last element of a URL's decoded path, as Go's `filepath.Base`, but empty where that returns `.` or `/`.

@@ -12,6 +12,7 @@ use serde::Deserialize;
 
 use super::credentials::Credentials;
 use super::kind::Repository;
+use refit_api::is_like;
 
 /// Docker writes padding; users sometimes omit it.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
@@ -147,34 +148,11 @@ impl RegistryPath {
             && parts
                 .iter()
                 .zip(&wanted)
-                .all(|(pattern, part)| matches(pattern, part))
+                .all(|(pattern, part)| is_like(pattern, part))
             // As in kubelets, any prefix counts: `team` also has `teams/x` (pkg/credentialprovider/keyring.go,
             // `URLsMatch`).
             && repository.path.starts_with(&self.path)
     }
-}
-
-/// Whether a part of a host name matches a pattern with `*`. Only the last `*` is ever tried again, so the time is at
-/// most the product of both lengths, however many there are.
-fn matches(pattern: &str, text: &str) -> bool {
-    let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
-    let (mut at, mut in_text) = (0, 0);
-    let mut star = None;
-    while in_text < text.len() {
-        if pattern.get(at) == Some(&b'*') {
-            star = Some((at, in_text));
-            at += 1;
-        } else if pattern.get(at) == Some(&text[in_text]) {
-            at += 1;
-            in_text += 1;
-        } else if let Some((behind, tried)) = star {
-            star = Some((behind, tried + 1));
-            (at, in_text) = (behind + 1, tried + 1);
-        } else {
-            return false;
-        }
-    }
-    pattern[at..].iter().all(|byte| *byte == b'*')
 }
 
 impl Entry {
@@ -232,8 +210,8 @@ mod tests {
     fn a_pattern_of_many_stars_takes_no_more_time_than_its_length() {
         // With one try for each way to divide the text this takes longer than the universe has existed.
         let pattern = "a*".repeat(30_000);
-        assert!(!matches(&format!("{pattern}b"), &"a".repeat(30_000)));
-        assert!(matches(&pattern, &"a".repeat(30_000)));
+        assert!(!is_like(&format!("{pattern}b"), &"a".repeat(30_000)));
+        assert!(is_like(&pattern, &"a".repeat(30_000)));
         for (pattern, text, is_match) in [
             ("*", "", true),
             ("**", "x", true),
@@ -246,7 +224,7 @@ mod tests {
             ("", "a", false),
             ("ä*", "äb", true),
         ] {
-            assert_eq!(matches(pattern, text), is_match, "{pattern} {text}");
+            assert_eq!(is_like(pattern, text), is_match, "{pattern} {text}");
         }
     }
 

@@ -7,6 +7,8 @@ use serde::Deserialize;
 use super::body::Body;
 use super::error::ChannelError;
 use super::items::{List, each};
+use refit_base::names::shortened;
+use refit_base::nearest::nearest;
 use refit_base::version::tag::{check, munge};
 use refit_base::version::{Version, quoted};
 
@@ -14,10 +16,6 @@ use refit_base::version::{Version, quoted};
 pub(super) const MAX_BODY: usize = 1 << 20;
 /// Maximum number of channels in a list. That of k3s has some fifty.
 const MAX_CHANNELS: usize = 2_000;
-/// Maximum number of differing letters for a suggested name.
-const NEAR: usize = 2;
-/// Maximum length of a name for which a similar one is looked for, and of that name.
-const MAX_NAME: usize = 128;
 /// Maximum number of names in a message, which is written to status and events.
 const SHOWN: usize = 8;
 
@@ -49,19 +47,15 @@ pub(super) fn latest(body: &mut Body, id: &str) -> Result<String, ChannelError> 
             .find(|channel| channel.id.is_empty() && channel.name == id)
     };
     let Some(channel) = by_id.or_else(by_name) else {
-        let near = channels
-            .iter()
-            .filter(|channel| id.len() <= MAX_NAME && channel.id.len() <= MAX_NAME)
-            .map(|channel| (strsim::damerau_levenshtein(&channel.id, id), &channel.id))
-            .filter(|(distance, near)| *distance <= NEAR && !near.is_empty())
-            .min();
+        let ids = channels.iter().map(|channel| channel.id.as_str());
+        let near = nearest(id, ids.filter(|id| !id.is_empty()));
         let known = known(&channels);
         if id.is_empty() {
             return Err(ChannelError::NoName(known));
         }
         return Err(ChannelError::NoChannel {
             name: quoted(id),
-            near: near.map(|(_, near)| quoted(near)),
+            near: near.map(quoted),
             known,
         });
     };
@@ -87,15 +81,9 @@ fn known(channels: &[Channel]) -> String {
             Reverse(version.map(|version| version.sort_key())),
         )
     });
-    let more = names.len().saturating_sub(SHOWN);
-    let shown: Vec<_> = names
-        .iter()
-        .take(SHOWN)
-        .map(|name| quoted(name).trim_matches('"').to_owned())
-        .collect();
-    match (shown.is_empty(), more) {
-        (true, _) => "none".to_owned(),
-        (_, 0) => shown.join(", "),
-        _ => format!("{} and {more} more", shown.join(", ")),
+    if names.is_empty() {
+        return "none".to_owned();
     }
+    let plain = |name: &String| quoted(name).trim_matches('"').to_owned();
+    shortened(&names.iter().map(plain).collect::<Vec<_>>(), SHOWN)
 }

@@ -245,17 +245,22 @@ pub(super) fn is_redirect(status: StatusCode) -> bool {
     matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308)
 }
 
-/// The target of a redirect.
-pub(super) fn hop(url: &Url, response: &Response) -> Result<Url, ChannelError> {
+/// The Location of a redirect, resolved against the URL of the request.
+pub(super) fn location(url: &Url, response: &Response) -> Result<Url, ChannelError> {
     let location = response
         .headers()
         .get(LOCATION)
         .ok_or(ChannelError::NoLocation(response.status().as_u16()))?;
     let location = location.to_str().ok().filter(|location| !location.is_empty());
-    let mut next = location
+    location
         .and_then(|location| url.join(location).ok())
         .filter(|next| matches!(next.scheme(), "http" | "https"))
-        .ok_or(ChannelError::BadLocation)?;
+        .ok_or(ChannelError::BadLocation)
+}
+
+/// The target of a redirect that is followed.
+pub(super) fn hop(url: &Url, response: &Response) -> Result<Url, ChannelError> {
+    let mut next = location(url, response)?;
     if url.scheme() == "https" && next.scheme() == "http" {
         return Err(ChannelError::Insecure);
     }

@@ -63,13 +63,6 @@ pub enum WebhookError {
     TooLarge(usize),
 }
 
-impl WebhookError {
-    /// Whether the same request may succeed later without any change.
-    pub fn is_transient(&self) -> bool {
-        matches!(self, Self::TimedOut | Self::Failed(_))
-    }
-}
-
 impl Webhooks {
     pub(super) fn new(transport: Arc<HttpTransport>) -> Self {
         Self(transport)

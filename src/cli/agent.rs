@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
-use tokio::signal::unix::{SignalKind, signal};
 
-use super::cluster::Connection;
+use super::cluster::{Connection, signals};
 use super::output;
+use super::target::with_client;
 use refit_api::reboot::REQUIRED_FILES;
 use refit_base::go::GoDuration;
 use refit_cluster::agent;
@@ -146,27 +146,12 @@ pub(super) fn run(flags: Flags) -> anyhow::Result<ExitCode> {
             .collect(),
     };
     let options = Options { node, period };
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context("the runtime cannot be started")?;
-    runtime.block_on(async {
-        let client = flags.connection.client().await?;
-        let (mut term, mut int) = (
-            signal(SignalKind::terminate()).context("signals cannot be handled")?,
-            signal(SignalKind::interrupt()).context("signals cannot be handled")?,
-        );
-        let stop = async move {
-            tokio::select! {
-                _ = term.recv() => {}
-                _ = int.recv() => {}
-            }
-        };
+    with_client(&flags.connection, async |client| {
+        let mut signals = signals().context("signals cannot be handled")?;
+        let stop = async move { drop(signals.wait_for(Option::is_some).await) };
         agent::run(client, &sources, &options, &|text| output::note(text), stop).await;
         anyhow::Ok(())
     })?;
-    // A name resolution that hangs on its thread would delay the exit.
-    runtime.shutdown_background();
     Ok(ExitCode::SUCCESS)
 }
 

@@ -9,6 +9,7 @@ use anyhow::{Context as _, anyhow};
 use clap::Args;
 use futures::StreamExt as _;
 
+use super::cluster::runtime;
 use refit_api::image::ImageAnswer;
 use refit_base::proxy::ProxyEnv;
 use refit_base::version::Offer;
@@ -184,10 +185,7 @@ impl ChannelFlags {
             client: ChannelClient::new(&self.ca_file, "", AGENT, proxies, hosts)?,
             tokens,
             pull: self.logins()?.into_iter().collect(),
-            runtime: tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .build()
-                .context("the runtime cannot be started")?,
+            runtime: runtime()?,
         })
     }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use refit_api::crd::VERSION;
 use refit_api::names::GROUP;
+use refit_base::names::shortened;
 use refit_offline::gitops::Source;
 use refit_offline::gitops::objects::objects;
 
@@ -71,21 +72,11 @@ pub(super) fn unknown(wanted: &[String], plans: &[(String, String)], place: &str
     if missing.is_empty() || plans.is_empty() {
         return None;
     }
-    let titles: Vec<_> = plans
-        .iter()
-        .take(SHOWN)
-        .map(|(_, title)| title.as_str())
-        .collect();
-    let more = plans.len().saturating_sub(SHOWN);
-    let more = if more > 0 {
-        format!(" and {more} more")
-    } else {
-        String::new()
-    };
+    let titles: Vec<_> = plans.iter().map(|(_, title)| title).collect();
     Some(format!(
-        "there is no Plan {} in {place}; the Plans are {}{more}",
+        "there is no Plan {} in {place}; the Plans are {}",
         missing.join(", "),
-        titles.join(", ")
+        shortened(&titles, SHOWN)
     ))
 }
 

@@ -11,6 +11,7 @@ use kube::Client;
 use kube::api::ListParams;
 use kube::config::Kubeconfig;
 use kube::core::Request;
+use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
@@ -144,16 +145,20 @@ fn dry_run(value: &str) -> Result<DryRun, String> {
     }
 }
 
+pub(super) fn runtime() -> anyhow::Result<Runtime> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("the runtime cannot be started")
+}
+
 /// Runs `work` in a session and returns its exit code: 0, 1, or 128 plus the signal.
 pub(super) fn run(
     connection: &Connection,
     mode: &Mode,
     work: impl AsyncFnOnce(Session) -> Result<(), Failure>,
 ) -> anyhow::Result<ExitCode> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context("the runtime cannot be started")?;
+    let runtime = runtime()?;
     let ended = runtime.block_on(async {
         let stop = signals().context("signals cannot be handled")?;
         let session = session(connection, mode, stop).await?;
@@ -202,7 +207,7 @@ async fn session(
 const SIGNAL_DEBOUNCE: Duration = Duration::from_secs(1);
 
 /// Receives the first SIGTERM or SIGINT. A later one ends the process at once.
-fn signals() -> std::io::Result<watch::Receiver<Option<&'static str>>> {
+pub(super) fn signals() -> std::io::Result<watch::Receiver<Option<&'static str>>> {
     let mut term = signal(SignalKind::terminate())?;
     let mut int = signal(SignalKind::interrupt())?;
     let (sender, receiver) = watch::channel(None);

@@ -1,14 +1,12 @@
 //! `refit controller`: reads the settings, starts the log and the runtime, and waits for the end.
 
 use std::process::ExitCode;
-use std::time::Duration;
 
 use anyhow::Context as _;
 use rustix::process::{Resource, Rlimit, setrlimit};
-use tokio::signal::unix::{SignalKind, signal};
-use tokio::time::Instant;
 use tracing::{error, info, warn};
 
+use super::cluster::signals;
 use super::{USAGE, output};
 use refit_cluster::clock::Clock;
 use refit_controller::settings::{Flags, Notice, Settings};
@@ -16,9 +14,6 @@ use refit_controller::telemetry;
 
 /// Two threads, so that the Lease is renewed while a decision is computed.
 const RUNTIME_THREADS: usize = 2;
-
-/// A second signal within this time is ignored.
-const SIGNAL_DEBOUNCE: Duration = Duration::from_secs(1);
 
 pub(super) fn run(flags: Flags) -> anyhow::Result<ExitCode> {
     let lookup = |name: &str| std::env::var(name).ok();
@@ -45,7 +40,11 @@ pub(super) fn run(flags: Flags) -> anyhow::Result<ExitCode> {
         .build()
         .context("the runtime cannot be started")?;
     let ended = runtime.block_on(async {
-        let shutdown = shutdown().context("signals cannot be handled")?;
+        let mut signals = signals().context("signals cannot be handled")?;
+        let shutdown = async move {
+            let signal = signals.wait_for(Option::is_some).await;
+            info!(signal = signal.ok().and_then(|signal| *signal), "shutting down");
+        };
         Ok::<_, anyhow::Error>(Box::pin(refit_controller::run(settings, Clock::system(), shutdown)).await)
     })?;
     // A name resolution that hangs on its thread would delay the exit.
@@ -73,31 +72,4 @@ fn no_core_dump() {
 fn usage(error: &(impl std::error::Error + ?Sized)) -> ExitCode {
     output::error(format_args!("{error}\n\nFor more information, try '--help'."));
     ExitCode::from(USAGE)
-}
-
-/// Resolves at the first SIGTERM or SIGINT. A later one ends the process at once, unless it follows immediately:
-/// `timeout` and process managers signal a process and its group.
-fn shutdown() -> std::io::Result<impl Future<Output = ()> + Send> {
-    let mut term = signal(SignalKind::terminate())?;
-    let mut int = signal(SignalKind::interrupt())?;
-    let mut next = async move || {
-        tokio::select! {
-            _ = term.recv() => "SIGTERM",
-            _ = int.recv() => "SIGINT",
-        }
-    };
-    Ok(async move {
-        let signal = next().await;
-        info!(signal, "shutting down");
-        let first = Instant::now();
-        tokio::spawn(async move {
-            loop {
-                let signal = next().await;
-                if first.elapsed() > SIGNAL_DEBOUNCE {
-                    error!(signal, "stopped by a second signal");
-                    std::process::exit(1);
-                }
-            }
-        });
-    })
 }

@@ -12,12 +12,14 @@ use serde_json::json;
 use super::channel_access::ChannelFlags;
 use super::cluster::Connection;
 use super::output_format::{OutputFormat, any_of};
+use super::target::with_client;
 use super::{USAGE, output};
 use read::{ReadCluster, denied};
 use refit_cluster::kube::brief;
 use refit_offline::migrate::Permission;
 use refit_offline::migrate::permissions::needed;
 use refit_offline::migrate::{Finding, Reading, Severity, channels, check};
+use refit_rehearse::words::pluralized;
 
 pub(super) const EXAMPLES: &str = "Examples:
   refit migrate --check
@@ -110,12 +112,7 @@ fn read(flags: &Flags) -> anyhow::Result<(ReadCluster, Vec<Permission>)> {
     if let Some(file) = &flags.snapshot {
         return Ok((ReadCluster::of_file(file, &flags.namespace)?, Vec::new()));
     }
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context("the runtime cannot be started")?;
-    runtime.block_on(async {
-        let client = flags.connection.client().await?;
+    with_client(&flags.connection, async |client| {
         let mut read = ReadCluster::of_cluster(&client, &flags.namespace).await?;
         let needed = needed(&read.reading(&flags.namespace, &flags.name));
         let missing = denied(&client, &flags.namespace, needed).await;
@@ -147,18 +144,14 @@ fn report(flags: &Flags, found: &[Finding]) -> serde_json::Value {
 }
 
 fn summary(reading: &Reading<'_>, found: &[Finding]) -> String {
-    let some = |number: usize, word: &str| {
-        let plural = if number == 1 { "" } else { "s" };
-        format!("{number} {word}{plural}")
-    };
     let [actions, changes, notes] = counts(found);
     format!(
         "{}, {}, {}: {}, {}, {}",
-        some(reading.plans.len(), "Plan"),
-        some(reading.jobs.len(), "Job"),
-        some(reading.nodes.len(), "node"),
-        some(actions, "action"),
-        some(changes, "change"),
-        some(notes, "note")
+        pluralized(reading.plans.len(), "Plan"),
+        pluralized(reading.jobs.len(), "Job"),
+        pluralized(reading.nodes.len(), "node"),
+        pluralized(actions, "action"),
+        pluralized(changes, "change"),
+        pluralized(notes, "note")
     )
 }

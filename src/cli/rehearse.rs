@@ -200,12 +200,10 @@ fn prepare(flags: &Flags) -> anyhow::Result<(Rehearsal, Vec<String>)> {
         // The controller ignores Plans of other namespaces.
         let is_here = |plan: &Value| plan["metadata"]["namespace"] == *namespace;
         for plan in snapshot.plans.iter().filter(|plan| !is_here(plan)) {
-            let [name, other] =
-                ["name", "namespace"].map(|field| plan["metadata"][field].as_str().unwrap_or_default());
             given
                 .absent
-                .entry(name.to_owned())
-                .or_insert_with(|| elsewhere(other));
+                .entry(plan.meta("name").to_owned())
+                .or_insert_with(|| elsewhere(plan.meta("namespace")));
         }
         snapshot.plans.retain(is_here);
     }

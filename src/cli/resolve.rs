@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use super::channel_access::{ChannelFlags, Offers};
 use super::chosen::{FILES, is_chosen, no_plan, unknown};
 use super::output_format::{OutputFormat, any_of};
+use super::render::all_are_read;
 use super::{USAGE, output, validate};
 use refit_api::names::ANNOTATION_APPROVE;
 use refit_api::validate::validate as validate_plan;
@@ -205,16 +206,7 @@ fn amended(mut policy: Policy, flags: &Flags) -> Policy {
 
 /// Adds the Plans of a file. Returns false if one of them cannot be read.
 fn add_targets_of_plans(flags: &Flags, source: &Source, targets: &mut Vec<Target>) -> bool {
-    let mut fine = true;
-    if let Some(error) = source.stream.errors.first() {
-        let line = source.position(error.offset).line;
-        let remedy = source.render_first();
-        output::error(format_args!(
-            "{}:{line}: this is not YAML: {error}{remedy}",
-            source.name
-        ));
-        fine = false;
-    }
+    let mut fine = all_are_read(std::slice::from_ref(source));
     for object in objects(&source.stream.documents)
         .iter()
         .filter(|object| object.is_plan())

@@ -1,13 +1,14 @@
 //! Finds the Plan and the nodes that a command names.
 
-use anyhow::{Context as _, anyhow, bail};
+use anyhow::{anyhow, bail};
 use clap::Args;
 use kube::Client;
 use kube::api::{Api, ListParams};
 
-use super::cluster::Connection;
+use super::cluster::{Connection, runtime};
 use super::output;
 use refit_api::Plan;
+use refit_base::names::shortened;
 use refit_base::nearest::nearest;
 use refit_cluster::clock::Clock;
 use refit_cluster::kube::{Answer, brief};
@@ -164,22 +165,17 @@ pub(super) fn check_nodes(view: &PlanOverview<'_>, nodes: &[String]) -> anyhow::
 }
 
 /// That a name is unknown, and which ones are not.
-pub(super) fn unknown<'n>(kind: &str, name: &str, known: impl Iterator<Item = &'n str> + Clone) -> String {
-    let count = known.clone().count();
-    if count == 0 {
+pub(super) fn unknown<'n>(kind: &str, name: &str, known: impl Iterator<Item = &'n str>) -> String {
+    let known: Vec<_> = known.collect();
+    if known.is_empty() {
         return format!("{kind} {name} not found: there are no {kind}s");
     }
-    let meant =
-        nearest(name, known.clone()).map_or_else(String::new, |meant| format!(", did you mean {meant}?"));
-    let named: Vec<_> = known.take(MAX_NAMED).collect();
-    let more = match count.saturating_sub(MAX_NAMED) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
+    let meant = nearest(name, known.iter().copied());
+    let meant = meant.map_or_else(String::new, |meant| format!(", did you mean {meant}?"));
     let separator = if meant.is_empty() { ";" } else { "" };
     format!(
-        "there is no {kind} {name}{meant}{separator} there are {}{more}",
-        named.join(", ")
+        "there is no {kind} {name}{meant}{separator} there are {}",
+        shortened(&known, MAX_NAMED)
     )
 }
 
@@ -188,10 +184,7 @@ pub(super) fn with_client<T>(
     connection: &Connection,
     work: impl AsyncFnOnce(Client) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context("the runtime cannot be started")?;
+    let runtime = runtime()?;
     let ended = runtime.block_on(async { work(connection.client().await?).await });
     // A name resolution that hangs on its thread would delay the exit.
     runtime.shutdown_background();

@@ -21,6 +21,7 @@ use refit_base::table::aligned;
 use refit_cluster::clock::Clock;
 use refit_offline::gitops::check::{Options, Report, check};
 use refit_offline::gitops::{Finding, Levels, Rule, Severity, Source, input, kustomize};
+use refit_rehearse::words::pluralized;
 
 pub(super) const EXAMPLES: &str = "Examples:
   refit validate examples/                          every Plan below a folder
@@ -348,27 +349,23 @@ fn counts(report: &Report) -> [usize; 3] {
 }
 
 fn summary(report: &Report, files: usize) -> String {
-    let some = |number: usize, word: &str| {
-        let plural = if number == 1 { "" } else { "s" };
-        format!("{number} {word}{plural}")
-    };
     let [errors, warnings, notes] = counts(report);
     let others = [
         (report.node_ops, "NodeOp"),
         (report.maintenances, "NodeMaintenance"),
     ];
     let others = others.into_iter().filter(|(number, _)| *number > 0);
-    let mut kinds: Vec<_> = others.map(|(number, kind)| some(number, kind)).collect();
+    let mut kinds: Vec<_> = others.map(|(number, kind)| pluralized(number, kind)).collect();
     if report.plans > 0 || kinds.is_empty() {
-        kinds.insert(0, some(report.plans, "Plan"));
+        kinds.insert(0, pluralized(report.plans, "Plan"));
     }
     format!(
         "{} in {}: {}, {}, {}",
         kinds.join(", "),
-        some(files, "file"),
-        some(errors, "error"),
-        some(warnings, "warning"),
-        some(notes, "note")
+        pluralized(files, "file"),
+        pluralized(errors, "error"),
+        pluralized(warnings, "warning"),
+        pluralized(notes, "note")
     )
 }
 

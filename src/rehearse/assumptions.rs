@@ -98,7 +98,7 @@ impl fmt::Display for Span {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = |duration: SignedDuration| {
             let nanos = i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX);
-            short(&GoDuration::from_nanos(nanos).to_string())
+            GoDuration::from_nanos(nanos).short()
         };
         if self.least == self.most {
             write!(f, "{}", text(self.least))
@@ -106,15 +106,6 @@ impl fmt::Display for Span {
             write!(f, "{}..{}", text(self.least), text(self.most))
         }
     }
-}
-
-/// `5m` for Go's `5m0s`.
-fn short(text: &str) -> String {
-    let text = text
-        .strip_suffix("m0s")
-        .map_or_else(|| text.to_owned(), |rest| format!("{rest}m"));
-    text.strip_suffix("h0m")
-        .map_or_else(|| text.clone(), |rest| format!("{rest}h"))
 }
 
 /// What a value of `--fail` may be.

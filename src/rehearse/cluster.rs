@@ -109,7 +109,7 @@ impl Cluster {
             refuses_pods: None,
         };
         for name in NAMESPACES {
-            state.admit_namespace(name);
+            state.ensure_namespace(name);
         }
         let shared = Shared {
             state: Mutex::new(state),
@@ -222,10 +222,8 @@ impl Cluster {
     ) -> Result<Value, StatusError> {
         self.with(|state| {
             let key = Key::new(namespace, name);
-            let written = state.update(kind, &key, part, false, |old| {
-                let mut new = old.clone();
-                merge(&mut new, patch);
-                Ok(new)
+            let written = state.change(kind, &key, part, |new| {
+                merge(new, patch);
             })?;
             Ok(written.value.clone())
         })
@@ -261,7 +259,7 @@ impl Cluster {
 }
 
 /// Kind and namespace of an object, from its own fields.
-fn place(object: &Value) -> Result<(Kind, String), StatusError> {
+pub(super) fn place(object: &Value) -> Result<(Kind, String), StatusError> {
     let text = |pointer| {
         object
             .pointer(pointer)
@@ -282,9 +280,7 @@ fn place(object: &Value) -> Result<(Kind, String), StatusError> {
 impl State {
     fn put(&mut self, object: Value) -> Result<Value, StatusError> {
         let (kind, namespace) = place(&object)?;
-        if kind.resource_type().namespaced && self.get(Kind::Namespace, "", &namespace).is_none() {
-            self.admit_namespace(&namespace);
-        }
+        self.ensure_namespace(&namespace);
         // A create drops the status, as in the API server, so it is written separately.
         let status = object.get("status").cloned();
         let registered = object["metadata"].get("creationTimestamp").cloned();
@@ -304,12 +300,15 @@ impl State {
         Ok(self.commit(kind, &key, Some(value)).new.value.clone())
     }
 
-    fn admit_namespace(&mut self, name: &str) {
+    /// Creates a namespace that does not exist. The caller reports an invalid name when it stores an object in it.
+    pub(super) fn ensure_namespace(&mut self, name: &str) {
+        if name.is_empty() || self.get(Kind::Namespace, "", name).is_some() {
+            return;
+        }
         let namespace = json!({
             "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name },
             "spec": { "finalizers": ["kubernetes"] }, "status": { "phase": "Active" },
         });
-        // The caller reports an invalid name when it stores the object.
         let _ = self.create(Kind::Namespace, "", namespace, false);
     }
 }

@@ -8,6 +8,7 @@ use jiff::SignedDuration;
 use crate::assumptions::Span;
 use crate::pod_lifecycle::STEERING_PREFIX;
 use refit_api::PlanSpec;
+use refit_base::names::shortened;
 use refit_base::nearest::nearest;
 
 /// Termination message of a container that `--fault` selects.
@@ -135,14 +136,10 @@ impl Fault {
         }
         let hint = nearest(&self.node, nodes.iter().copied());
         let hint = hint.map_or_else(String::new, |near| format!("; did you mean {near}?"));
-        let more = match nodes.len().saturating_sub(SHOWN) {
-            0 => String::new(),
-            more => format!(" and {more} more"),
-        };
-        let shown = nodes[..nodes.len().min(SHOWN)].join(", ");
         Some(format!(
-            "--fault: the cluster has no node {}{hint} (the nodes are {shown}{more})",
-            self.node
+            "--fault: the cluster has no node {}{hint} (the nodes are {})",
+            self.node,
+            shortened(&nodes, SHOWN)
         ))
     }
 }

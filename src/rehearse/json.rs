@@ -240,12 +240,13 @@ impl Value {
         }
     }
 
-    pub fn is_null(&self) -> bool {
-        matches!(self, Self::Null)
+    /// A string field of the metadata; empty if absent.
+    pub fn meta(&self, field: &str) -> &str {
+        self["metadata"][field].as_str().unwrap_or_default()
     }
 
-    pub fn is_integer(&self) -> bool {
-        matches!(self, Self::Number(number) if !number.is_f64())
+    pub fn is_null(&self) -> bool {
+        matches!(self, Self::Null)
     }
 
     pub fn is_string(&self) -> bool {

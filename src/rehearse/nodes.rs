@@ -14,9 +14,11 @@ use std::collections::BTreeMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
 use crate::json::{Value, json};
+use crate::words::pluralized;
 
 pub use conditions::add_conditions;
 pub use kubelet_version::is_kubelet_version;
+pub use labels::contradiction;
 pub use workloads::describe as describe_workloads;
 pub use workloads::workloads;
 
@@ -24,7 +26,7 @@ use distribution::{Distribution, Roles};
 use labels::{NodeRole, Profile, profiles};
 use refit_api::names::{LABEL_HOSTNAME, LABEL_OS};
 use refit_api::selector::Selector;
-use refit_base::version::Version;
+use refit_base::version::{Version, released_version};
 
 /// Kubelet version before the upgrade, unless the Plans start from an older one.
 const KUBELET: &str = "v1.33.5";
@@ -187,22 +189,7 @@ fn upgraded_control_plane(nodes: &[Draft], plans: &[PlanSelector<'_>]) -> Option
     let versions = versions.filter(|version| is_kubelet_version(version));
     let versions = versions.filter_map(|version| version.parse::<Version>().ok());
     let newest = versions.max_by(Version::compare_numbers)?;
-    // A kubelet reports the version as it was released; in the tag of an image, `-` takes the place of `+`.
-    Some(match newest.builder() {
-        Some(_) => newest
-            .text()
-            .replacen('-', "+", usize::from(!newest.text().contains('+'))),
-        None => newest.text().to_owned(),
-    })
-}
-
-/// Why a Plan cannot select any node, whatever its labels.
-pub fn contradiction(plan: &PlanSelector<'_>) -> Option<String> {
-    labels::contradiction(plan)
-}
-
-fn pluralized(number: usize, word: &str) -> String {
-    format!("{number} {word}{}", if number == 1 { "" } else { "s" })
+    Some(released_version(newest.text()))
 }
 
 #[derive(Clone, Debug)]
@@ -235,17 +222,11 @@ impl Draft {
     }
 
     fn apply_profile(&mut self, profile: &Profile) {
-        for (key, value) in profile {
-            match value {
-                Some(value) => {
-                    self.labels.insert(key.clone(), value.clone());
-                    self.asked.insert(key.clone(), value.clone());
-                }
-                None => {
-                    self.labels.remove(key);
-                }
-            }
-        }
+        self.labels = labels::apply_profile(&self.labels, profile);
+        let asked = profile
+            .iter()
+            .filter_map(|(key, value)| Some((key.clone(), value.clone()?)));
+        self.asked.extend(asked);
     }
 
     fn object(&self, kubelet: &str) -> Value {
@@ -336,7 +317,7 @@ fn describe_labels(nodes: &[Draft], plans: &[PlanSelector<'_>]) -> Vec<String> {
         })
         .collect();
     for plan in plans {
-        if let Some(why) = labels::contradiction(plan) {
+        if let Some(why) = contradiction(plan) {
             described.push(format!("Plan {} selects no node at all: {why}", plan.plan));
         }
     }

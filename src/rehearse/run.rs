@@ -41,7 +41,7 @@ use refit_api::selector::Selector;
 use refit_api::{
     Check, CheckAnswer, Hook, PlanSpec, RebootRequest, WavePhase, WaveStatus, limits, names, wait_for,
 };
-use refit_base::version::{Offer, kubelet_version};
+use refit_base::version::{Offer, kubelet_version, released_version};
 use refit_channel::{ChannelClient, ChannelError};
 use refit_cluster::clock::Clock;
 use refit_controller::settings::Settings;
@@ -98,9 +98,6 @@ impl InitialCluster {
                 reasons: vec![REQUIRED_FILES[0].to_owned()],
                 ..RebootRequest::default()
             };
-            if !node["metadata"]["annotations"].is_object() {
-                node["metadata"]["annotations"] = json!({});
-            }
             node["metadata"]["annotations"][names::ANNOTATION_REBOOT_NEEDED] = request.to_text().into();
         }
         true
@@ -487,13 +484,7 @@ fn longest_wait(spec: &PlanSpec) -> SignedDuration {
     };
     let waits = wait_for::longest(&spec.drain_waits().unwrap_or_default());
     let drain = drain.saturating_add(SignedDuration::from_nanos(waits.as_nanos()));
-    let texts = |value: Value| -> SignedDuration {
-        let longest =
-            ["timeout", "minReady"].map(|field| go(value[field].as_str().map(str::to_owned).as_ref()));
-        longest.into_iter().max().unwrap_or_default()
-    };
-    let reboot = texts(serde_json::to_value(&spec.reboot).unwrap_or_default().into());
-    let settle = texts(serde_json::to_value(&spec.settle).unwrap_or_default().into());
+    let settle = spec.settle_or_default();
     let soaks = spec.waves().unwrap_or_default();
     let soak = soaks.iter().map(|wave| wave.soak).max().unwrap_or_default();
     let checks = spec.checks().unwrap_or_default();
@@ -506,8 +497,9 @@ fn longest_wait(spec: &PlanSpec) -> SignedDuration {
         job,
         drain,
         go(spec.post_complete_delay.as_ref()),
-        reboot,
-        settle,
+        go(spec.reboot_or_default().timeout.as_ref()),
+        go(settle.timeout.as_ref()),
+        go(settle.min_ready.as_ref()),
         soak,
         passes,
     ];
@@ -550,7 +542,7 @@ fn upgraded(cluster: &Cluster, node: &str, version: &str) -> Option<(String, Str
     let before = before["status"]["nodeInfo"]["kubeletVersion"]
         .as_str()?
         .to_owned();
-    let after = kubelet_version(&unmunged(version));
+    let after = kubelet_version(&released_version(version));
     let status = json!({ "status": { "nodeInfo": { "kubeletVersion": after.as_str() } } });
     // The node may have been deleted.
     let _ = cluster.patch_status(Kind::Node, "", node, &status);
@@ -577,16 +569,6 @@ fn boot_os_image(cluster: &Cluster, node: &str, version: &str) {
     let status = json!({ "status": { "nodeInfo": { "osImage": words.join(" ") } } });
     // The node may have been deleted.
     let _ = cluster.patch_status(Kind::Node, "", node, &status);
-}
-
-/// The version as it was released: tags and labels have `-` instead of `+` before the build suffix.
-fn unmunged(version: &str) -> String {
-    for distribution in ["k3s", "rke2"] {
-        if let Some((upstream, rest)) = version.split_once(&format!("-{distribution}")) {
-            return format!("{upstream}+{distribution}{rest}");
-        }
-    }
-    version.to_owned()
 }
 
 fn later(at: Timestamp, wait: SignedDuration) -> Timestamp {

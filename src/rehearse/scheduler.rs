@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::{Pod, PodAffinityTerm, Taint};
 use serde::Deserialize as _;
 
 use super::pod_lifecycle::Machine;
-use super::pods::{has_ended, is_bound};
+use super::pods::{condition, has_ended, is_bound, set_condition};
 use super::resources::Kind;
 use super::state::{State, seconds};
 use super::store::{Key, Object};
@@ -140,21 +140,16 @@ impl State {
             all_reasons => format!("0/{all} nodes are available: {}.", all_reasons.join(", ")),
         };
         let now = seconds(self.now());
-        let _ = self.update(Kind::Pod, key, WriteTarget::Status, false, |old| {
-            let mut new = old.clone();
-            let known = new["status"]["conditions"].as_array().into_iter().flatten();
-            let said = known
-                .into_iter()
-                .any(|one| one["type"] == "PodScheduled" && one["message"] == *message);
+        let _ = self.change(Kind::Pod, key, WriteTarget::Status, |new| {
+            let said = condition(new, "PodScheduled").is_some_and(|known| known["message"] == *message);
             // Each retry would otherwise write, because the transition time differs.
             if !said {
                 let condition = json!({
                     "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message,
                     "lastProbeTime": null, "lastTransitionTime": now,
                 });
-                set_condition(&mut new, condition);
+                set_condition(new, condition);
             }
-            Ok(new)
         });
     }
 }
@@ -170,16 +165,6 @@ fn is_tolerated(pod: &Pod, taint: &Taint) -> bool {
         .unwrap_or_default()
         .iter()
         .any(|one| tolerates(one, taint))
-}
-
-fn set_condition(pod: &mut Value, condition: Value) {
-    let mut conditions = pod["status"]["conditions"]
-        .as_array()
-        .cloned()
-        .unwrap_or_default();
-    conditions.retain(|one| one["type"] != condition["type"]);
-    conditions.push(condition);
-    pod["status"]["conditions"] = conditions.into();
 }
 
 fn either<'a>(names: impl Iterator<Item = &'a str> + 'a) -> Box<dyn Iterator<Item = &'a str> + 'a> {

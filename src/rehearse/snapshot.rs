@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use builder::SnapshotBuilder;
 use jiff::Timestamp;
 
-use super::cluster::Cluster;
+use super::cluster::{Cluster, place};
 use super::resources::Kind;
 use super::state::State;
 use super::status_error::StatusError;
@@ -168,10 +168,6 @@ fn controller(pod: &Value) -> Option<&Value> {
     owners.iter().find(|owner| owner["controller"] == true)
 }
 
-fn meta<'a>(object: &'a Value, field: &str) -> &'a str {
-    meta_of(&object["metadata"], field)
-}
-
 fn meta_of<'a>(metadata: &'a Value, field: &str) -> &'a str {
     metadata[field].as_str().unwrap_or_default()
 }
@@ -179,11 +175,16 @@ fn meta_of<'a>(metadata: &'a Value, field: &str) -> &'a str {
 impl State {
     /// Stores an object unchanged, with its UID, times and status.
     pub(super) fn restore(&mut self, mut object: Value) -> Result<(), StatusError> {
-        let text = |field: &str| object[field].as_str().unwrap_or_default().to_owned();
-        let (version, kind) = (text("apiVersion"), text("kind"));
-        let kind = Kind::of_object(&version, &kind)
-            .ok_or_else(|| StatusError::unsupported(&format!("objects of kind {kind:?} of {version:?}")))?;
-        if meta(&object, "uid").is_empty() {
+        let (kind, namespace) = place(&object)?;
+        let key = Key::new(&namespace, object.meta("name"));
+        if kind == Kind::Namespace && self.store.get(kind, &key).is_some() {
+            return Ok(());
+        }
+        self.ensure_namespace(&namespace);
+        if !namespace.is_empty() {
+            object["metadata"]["namespace"] = namespace.into();
+        }
+        if object.meta("uid").is_empty() {
             object["metadata"]["uid"] = self.ids.uuid().into();
         }
         if kind.resource_type().counts_generations && object["metadata"]["generation"].is_null() {
@@ -192,12 +193,6 @@ impl State {
         if object["status"].is_null() && kind.resource_type().has_status {
             object["status"] = json!({});
         }
-        let namespace = if kind.resource_type().namespaced {
-            meta(&object, "namespace")
-        } else {
-            ""
-        };
-        let key = Key::new(namespace, meta(&object, "name"));
         self.commit(kind, &key, Some(object));
         Ok(())
     }
@@ -223,16 +218,6 @@ impl Cluster {
     /// # Errors
     /// Fails if it is not simulated.
     pub fn restore_one(&self, object: Value) -> Result<(), StatusError> {
-        let namespace = meta(&object, "namespace").to_owned();
-        if !namespace.is_empty() && self.get(Kind::Namespace, "", &namespace).is_none() {
-            self.put(json!({
-                "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": namespace },
-                "status": { "phase": "Active" },
-            }))?;
-        }
-        if object["kind"] == "Namespace" && self.get(Kind::Namespace, "", meta(&object, "name")).is_some() {
-            return Ok(());
-        }
         self.with(|state| state.restore(object))
     }
 }

@@ -4,6 +4,7 @@ use super::resources::Kind;
 use super::status_error::StatusError;
 use super::store::Object;
 use crate::json::{Map, Value, json};
+use refit_api::selector::{SUBDOMAIN_PROBLEM, is_subdomain};
 
 /// Finalizer that keeps an object until its dependents are orphaned.
 pub(super) const ORPHAN: &str = "orphan";
@@ -12,6 +13,8 @@ pub(super) const FOREGROUND: &str = "foregroundDeletion";
 /// Finalizer that keeps a pod until its Job has counted it.
 pub(super) const TRACKING: &str = "batch.kubernetes.io/job-tracking";
 
+/// Maximum length of a name.
+const MAX_NAME: usize = 253;
 /// Default grace period of pods.
 const GRACE_SECONDS: i64 = 30;
 
@@ -173,12 +176,8 @@ pub(super) fn check(kind: Kind, name: &str, old: Option<&Value>, new: &Value) ->
 
 fn check_new(kind: Kind, name: &str, new: &Value) -> Result<(), StatusError> {
     let mut causes = Vec::new();
-    if !is_subdomain(name) {
-        let why = format!(
-            "Invalid value: {name:?}: a lowercase RFC 1123 subdomain must consist of lower case alphanumeric \
-             characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex \
-             used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
-        );
+    if name.len() > MAX_NAME || !is_subdomain(name) {
+        let why = format!("Invalid value: {name:?}: {SUBDOMAIN_PROBLEM}");
         causes.push(("metadata.name".to_owned(), "FieldValueInvalid", why));
     }
     let containers = match kind {
@@ -217,19 +216,6 @@ fn check_new(kind: Kind, name: &str, new: &Value) -> Result<(), StatusError> {
     } else {
         Err(StatusError::invalid(kind, name, &causes))
     }
-}
-
-fn is_subdomain(name: &str) -> bool {
-    let label = |label: &str| {
-        let bytes = label.as_bytes();
-        let plain = |byte: Option<&u8>| byte.is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
-        plain(bytes.first())
-            && plain(bytes.last())
-            && bytes
-                .iter()
-                .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || *b == b'-')
-    };
-    name.len() <= 253 && name.split('.').all(label)
 }
 
 /// Grace period of a pod: 0 if no kubelet has started it, or it has terminated.

@@ -140,6 +140,24 @@ impl State {
         Ok(())
     }
 
+    /// Writes a part of an object, as a controller does. `edit` changes a copy of it.
+    ///
+    /// # Errors
+    /// Fails as the API server does, with its status.
+    pub(crate) fn change(
+        &mut self,
+        kind: Kind,
+        key: &Key,
+        part: WriteTarget,
+        edit: impl FnOnce(&mut Value),
+    ) -> Result<Arc<Object>, StatusError> {
+        self.update(kind, key, part, false, |old| {
+            let mut new = old.clone();
+            edit(&mut new);
+            Ok(new)
+        })
+    }
+
     /// Writes a part of an object. `make` computes the new value from the old one.
     ///
     /// # Errors

@@ -120,6 +120,13 @@ impl<'a> PlanOverview<'a> {
         self.nodes.iter().find(|node| node.name == name)
     }
 
+    /// Whether the node's label has the current hash.
+    pub fn has_done_label(&self, name: &str) -> bool {
+        let key = names::plan_label(&self.plan.facts.name);
+        let label = self.snapshot.node(name).and_then(|node| node.labels.get(&key));
+        label.is_some() && label == self.plan.facts.status().latest_hash.as_ref()
+    }
+
     /// Why the Plan does not select a node, as far as the Node can be read.
     pub fn not_selected(&self, name: &str) -> Option<String> {
         not_selected(self, self.snapshot.node(name)?)

@@ -25,7 +25,7 @@ pub(super) fn not_selected(view: &PlanOverview<'_>, node: &NodeObject) -> Option
     }
     // Like a node that is done, one that has begun stays selected whatever it says of itself.
     let plan = &view.plan.facts.name;
-    let has_begun = has_done_label(view, &node.facts.name)
+    let has_begun = view.has_done_label(&node.facts.name)
         || node.facts.records.contains_key(plan)
         || view.node(&node.facts.name).is_some_and(NodeProgress::has_slot);
     let info = spec.node_info().ok().filter(|_| !has_begun)?;
@@ -33,11 +33,4 @@ pub(super) fn not_selected(view: &PlanOverview<'_>, node: &NodeObject) -> Option
     Some(format!(
         "spec.nodeInfo.{field} does not match {is:?}, which the node has"
     ))
-}
-
-/// Whether the node's label has the current hash.
-pub(super) fn has_done_label(view: &PlanOverview<'_>, name: &str) -> bool {
-    let key = names::plan_label(&view.plan.facts.name);
-    let label = view.snapshot.node(name).and_then(|node| node.labels.get(&key));
-    label.is_some() && label == view.plan.facts.status().latest_hash.as_ref()
 }

@@ -58,23 +58,12 @@ fn a_file_that_is_not_yaml_has_a_hint_for_the_cause() {
 }
 
 #[test]
-fn a_file_in_another_encoding_is_named_with_it() {
+fn a_file_in_utf_16_is_refused() {
     let utf_16 = |bytes: fn(u16) -> [u8; 2]| example().encode_utf16().flat_map(bytes).collect::<Vec<u8>>();
-    let utf_32 = |bytes: fn(u32) -> [u8; 4]| {
-        example()
-            .chars()
-            .flat_map(|c| bytes(u32::from(c)))
-            .collect::<Vec<u8>>()
-    };
-    let with_mark = |mark: &[u8], text: Vec<u8>| [mark, &text].concat();
-    for (bytes, encoding) in [
-        (utf_16(u16::to_le_bytes), "UTF-16"),
-        (utf_16(u16::to_be_bytes), "UTF-16"),
-        (with_mark(&[0xff, 0xfe], utf_16(u16::to_le_bytes)), "UTF-16"),
-        (utf_32(u32::to_le_bytes), "UTF-32"),
-        (utf_32(u32::to_be_bytes), "UTF-32"),
-        (with_mark(&[0xff, 0xfe, 0, 0], utf_32(u32::to_le_bytes)), "UTF-32"),
-        (with_mark(&[0, 0, 0xfe, 0xff], utf_32(u32::to_be_bytes)), "UTF-32"),
+    for bytes in [
+        utf_16(u16::to_le_bytes),
+        utf_16(u16::to_be_bytes),
+        [&[0xff, 0xfe][..], &utf_16(u16::to_le_bytes)].concat(),
     ] {
         let dir = Workdir::new([]);
         dir.write("p.yaml", &bytes);
@@ -86,7 +75,7 @@ fn a_file_in_another_encoding_is_named_with_it() {
         ] {
             dir.run(command)
                 .ends(2)
-                .err_has(&format!("p.yaml: the file is {encoding}; save it as UTF-8"));
+                .err_has("p.yaml: the file is UTF-16; save it as UTF-8");
         }
         assert_eq!(std::fs::read(dir.path().join("p.yaml")).unwrap(), bytes);
     }

@@ -54,6 +54,16 @@ impl GoDuration {
         Self(self.0.saturating_add(other.0))
     }
 
+    /// Without zero parts: `1h`, not `1h0m0s`.
+    pub fn short(self) -> String {
+        let text = self.to_string();
+        let text = text
+            .strip_suffix("m0s")
+            .map_or(text.clone(), |minutes| format!("{minutes}m"));
+        text.strip_suffix("h0m")
+            .map_or(text.clone(), |hours| format!("{hours}h"))
+    }
+
     /// As a `std` duration; `None` if it is negative.
     pub fn to_std(self) -> Option<std::time::Duration> {
         u64::try_from(self.0).ok().map(std::time::Duration::from_nanos)

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use anyhow::{Context as _, anyhow};
-use http::Request;
+use anyhow::anyhow;
+use k8s_openapi::api::core::v1::ConfigMap;
 
 use crate::cli::cluster::{Connection, list};
+use crate::cli::target::with_client;
 use refit_api::limits;
 use refit_cluster::kube::served::is_unknown;
-use refit_cluster::kube::{Answer, brief};
+use refit_cluster::kube::{brief, read};
 use refit_facts::objects::maintenance;
 use refit_facts::objects::maintenance::MaintenanceGroup;
 use refit_facts::objects::node_op::OpKind;
@@ -39,12 +40,7 @@ pub(super) fn objects(
     connection: &Connection,
     namespace: Option<&str>,
 ) -> anyhow::Result<(Vec<Value>, Vec<String>)> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context("the runtime cannot be started")?;
-    runtime.block_on(async {
-        let client = connection.client().await?;
+    with_client(connection, async |client| {
         let (mut objects, mut missing) = (Vec::new(), Vec::new());
         for (path, kind, needed) in LISTS {
             let list = list(&client, path, kind).await;
@@ -95,14 +91,8 @@ fn controller_namespaces(objects: &[Value], given: Option<&str>) -> BTreeSet<Str
 
 /// The limits for all Plans. The `ConfigMap` is read by name, because a rehearsal needs no permission for the others.
 async fn limits_of(client: &kube::Client, namespace: &str) -> Result<Option<Value>, kube::Error> {
-    let path = format!("/api/v1/namespaces/{namespace}/configmaps/{}", limits::NAME);
-    let request = Request::get(path).body(Vec::new());
-    match client
-        .request::<Value>(request.map_err(kube::Error::HttpError)?)
-        .await
-    {
-        Ok(limits) => Ok(Some(limits)),
-        Err(error) if Answer::of(&error) == Answer::NotFound => Ok(None),
-        Err(error) => Err(error),
-    }
+    let limits = read::get::<ConfigMap>(client, Some(namespace), limits::NAME).await?;
+    Ok(limits
+        .and_then(|limits| serde_json::to_value(limits).ok())
+        .map(Value::from))
 }

@@ -3,6 +3,7 @@
 use refit_api::HookPhase;
 use refit_rehearse::record::{EventKind, RolloutEvent};
 use refit_rehearse::report::TimeFormat;
+use refit_rehearse::words::one_line;
 
 /// The line of an event; `None` for mere progress.
 pub(super) fn line(event: &RolloutEvent, times: &TimeFormat) -> Option<String> {
@@ -26,10 +27,6 @@ pub(super) fn line(event: &RolloutEvent, times: &TimeFormat) -> Option<String> {
         Some(node) => format!("{at:>10}  {}  {node}  {what}", event.plan),
         None => format!("{at:>10}  {}  {what}", event.plan),
     })
-}
-
-fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]

@@ -87,7 +87,7 @@ fn add_plans_of_cluster(snapshot: &mut Snapshot, namespace: &str) {
     };
     let owners: BTreeSet<String> = snapshot.plans.iter().filter_map(owner).collect();
     for object in std::mem::take(&mut snapshot.node_ops) {
-        let uid = object["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
+        let uid = object.meta("uid").to_owned();
         let is_being_deleted = object["metadata"]["deletionTimestamp"].is_string();
         let written = Written {
             api_version: object["apiVersion"].as_str().unwrap_or_default().to_owned(),
@@ -97,14 +97,18 @@ fn add_plans_of_cluster(snapshot: &mut Snapshot, namespace: &str) {
         if begun(&written).is_some() || is_being_deleted || owners.contains(&uid) {
             continue;
         }
-        let meta = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
-        let title = format!("{} {}/{}", written.kind, meta("namespace"), meta("name"));
+        let title = format!(
+            "{} {}/{}",
+            written.kind,
+            object.meta("namespace"),
+            object.meta("name")
+        );
         match op_plan::plan(&written, namespace) {
             Ok(converted) => {
                 let mut plan: Value = serde_json::json!(converted.plan).into();
                 plan["metadata"]["labels"] = json!({ LABEL_OWNER: uid });
                 plan["metadata"]["creationTimestamp"] = object["metadata"]["creationTimestamp"].clone();
-                let name = plan["metadata"]["name"].as_str().unwrap_or_default();
+                let name = plan.meta("name");
                 snapshot
                     .notes
                     .push(format!("the controller makes Plan {name} of {title}"));
@@ -142,7 +146,7 @@ pub(super) fn enable(
         if !settings.enable.contains(&FrontEndName::Maintenance) {
             settings.enable.push(FrontEndName::Maintenance);
         }
-        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        let name = object.meta("name");
         let node = object["spec"]["nodeName"].as_str().unwrap_or_default();
         assumed.push(if nodes.contains(node) {
             format!("{KIND} {name} holds Node {node} until the end")

@@ -163,9 +163,8 @@ pub(super) fn choose(
 
 /// Name and title of a Plan of the snapshot.
 fn names_of(plan: &Value) -> (String, String) {
-    let [name, namespace] =
-        ["name", "namespace"].map(|field| plan["metadata"][field].as_str().unwrap_or_default());
-    (name.to_owned(), format!("{namespace}/{name}"))
+    let name = plan.meta("name");
+    (name.to_owned(), format!("{}/{name}", plan.meta("namespace")))
 }
 
 /// The Plans of the snapshot that `--plan` selects, unless a file has them.
@@ -274,7 +273,7 @@ pub(super) fn requests(plans: &[Value], cluster: &mut InitialCluster, assumed: &
         return;
     };
     if cluster.request_reboots() {
-        let name = plan["metadata"]["name"].as_str().unwrap_or_default();
+        let name = plan.meta("name");
         assumed.push(format!(
             "every node needs a reboot: no Node says so, and Plan {name} has spec.trigger"
         ));
@@ -296,12 +295,7 @@ pub(super) fn namespace(
 ) -> Result<String, BadInput> {
     let on_cluster = snapshot.into_iter().flat_map(|snapshot| &snapshot.plans);
     let all: BTreeSet<String> = if given.plans.is_empty() {
-        let of = |plan: &Value| {
-            plan["metadata"]["namespace"]
-                .as_str()
-                .unwrap_or_default()
-                .to_owned()
-        };
+        let of = |plan: &Value| plan.meta("namespace").to_owned();
         let chosen = on_cluster.filter(|plan| {
             let (name, title) = names_of(plan);
             is_chosen(&flags.plan, &name, &title)

@@ -11,7 +11,7 @@ use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
 use tokio::runtime::Runtime;
 
-use crate::cli::cluster::Connection;
+use crate::cli::cluster::{Connection, runtime};
 use refit_api::Plan;
 use refit_cluster::kube::brief;
 use refit_controller::own_image::controller_container;
@@ -24,10 +24,7 @@ pub(super) struct LiveCluster {
 
 impl LiveCluster {
     pub(super) fn connect(connection: &Connection) -> anyhow::Result<Self> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .context("the runtime cannot be started")?;
+        let runtime = runtime()?;
         let client = runtime.block_on(connection.client())?;
         Ok(Self { runtime, client })
     }

@@ -52,12 +52,9 @@ pub(super) fn changes(request: &Request<'_>) -> Result<Changes, String> {
         Action::Unskip => unskip(request, &mut changes)?,
         Action::Rerun => {
             changes.nodes = rerun(request)?;
-            let note =
-                json!({ "metadata": { "annotations": { names::ANNOTATION_RERUN: request.signature } } });
-            changes.plan = Some(PlanChange {
-                patch: note,
-                says: format!("runs again on {} nodes", changes.nodes.len()),
-            });
+            let says = format!("runs again on {} nodes", changes.nodes.len());
+            let note = PlanChange::annotation(names::ANNOTATION_RERUN, &request.signature, says);
+            changes.plan = Some(note);
             changes.notes = waits(view);
         }
         Action::Start { limits, reason } => {
@@ -161,10 +158,9 @@ fn abort(request: &Request<'_>, reason: Option<&str>) -> Result<Wanted, String> 
         ));
     }
     let note = signed(request, reason);
-    Ok(Wanted::Write(PlanChange {
-        patch: json!({ "metadata": { "annotations": { names::ANNOTATION_ABORT: note } } }),
-        says: "aborted; drains stop, and upgrades that run finish".to_owned(),
-    }))
+    let says = "aborted; drains stop, and upgrades that run finish".to_owned();
+    let change = PlanChange::annotation(names::ANNOTATION_ABORT, &note, says);
+    Ok(Wanted::Write(change))
 }
 
 /// Approves the wave or the version that waits.
@@ -225,13 +221,12 @@ fn approve_wave(request: &Request<'_>, waiting: &WaveStatus, wanted: Option<&str
         .map(|one| one.text)
         .chain([&*entry])
         .collect();
-    Ok(Wanted::Write(PlanChange {
-        patch: json!({ "metadata": { "annotations": { names::ANNOTATION_APPROVE: all.join(", ") } } }),
-        says: format!(
-            "approved wave {name} at version {}",
-            view.version().unwrap_or_default()
-        ),
-    }))
+    let says = format!(
+        "approved wave {name} at version {}",
+        view.version().unwrap_or_default()
+    );
+    let change = PlanChange::annotation(names::ANNOTATION_APPROVE, &all.join(", "), says);
+    Ok(Wanted::Write(change))
 }
 
 fn approve_version(request: &Request<'_>, wanted: Option<&str>) -> Result<PlanChange, String> {
@@ -268,10 +263,12 @@ fn approve_version(request: &Request<'_>, wanted: Option<&str>) -> Result<PlanCh
         .unwrap_or_default();
     let waves = WaveApproval::all(known, hash).map(|one| one.text);
     let all: Vec<&str> = [&*entry].into_iter().chain(waves).collect();
-    Ok(PlanChange {
-        patch: json!({ "metadata": { "annotations": { names::ANNOTATION_APPROVE: all.join(", ") } } }),
-        says: format!("approved version {candidate}"),
-    })
+    let says = format!("approved version {candidate}");
+    Ok(PlanChange::annotation(
+        names::ANNOTATION_APPROVE,
+        &all.join(", "),
+        says,
+    ))
 }
 
 /// The nodes that a request names, or all to which it applies; an error for the first to which it does not.
@@ -296,7 +293,7 @@ fn chosen(
 
 /// Where a node is under the Plan, for refusals.
 pub(super) fn place(view: &PlanOverview<'_>, node: &str) -> String {
-    match (view.node(node), has_done_label(view, node)) {
+    match (view.node(node), view.has_done_label(node)) {
         (Some(known), _) => match &known.reason {
             Some(reason) => format!("Node {node} is {} ({reason})", known.phase),
             None => format!("Node {node} is {}", known.phase),
@@ -312,12 +309,6 @@ fn object<'a>(view: &PlanOverview<'a>, node: &str) -> Option<&'a NodeObject> {
 
 fn label_key(view: &PlanOverview<'_>) -> String {
     names::plan_label(&view.plan.facts.name)
-}
-
-/// Whether the node's label has the current hash.
-pub(super) fn has_done_label(view: &PlanOverview<'_>, node: &str) -> bool {
-    let label = object(view, node).and_then(|node| node.labels.get(&label_key(view)));
-    label.is_some() && label == view.plan.facts.status().latest_hash.as_ref()
 }
 
 fn retry(request: &Request<'_>) -> Result<Vec<NodeChange>, String> {
@@ -377,10 +368,8 @@ fn retry_hook(request: &Request<'_>) -> Option<PlanChange> {
         (is_failed && request.nodes.is_empty()).then_some((hook, of))
     })?;
     let note = format!("{} {}", failed.job, request.signature);
-    Some(PlanChange {
-        patch: json!({ "metadata": { "annotations": { names::ANNOTATION_RETRY: note } } }),
-        says: format!("to retry `{}`, attempt {}", hook.as_str(), failed.attempt + 1),
-    })
+    let says = format!("to retry `{}`, attempt {}", hook.as_str(), failed.attempt + 1);
+    Some(PlanChange::annotation(names::ANNOTATION_RETRY, &note, says))
 }
 
 /// The entry of `refit.rs/skip` that counts for the Plan now.
@@ -406,7 +395,7 @@ fn skip(request: &Request<'_>, always: bool, changes: &mut Changes) -> Result<()
         }
     };
     let why_not = |node: &str| {
-        let is_done = view.node(node).is_none() && has_done_label(view, node);
+        let is_done = view.node(node).is_none() && view.has_done_label(node);
         is_done.then(|| format!("Node {node} is done: there is nothing to skip"))
     };
     let skipped = |node: &str| {
@@ -474,7 +463,7 @@ fn rerun(request: &Request<'_>) -> Result<Vec<NodeChange>, String> {
     }
     // A node that still settles has its label, and its slot.
     let is_done =
-        |node: &str| has_done_label(view, node) && view.node(node).is_none_or(|node| !node.has_slot());
+        |node: &str| view.has_done_label(node) && view.node(node).is_none_or(|node| !node.has_slot());
     let known = view.snapshot.nodes.iter().flatten();
     let all = known
         .filter(|(name, _)| is_done(name))

@@ -62,6 +62,15 @@ pub(super) struct PlanChange {
     pub(super) says: String,
 }
 
+impl PlanChange {
+    pub(super) fn annotation(key: &str, value: &str, says: String) -> Self {
+        Self {
+            patch: json!({ "metadata": { "annotations": { key: value } } }),
+            says,
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct NodeChange {
     pub(super) name: String,

@@ -2,9 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::json;
-
-use super::change::{annotation, has_done_label, place, skip_entry};
+use super::change::{annotation, place, skip_entry};
 use super::edit::{PlanChange, Request, Wanted};
 use refit_api::exemption::{Exemption, MAX_EXEMPT_NODES, MAX_EXEMPTIONS, MAX_WHY, StartLimit, one_entry};
 use refit_api::{DespiteStatus, NodeProgress, Reason, names};
@@ -79,14 +77,13 @@ pub(super) fn start(
         [] => String::new(),
         nodes => format!(" on {}", nodes.join(", ")),
     };
-    Ok(Wanted::Write(PlanChange {
-        patch: json!({ "metadata": { "annotations": { names::ANNOTATION_DESPITE: all.join(", ") } } }),
-        says: format!(
-            "starts{nodes} in spite of {} at version {}",
-            words.join(", "),
-            view.version().unwrap_or_default()
-        ),
-    }))
+    let says = format!(
+        "starts{nodes} in spite of {} at version {}",
+        words.join(", "),
+        view.version().unwrap_or_default()
+    );
+    let change = PlanChange::annotation(names::ANNOTATION_DESPITE, &all.join(", "), says);
+    Ok(Wanted::Write(change))
 }
 
 /// Why a node cannot start, whatever limits are lifted.
@@ -94,7 +91,7 @@ fn cannot_start(view: &PlanOverview<'_>, node: &str) -> Option<String> {
     if view.node(node).is_some_and(NodeProgress::has_slot) {
         return Some(format!("{}: it has started", place(view, node)));
     }
-    if has_done_label(view, node) {
+    if view.has_done_label(node) {
         return Some(format!(
             "Node {node} is done: refit rerun runs the Plan there again"
         ));

@@ -81,7 +81,7 @@ pub fn check(plan: &PlanInput<'_>, settings: &JobSettings) -> Findings {
     Findings { errors, remarks }
 }
 
-/// The containers that the Plan defines, and their names; hooks come last.
+/// The containers of the Jobs that the Plan defines, and their names; hooks come last.
 pub fn all_containers(spec: &PlanSpec) -> impl Iterator<Item = (&'static str, &ContainerSpec)> {
     let hooks = plan_containers::of_hooks(spec).map(|(name, hook)| (name, &hook.container));
     plan_containers::of_plan(spec).chain(hooks)

@@ -56,8 +56,8 @@ pub enum InputError {
     Device(String),
     #[error("{0}: the file is longer than {MAX_BYTES} bytes")]
     TooLong(String),
-    #[error("{name}: the file is {encoding}; save it as UTF-8")]
-    OtherEncoding { name: String, encoding: &'static str },
+    #[error("{0}: the file is UTF-16; save it as UTF-8")]
+    Utf16(String),
     #[error("{name}: the file is not UTF-8 at byte {offset}; save it as UTF-8")]
     NotText {
         name: String,
@@ -243,13 +243,7 @@ pub fn open(path: &Path) -> Result<File, InputError> {
 /// # Errors
 /// Fails if the file cannot be read, is too long, or is not UTF-8.
 pub fn read_text(path: &Path) -> Result<String, InputError> {
-    let mut text = String::new();
-    let name = || path.display().to_string();
-    match open(path)?.take(MAX_BYTES + 1).read_to_string(&mut text) {
-        Err(source) => Err(InputError::Io { name: name(), source }),
-        Ok(length) if length as u64 > MAX_BYTES => Err(InputError::TooLong(name())),
-        Ok(_) => Ok(text),
-    }
+    text(path.display().to_string(), open(path)?)
 }
 
 /// Where a link in a folder or a pattern leads, if that is outside of it. Someone who can write the folder may have chosen
@@ -295,22 +289,15 @@ fn root_of(argument: &str) -> PathBuf {
 /// # Errors
 /// Fails if the file cannot be read, is too long, or is not UTF-8.
 pub fn read(input: &Input) -> Result<Source, InputError> {
-    let (name, path) = match input {
-        Input::Stdin => (STDIN.to_owned(), None),
-        Input::File(path) => (path.display().to_string(), Some(path.as_path())),
-    };
+    Ok(match input {
+        Input::Stdin => Source::new(STDIN, None, text(STDIN.to_owned(), io::stdin().lock())?),
+        Input::File(path) => Source::new(path.display().to_string(), Some(path), read_text(path)?),
+    })
+}
+
+fn text(name: String, from: impl io::Read) -> Result<String, InputError> {
     let mut bytes = Vec::new();
-    let read = match path {
-        None => std::io::stdin()
-            .lock()
-            .take(MAX_BYTES + 1)
-            .read_to_end(&mut bytes),
-        Some(path) => {
-            let file = open(path)?;
-            file.take(MAX_BYTES + 1).read_to_end(&mut bytes)
-        }
-    };
-    match read {
+    match from.take(MAX_BYTES + 1).read_to_end(&mut bytes) {
         Err(source) => return Err(InputError::Io { name, source }),
         Ok(length) if length as u64 > MAX_BYTES => return Err(InputError::TooLong(name)),
         Ok(_) => {}
@@ -318,23 +305,14 @@ pub fn read(input: &Input) -> Result<Source, InputError> {
     // Editors on Windows and PowerShell write UTF-16; with or without a byte order mark, one byte of each ASCII
     // character is 0.
     if let [first, second, ..] = bytes.as_slice()
-        && (matches!((first, second), (0xff, 0xfe) | (0xfe, 0xff))
-            || (*first == 0) != (*second == 0)
-            || matches!(bytes.as_slice(), [0, 0, 0, last, ..] if *last != 0)
-            || bytes.starts_with(&[0, 0, 0xfe, 0xff]))
+        && (matches!((first, second), (0xff, 0xfe) | (0xfe, 0xff)) || (*first == 0) != (*second == 0))
     {
-        let is_utf_32 = matches!(bytes.as_slice(), [0xff, 0xfe, 0, 0, ..] | [0, 0, 0xfe, 0xff, ..])
-            || matches!(bytes.as_slice(), [_, 0, 0, 0, ..] | [0, 0, 0, _, ..]);
-        let encoding = if is_utf_32 { "UTF-32" } else { "UTF-16" };
-        return Err(InputError::OtherEncoding { name, encoding });
+        return Err(InputError::Utf16(name));
     }
-    match String::from_utf8(bytes) {
-        Ok(text) => Ok(Source::new(name, path, text)),
-        Err(error) => Err(InputError::NotText {
-            name,
-            offset: error.utf8_error().valid_up_to(),
-        }),
-    }
+    String::from_utf8(bytes).map_err(|error| InputError::NotText {
+        name,
+        offset: error.utf8_error().valid_up_to(),
+    })
 }
 
 #[cfg(test)]

@@ -32,6 +32,12 @@ pub fn is_placeholder(text: &str) -> bool {
     syntax(text).is_some()
 }
 
+/// The text, unless it is empty or a program replaces it.
+pub fn given(text: Option<&String>) -> Option<String> {
+    text.filter(|text| !text.is_empty() && !is_placeholder(text))
+        .cloned()
+}
+
 /// Whether a program replaces all of the text, which may then become a list or an object.
 pub fn is_whole_placeholder(text: &str) -> bool {
     let text = text.trim();

@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use refit_base::names::shortened;
+
 /// How much a difference matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -54,13 +56,6 @@ impl Finding {
     }
 }
 
-/// Some of the names, and how many more there are: a list of 5,000 nodes cannot be read.
 pub(super) fn names<S: AsRef<str>>(names: &[S]) -> String {
-    const SHOWN: usize = 5;
-    let shown: Vec<&str> = names.iter().take(SHOWN).map(AsRef::as_ref).collect();
-    let more = names.len().saturating_sub(SHOWN);
-    match more {
-        0 => shown.join(", "),
-        more => format!("{} and {more} more", shown.join(", ")),
-    }
+    shortened(names, 5)
 }

@@ -73,9 +73,8 @@ impl State {
         };
         let generation = budget.value["metadata"]["generation"].clone();
         let now = seconds(self.now());
-        let _ = self.update(Kind::Budget, key, WriteTarget::Status, false, |old| {
-            let mut new = old.clone();
-            let since = old
+        let _ = self.change(Kind::Budget, key, WriteTarget::Status, |new| {
+            let since = new
                 .pointer("/status/conditions/0")
                 .filter(|one| one["status"] == holds);
             let since = since.map_or_else(|| now.into(), |one| one["lastTransitionTime"].clone());
@@ -91,7 +90,6 @@ impl State {
                 status["disruptedPods"] = disrupted.into();
             }
             new["status"] = status;
-            Ok(new)
         });
     }
 

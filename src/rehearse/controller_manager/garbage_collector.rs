@@ -101,22 +101,18 @@ impl State {
     }
 
     pub(crate) fn remove_finalizer(&mut self, kind: Kind, key: &Key, finalizer: &str) {
-        let _ = self.update(kind, key, WriteTarget::Whole, false, |old| {
-            let mut new = old.clone();
+        let _ = self.change(kind, key, WriteTarget::Whole, |new| {
             if let Some(finalizers) = new["metadata"]["finalizers"].as_array_mut() {
                 finalizers.retain(|one| one != finalizer);
             }
-            Ok(new)
         });
     }
 
     fn disown(&mut self, kind: Kind, key: &Key, owner: &str) {
-        let _ = self.update(kind, key, WriteTarget::Whole, false, |old| {
-            let mut new = old.clone();
+        let _ = self.change(kind, key, WriteTarget::Whole, |new| {
             if let Some(owners) = new["metadata"]["ownerReferences"].as_array_mut() {
                 owners.retain(|one| one["uid"] != owner);
             }
-            Ok(new)
         });
     }
 }

@@ -171,7 +171,7 @@ impl State {
         let counted = !succeeded.is_empty() || !failed.is_empty();
         if counted {
             count.write_uncounted(&mut status, succeeded, failed);
-            self.write_status(key, status.clone());
+            self.write_status(Kind::Job, key, status.clone());
             for pod in succeeded.iter().chain(failed) {
                 self.remove_finalizer(Kind::Pod, &pod.key(), TRACKING);
             }
@@ -187,14 +187,12 @@ impl State {
                 status["completionTime"] = seconds(now).into();
             }
         }
-        self.write_status(key, status);
+        self.write_status(Kind::Job, key, status);
     }
 
-    fn write_status(&mut self, key: &Key, status: Value) {
-        let _ = self.update(Kind::Job, key, WriteTarget::Status, false, |old| {
-            let mut new = old.clone();
+    pub(super) fn write_status(&mut self, kind: Kind, key: &Key, status: Value) {
+        let _ = self.change(kind, key, WriteTarget::Status, |new| {
             new["status"] = status;
-            Ok(new)
         });
     }
 

@@ -81,22 +81,22 @@ impl State {
     }
 }
 
-/// A pod that shares the spec of its template in memory.
-pub(super) fn pod_of(metadata: Value, spec: &Value) -> Value {
+/// A pod by the template of its owner, whose spec it shares in memory.
+pub(super) fn pod_of(owner: &Object) -> Value {
+    let template = &owner.value["spec"]["template"];
     let mut pod = json!({ "apiVersion": "v1", "kind": "Pod" });
-    pod["metadata"] = metadata;
-    pod["spec"] = spec.clone();
+    pod["metadata"] = template["metadata"].clone();
+    pod["metadata"]["ownerReferences"] = json!([{
+        "apiVersion": owner.value["apiVersion"], "kind": owner.value["kind"], "name": owner.meta("name"),
+        "uid": owner.uid(), "controller": true, "blockOwnerDeletion": true,
+    }]);
+    pod["spec"] = template["spec"].clone();
     pod
 }
 
 fn pod(job: &Object) -> Value {
-    let template = &job.value["spec"]["template"];
-    let mut metadata = template["metadata"].clone();
-    metadata["generateName"] = format!("{}-", job.meta("name")).into();
-    metadata["finalizers"] = json!([TRACKING]);
-    metadata["ownerReferences"] = json!([{
-        "apiVersion": "batch/v1", "kind": "Job", "name": job.meta("name"), "uid": job.uid(),
-        "controller": true, "blockOwnerDeletion": true,
-    }]);
-    pod_of(metadata, &template["spec"])
+    let mut pod = pod_of(job);
+    pod["metadata"]["generateName"] = format!("{}-", job.meta("name")).into();
+    pod["metadata"]["finalizers"] = json!([TRACKING]);
+    pod
 }

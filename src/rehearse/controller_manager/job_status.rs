@@ -37,7 +37,7 @@ impl PodCounts {
                 self.terminating += 1;
             } else {
                 self.active += 1;
-                self.ready += i64::from(is_ready(pod));
+                self.ready += i64::from(is_ready(&pod.value));
             }
         }
     }

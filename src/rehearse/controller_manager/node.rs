@@ -12,9 +12,10 @@ use crate::json::{Value, json};
 use crate::work_queue::Work;
 use refit_cluster::node_fit::tolerates;
 
-use crate::pods::has_ended;
+use crate::pods::{condition, has_ended, set_condition};
 use crate::resources::Kind;
 use crate::state::{State, seconds};
+use crate::status_error::StatusError;
 use crate::store::{Key, Object};
 use crate::write::WriteTarget;
 
@@ -35,12 +36,7 @@ impl State {
             .as_array()
             .cloned()
             .unwrap_or_default();
-        let ready = node.value["status"]["conditions"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .find(|one| one["type"] == "Ready")
-            .and_then(|one| one["status"].as_str());
+        let ready = condition(&node.value, "Ready").and_then(|one| one["status"].as_str());
         let mut wanted: Vec<(&str, &str)> = Vec::new();
         if node.value["spec"]["unschedulable"] == true {
             wanted.push((UNSCHEDULABLE, "NoSchedule"));
@@ -68,8 +64,7 @@ impl State {
         if taints == known {
             return;
         }
-        let _ = self.update(Kind::Node, &key, WriteTarget::Whole, false, |old| {
-            let mut new = old.clone();
+        let _ = self.change(Kind::Node, &key, WriteTarget::Whole, |new| {
             if taints.is_empty() {
                 if let Some(spec) = new["spec"].as_object_mut() {
                     spec.remove("taints");
@@ -77,7 +72,6 @@ impl State {
             } else {
                 new["spec"]["taints"] = taints.into();
             }
-            Ok(new)
         });
         self.enqueue(Work::EvictTaintedPods(name.to_owned()));
     }
@@ -101,7 +95,7 @@ impl State {
             match eviction_time(pod, &taints) {
                 Some(at) if at <= now => {
                     let message = "Taint manager: deleting due to NoExecute taint";
-                    self.add_disruption_target(&pod.key(), "DeletionByTaintManager", message, None);
+                    let _ = self.add_disruption_target(&pod.key(), "DeletionByTaintManager", message, None);
                     let _ = self.delete(Kind::Pod, &pod.key(), &DeleteOptions::default());
                 }
                 Some(at) => self.enqueue_at(at, Work::EvictTaintedPods(name.to_owned())),
@@ -121,7 +115,7 @@ impl State {
             let message = "PodGC: node no longer exists";
             // No kubelet is left to end the pod, so it would stay in phase Running for ever (`gc_controller.go`).
             let phase = (!has_ended(&pod)).then_some("Failed");
-            self.add_disruption_target(&pod.key(), "DeletionByPodGC", message, phase);
+            let _ = self.add_disruption_target(&pod.key(), "DeletionByPodGC", message, phase);
             let at_once = DeleteOptions {
                 grace: Some(0),
                 ..DeleteOptions::default()
@@ -131,34 +125,33 @@ impl State {
     }
 
     /// Sets the condition `DisruptionTarget` of a pod.
-    fn add_disruption_target(&mut self, key: &Key, reason: &str, message: &str, phase: Option<&str>) {
+    pub(crate) fn add_disruption_target(
+        &mut self,
+        key: &Key,
+        reason: &str,
+        message: &str,
+        phase: Option<&str>,
+    ) -> Result<(), StatusError> {
         let now = seconds(self.now());
-        let _ = self.update(Kind::Pod, key, WriteTarget::Status, false, |old| {
-            let mut new = old.clone();
-            let mut conditions = new["status"]["conditions"]
-                .as_array()
-                .cloned()
-                .unwrap_or_default();
-            conditions.retain(|condition| condition["type"] != "DisruptionTarget");
-            conditions.push(json!({
+        self.change(Kind::Pod, key, WriteTarget::Status, |new| {
+            let condition = json!({
                 "type": "DisruptionTarget", "status": "True", "reason": reason, "message": message,
                 "lastProbeTime": null, "lastTransitionTime": now,
-            }));
-            new["status"]["conditions"] = conditions.into();
+            });
+            set_condition(new, condition);
             if let Some(phase) = phase {
                 new["status"]["phase"] = phase.into();
             }
-            Ok(new)
-        });
+        })?;
+        Ok(())
     }
 
     /// Starts serving a CRD.
     pub(crate) fn establish_definition(&mut self, key: &Key) {
         let now = seconds(self.now());
-        let _ = self.update(Kind::Definition, key, WriteTarget::Status, false, |old| {
-            let mut new = old.clone();
-            if old["status"]["conditions"].is_array() {
-                return Ok(new);
+        let _ = self.change(Kind::Definition, key, WriteTarget::Status, |new| {
+            if new["status"]["conditions"].is_array() {
+                return;
             }
             let condition = |type_: &str, reason: &str, message: &str| {
                 json!({
@@ -167,14 +160,13 @@ impl State {
                 })
             };
             new["status"] = json!({
-                "acceptedNames": old["spec"]["names"],
+                "acceptedNames": new["spec"]["names"],
                 "storedVersions": ["v1"],
                 "conditions": [
                     condition("NamesAccepted", "NoConflicts", "no conflicts found"),
                     condition("Established", "InitialNamesAccepted", "the initial names have been accepted"),
                 ],
             });
-            Ok(new)
         });
     }
 }

@@ -25,7 +25,7 @@ impl Replicas {
             && let Some(counts) = old.controller().and_then(|uid| self.0.get_mut(uid))
         {
             counts.active -= 1;
-            counts.ready -= usize::from(is_ready(old));
+            counts.ready -= usize::from(is_ready(&old.value));
         }
         let new = &change.new;
         if !change.gone
@@ -34,7 +34,7 @@ impl Replicas {
         {
             let counts = self.0.entry(uid.to_owned()).or_default();
             counts.active += 1;
-            counts.ready += usize::from(is_ready(new));
+            counts.ready += usize::from(is_ready(&new.value));
         }
         // A controller that has no pods is forgotten: there are as many Jobs as nodes.
         if let Some(uid) = new.controller()

@@ -9,7 +9,6 @@ use crate::pods::{is_bound, is_ready};
 use crate::resources::Kind;
 use crate::state::State;
 use crate::store::{Key, Object};
-use crate::write::WriteTarget;
 
 impl State {
     pub(crate) fn sync_replica_set(&mut self, key: &Key) {
@@ -26,11 +25,7 @@ impl State {
             "replicas": pods.active, "readyReplicas": pods.ready, "availableReplicas": pods.ready,
             "fullyLabeledReplicas": pods.active, "observedGeneration": set.value["metadata"]["generation"],
         });
-        let _ = self.update(Kind::ReplicaSet, key, WriteTarget::Status, false, |old| {
-            let mut new = old.clone();
-            new["status"] = status;
-            Ok(new)
-        });
+        self.write_status(Kind::ReplicaSet, key, status);
         if pods.active > wanted {
             let mut active = self.active_pods(set.uid());
             // Deleted first: pods without a node, then unready pods, then the youngest.
@@ -38,7 +33,7 @@ impl State {
                 let bound = is_bound(pod);
                 (
                     bound,
-                    is_ready(pod),
+                    is_ready(&pod.value),
                     std::cmp::Reverse(pod.meta("creationTimestamp").to_owned()),
                 )
             });
@@ -46,14 +41,8 @@ impl State {
             self.delete_pods(&active);
             return;
         }
-        let template = &set.value["spec"]["template"];
-        let mut metadata = template["metadata"].clone();
-        metadata["generateName"] = format!("{}-", set.meta("name")).into();
-        metadata["ownerReferences"] = json!([{
-            "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": set.meta("name"), "uid": set.uid(),
-            "controller": true, "blockOwnerDeletion": true,
-        }]);
-        let pod = pod_of(metadata, &template["spec"]);
+        let mut pod = pod_of(&set);
+        pod["metadata"]["generateName"] = format!("{}-", set.meta("name")).into();
         for _ in pods.active..wanted {
             if let Err(status_error) = self.create(Kind::Pod, &key.namespace, pod.clone(), false) {
                 tracing::warn!(

@@ -111,7 +111,7 @@ impl Budgets {
 
 /// Whether the disruption controller counts a pod as healthy (`countHealthyPods`).
 pub(super) fn is_healthy(pod: &Object) -> bool {
-    !pod.is_being_deleted() && !has_ended(pod) && is_ready(pod)
+    !pod.is_being_deleted() && !has_ended(pod) && is_ready(&pod.value)
 }
 
 fn selector(budget: &Object) -> Option<Selector> {

@@ -6,7 +6,6 @@ use crate::pods::is_ready;
 use crate::resources::Kind;
 use crate::state::State;
 use crate::store::{Key, Object};
-use crate::write::WriteTarget;
 
 impl State {
     pub(crate) fn sync_stateful_set(&mut self, key: &Key) {
@@ -24,8 +23,8 @@ impl State {
             // A pod that is being deleted still has the name, so its replacement waits until it is gone.
             let stands = if let Some(pod) = self.store.get(Kind::Pod, &name) {
                 there += 1;
-                ready += u64::from(is_ready(pod) && !pod.is_being_deleted());
-                is_ready(pod)
+                ready += u64::from(is_ready(&pod.value) && !pod.is_being_deleted());
+                is_ready(&pod.value)
             } else {
                 missing.push(number);
                 false
@@ -39,11 +38,7 @@ impl State {
             "replicas": there, "readyReplicas": ready, "availableReplicas": ready,
             "observedGeneration": set.value["metadata"]["generation"],
         });
-        let _ = self.update(Kind::StatefulSet, key, WriteTarget::Status, false, |old| {
-            let mut new = old.clone();
-            new["status"] = status;
-            Ok(new)
-        });
+        self.write_status(Kind::StatefulSet, key, status);
         for number in missing {
             let made = self.create(Kind::Pod, &key.namespace, pod(&set, number), false);
             if let Err(status_error) = made {
@@ -59,15 +54,11 @@ impl State {
 }
 
 fn pod(set: &Object, number: u64) -> Value {
-    let template = &set.value["spec"]["template"];
     let name = format!("{}-{number}", set.meta("name"));
-    let mut metadata = template["metadata"].clone();
+    let mut pod = pod_of(set);
+    let metadata = &mut pod["metadata"];
     metadata["name"] = name.clone().into();
     metadata["labels"]["statefulset.kubernetes.io/pod-name"] = name.into();
     metadata["labels"]["apps.kubernetes.io/pod-index"] = number.to_string().into();
-    metadata["ownerReferences"] = json!([{
-        "apiVersion": "apps/v1", "kind": "StatefulSet", "name": set.meta("name"), "uid": set.uid(),
-        "controller": true, "blockOwnerDeletion": true,
-    }]);
-    pod_of(metadata, &template["spec"])
+    pod
 }

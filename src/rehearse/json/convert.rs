@@ -21,18 +21,7 @@ pub(crate) fn seconds(time: Timestamp) -> String {
 
 impl From<serde_json::Value> for Value {
     fn from(plain: serde_json::Value) -> Self {
-        match plain {
-            serde_json::Value::Null => Self::Null,
-            serde_json::Value::Bool(truth) => Self::Bool(truth),
-            serde_json::Value::Number(number) => Self::Number(number),
-            serde_json::Value::String(text) => Self::String(text.into()),
-            serde_json::Value::Array(list) => list.into(),
-            serde_json::Value::Object(map) => {
-                let fields = map.into_iter();
-                let fields = fields.map(|(key, value)| (de::name(&key), value.into()));
-                Map::of(fields.collect()).into()
-            }
-        }
+        Self::from(&plain)
     }
 }
 
@@ -150,21 +139,7 @@ impl PartialEq<bool> for Value {
 
 impl PartialEq<serde_json::Value> for Value {
     fn eq(&self, plain: &serde_json::Value) -> bool {
-        use serde_json::Value as Plain;
-        match (self, plain) {
-            (Self::Null, Plain::Null) => true,
-            (Self::Bool(own), Plain::Bool(other)) => own == other,
-            (Self::Number(own), Plain::Number(other)) => own == other,
-            (Self::String(own), Plain::String(other)) => **own == **other,
-            (Self::Array(own), Plain::Array(other)) => **own == **other,
-            (Self::Object(own), Plain::Object(other)) => {
-                // Both are sorted by name.
-                let same = |((own, value), (other, plain)): ((&str, &Self), (&String, &Plain))| {
-                    own == other && value == plain
-                };
-                own.iter().len() == other.len() && own.iter().zip(other).all(same)
-            }
-            _ => false,
-        }
+        let plain = Self::from(plain);
+        *self == plain
     }
 }

@@ -103,7 +103,7 @@ fn version_wait(cluster: &Cluster, control: &mut Vec<String>, version: &str) -> 
         if control.is_empty() {
             let nodes = state.all(Kind::Node);
             let nodes = nodes.filter(|node| node["metadata"]["labels"].get(CONTROL_PLANE).is_some());
-            let name = |node: &Value| node["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+            let name = |node: &Value| node.meta("name").to_owned();
             *control = nodes.map(name).collect();
         }
         if control.is_empty() {

@@ -8,6 +8,7 @@ use crate::delete::DeleteOptions;
 use crate::journal::JournalEvent;
 use crate::json::{Value, json};
 use crate::pod_lifecycle::{Boot, ComesBack, ContainerAttempt, ContainerStart, Exit, Power, Write};
+use crate::pods::{condition, set_condition};
 use crate::resources::Kind;
 use crate::state::{State, seconds};
 use crate::store::Key;
@@ -113,14 +114,13 @@ impl State {
             return;
         };
         let mut status = pod.lifecycle.status();
-        let _ = self.update(Kind::Pod, key, WriteTarget::Status, false, |old| {
-            let mut new = old.clone();
+        let _ = self.change(Kind::Pod, key, WriteTarget::Status, |new| {
             // The status is that of an earlier pod with this name.
-            if old["metadata"]["uid"] != uid {
-                return Ok(new);
+            if new["metadata"]["uid"] != uid {
+                return;
             }
             let mine = status["conditions"].as_array().cloned().unwrap_or_default();
-            let others = old["status"]["conditions"].as_array().into_iter().flatten();
+            let others = new["status"]["conditions"].as_array().into_iter().flatten();
             let mut all: Vec<Value> = others
                 .filter(|other| !mine.iter().any(|one| one["type"] == other["type"]))
                 .cloned()
@@ -128,9 +128,8 @@ impl State {
             all.extend(mine);
             status["conditions"] = all.into();
             // The API server sets it at creation, and restores it if a kubelet drops it (`podStatusStrategy`).
-            status["qosClass"] = old["status"]["qosClass"].clone();
+            status["qosClass"] = new["status"]["qosClass"].clone();
             new["status"] = status;
-            Ok(new)
         });
     }
 
@@ -206,17 +205,9 @@ impl State {
         node.machine.booted_at = now;
         node.machine.sentinels.clear();
         let pods: Vec<String> = node.pods.iter().cloned().collect();
-        let _ = self.update(
-            Kind::Node,
-            &Key::new("", name),
-            WriteTarget::Status,
-            false,
-            |old| {
-                let mut new = old.clone();
-                new["status"]["nodeInfo"]["bootID"] = boot_id.into();
-                Ok(new)
-            },
-        );
+        let _ = self.change(Kind::Node, &Key::new("", name), WriteTarget::Status, |new| {
+            new["status"]["nodeInfo"]["bootID"] = boot_id.into();
+        });
         for uid in pods {
             self.enqueue(Work::SyncPod(uid));
         }
@@ -233,31 +224,17 @@ impl State {
 
     fn set_ready_condition(&mut self, name: &str, status: &str, reason: &str, message: &str) {
         let now = seconds(self.now());
-        let _ = self.update(
-            Kind::Node,
-            &Key::new("", name),
-            WriteTarget::Status,
-            false,
-            |old| {
-                let mut new = old.clone();
-                let mut conditions = new["status"]["conditions"]
-                    .as_array()
-                    .cloned()
-                    .unwrap_or_default();
-                let known = conditions.iter().position(|one| one["type"] == "Ready");
-                let known = known.map(|at| conditions.remove(at));
-                let since = match known {
-                    Some(known) if known["status"] == status => known["lastTransitionTime"].clone(),
-                    _ => now.clone().into(),
-                };
-                conditions.push(json!({
-                    "type": "Ready", "status": status, "reason": reason, "message": message,
-                    "lastHeartbeatTime": now, "lastTransitionTime": since,
-                }));
-                new["status"]["conditions"] = conditions.into();
-                Ok(new)
-            },
-        );
+        let _ = self.change(Kind::Node, &Key::new("", name), WriteTarget::Status, |new| {
+            let since = match condition(new, "Ready") {
+                Some(known) if known["status"] == status => known["lastTransitionTime"].clone(),
+                _ => now.clone().into(),
+            };
+            let ready = json!({
+                "type": "Ready", "status": status, "reason": reason, "message": message,
+                "lastHeartbeatTime": now, "lastTransitionTime": since,
+            });
+            set_condition(new, ready);
+        });
     }
 
     /// Empties `/run/refit` of a machine.

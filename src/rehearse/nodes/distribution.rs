@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::labels::{NodeRole, Requirement, requirements};
+use super::labels::{NodeRole, requirements};
 use super::{CONTROL_PLANE, CONTROLPLANE, ETCD, MASTER, PlanSelector, ROLE_PREFIX, WORKER};
+use refit_api::selector::LabelConstraint;
 use refit_base::version::Version;
 
 /// A distribution of Kubernetes with its own labels and versions.
@@ -105,12 +106,13 @@ impl Roles {
             .ok()
             .and_then(|version| version.minor());
         let without_master = minor.is_some_and(|minor| minor >= since).then_some(since);
-        let asked: Vec<BTreeMap<String, Requirement>> = plans.iter().map(requirements).collect();
-        let is_wanted = |all: &BTreeMap<String, Requirement>, role: &str| {
-            all.get(role).is_some_and(Requirement::is_positive)
-        };
-        let is_unwanted = |all: &BTreeMap<String, Requirement>, role: &str| {
-            all.get(role).is_some_and(Requirement::is_negative)
+        let asked: Vec<_> = plans.iter().map(requirements).collect();
+        let is_wanted =
+            |all: &BTreeMap<&str, LabelConstraint>, role: &str| all.get(role).is_some_and(|one| one.present);
+        // The label must be absent, or must not have its usual value.
+        let is_unwanted = |all: &BTreeMap<&str, LabelConstraint>, role: &str| {
+            let unwanted = |one: &LabelConstraint| !one.present && (one.absent || !one.denied.is_empty());
+            all.get(role).is_some_and(unwanted)
         };
         let mentioned = |role: Option<&str>| {
             let of_role = |key: &str| match role {
@@ -138,7 +140,7 @@ impl Roles {
         let has_all_roles = !value.is_empty();
         // kubeadm never sets `etcd`; a Plan that names it expects nodes with it.
         let is_named = |role: &str| {
-            let named = |one: &Requirement| one.is_positive() || !one.none_of.is_empty();
+            let named = |one: &LabelConstraint| one.present || !one.denied.is_empty();
             asked.iter().any(|all| all.get(role).is_some_and(named))
         };
         let is_there = |role: &str| has_all_roles || is_named(role);
@@ -161,8 +163,8 @@ impl Roles {
                     .any(|role| is_wanted(all, role))
             })
             .filter_map(|all| all.get(WORKER))
-            .find(|one| one.is_positive())
-            .map(|one| one.first_value().unwrap_or_else(|| "true".to_owned()));
+            .find(|one| one.present)
+            .map(|one| one.first_value().cloned().unwrap_or_else(|| "true".to_owned()));
         Self {
             distribution,
             control,
@@ -241,11 +243,11 @@ pub(super) fn is_role(key: &str) -> bool {
 }
 
 /// The likely value of a role among those that selectors name: a required one rather than an excluded one.
-fn pick<'r>(requirements: impl Iterator<Item = &'r Requirement>) -> Option<String> {
+fn pick<'r>(requirements: impl Iterator<Item = &'r LabelConstraint>) -> Option<String> {
     let (mut wanted, mut unwanted): (Vec<&String>, Vec<&String>) = (Vec::new(), Vec::new());
     for one in requirements {
-        wanted.extend(one.one_of.iter().flatten());
-        unwanted.extend(&one.none_of);
+        wanted.extend(one.allowed.iter().flatten());
+        unwanted.extend(&one.denied);
     }
     let of = |values: &[&String]| {
         let usual = ["true", ""];

@@ -1,12 +1,12 @@
 //! Computes the labels that nodes need so that Plans select them. Requirements are collected for each Plan, and Plans
 //! with compatible requirements share nodes.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::distribution::{Roles, is_role};
 use super::{CONTROL_PLANE, CONTROLPLANE, MASTER, PlanSelector, ROLE_PREFIX, WORKER};
 use refit_api::names::{LABEL_HOSTNAME, LABEL_OS};
-use refit_api::selector::Selector;
+use refit_api::selector::{LabelConstraint, Selector, constraints};
 
 /// Wanted labels; `None` means that the label must be absent.
 pub(super) type Profile = BTreeMap<String, Option<String>>;
@@ -35,152 +35,61 @@ impl NodeRole {
     }
 }
 
-/// The requirements of a selector for one label.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Requirement {
-    pub(super) one_of: Option<Vec<String>>,
-    /// Excluded values; the label may also be absent.
-    pub(super) none_of: BTreeSet<String>,
-    exists: bool,
-    absent: bool,
+/// Whether a label with this value, or its absence, satisfies the requirement.
+fn holds(one: &LabelConstraint, value: Option<&String>) -> bool {
+    value.map_or(!one.present, |value| one.permits(value))
 }
 
-impl Requirement {
-    fn restrict_to(&mut self, values: impl IntoIterator<Item = String>) {
-        let values: Vec<String> = values.into_iter().collect();
-        self.one_of = Some(match self.one_of.take() {
-            None => values,
-            Some(known) => known.into_iter().filter(|value| values.contains(value)).collect(),
-        });
-    }
-
-    /// Whether the label must exist.
-    pub(super) fn is_positive(&self) -> bool {
-        self.exists || self.one_of.is_some()
-    }
-
-    /// Whether the label must be absent, or must not have its usual value.
-    pub(super) fn is_negative(&self) -> bool {
-        !self.is_positive() && (self.absent || !self.none_of.is_empty())
-    }
-
-    /// The first value that is named and allowed.
-    pub(super) fn first_value(&self) -> Option<String> {
-        let values = self.one_of.iter().flatten();
-        values
-            .into_iter()
-            .find(|value| !self.none_of.contains(*value))
-            .cloned()
-    }
-
-    /// Whether a label with this value, or its absence, satisfies the requirement.
-    fn holds(&self, value: Option<&String>) -> bool {
-        match value {
-            None => !self.is_positive(),
-            Some(value) => {
-                !self.absent
-                    && !self.none_of.contains(value)
-                    && self.one_of.as_ref().is_none_or(|values| values.contains(value))
-            }
-        }
-    }
-
-    /// Values that satisfy the requirement.
-    fn values(&self, best: Option<&str>) -> Vec<String> {
-        let allowed = |value: &String| !self.none_of.contains(value);
-        match &self.one_of {
-            Some(values) => values.iter().filter(|value| allowed(value)).cloned().collect(),
-            None => best
-                .into_iter()
-                .chain(PLAIN_VALUES)
-                .map(str::to_owned)
-                .filter(allowed)
-                .collect(),
-        }
-    }
-
-    /// The wanted label; `None` if the requirement cannot be satisfied.
-    fn wish(&self, best: Option<&str>) -> Option<WantedLabel> {
-        match (self.exists || self.one_of.is_some(), self.absent) {
-            (true, true) => None,
-            (false, true) => Some(WantedLabel::Absent),
-            (false, false) => Some(WantedLabel::Any),
-            (true, false) => self.values(best).into_iter().next().map(WantedLabel::Value),
-        }
-    }
+pub(super) fn requirements<'p>(plan: &PlanSelector<'p>) -> BTreeMap<&'p str, LabelConstraint> {
+    plan.selector.map(constraints).unwrap_or_default()
 }
 
-enum WantedLabel {
-    Any,
-    Absent,
-    Value(String),
-}
-
-pub(super) fn requirements(plan: &PlanSelector<'_>) -> BTreeMap<String, Requirement> {
-    let mut all: BTreeMap<String, Requirement> = BTreeMap::new();
-    let Some(selector) = plan.selector else {
-        return all;
-    };
-    for (key, value) in selector.match_labels.iter().flatten() {
-        all.entry(key.clone()).or_default().restrict_to([value.clone()]);
-    }
-    for expression in selector.match_expressions.iter().flatten() {
-        let one = all.entry(expression.key.clone()).or_default();
-        let values = expression.values.iter().flatten().cloned();
-        match expression.operator.as_str() {
-            "In" => one.restrict_to(values),
-            "NotIn" => one.none_of.extend(values),
-            "Exists" => one.exists = true,
-            "DoesNotExist" => one.absent = true,
-            _ => {} // an invalid selector, which is reported elsewhere
-        }
-    }
-    all
-}
-
-/// Why no node can be selected.
-pub(super) fn contradiction(plan: &PlanSelector<'_>) -> Option<String> {
+/// Why a Plan cannot select any node, whatever its labels.
+pub fn contradiction(plan: &PlanSelector<'_>) -> Option<String> {
     if plan.selector.is_none() {
         return Some("it has no spec.nodeSelector".to_owned());
     }
     let all = requirements(plan);
-    let (key, _) = all.iter().find(|(_, one)| one.wish(None).is_none())?;
+    let (key, _) = all.iter().find(|(_, one)| one.is_impossible())?;
     Some(format!("its spec.nodeSelector contradicts itself about {key}"))
 }
 
 /// Hostnames that a Plan names.
 pub(super) fn hostnames(plan: &PlanSelector<'_>) -> Vec<String> {
     let all = requirements(plan);
-    let named = all.get(LABEL_HOSTNAME).filter(|one| one.one_of.is_some());
-    named.map(|one| one.values(None)).unwrap_or_default()
+    let Some(one) = all.get(LABEL_HOSTNAME) else {
+        return Vec::new();
+    };
+    let named = one.allowed.iter().flatten();
+    named.filter(|name| one.permits(name)).cloned().collect()
 }
 
 /// Whether nodes of a class have the required roles, or may get them.
-fn has_roles(all: &BTreeMap<String, Requirement>, roles: &Roles, role: NodeRole) -> bool {
+fn has_roles(all: &BTreeMap<&str, LabelConstraint>, roles: &Roles, role: NodeRole) -> bool {
     let labels = roles.labels(role);
     let is_for_control = [CONTROL_PLANE, MASTER, CONTROLPLANE]
         .iter()
-        .any(|role| all.get(*role).is_some_and(Requirement::is_positive));
+        .any(|role| all.get(*role).is_some_and(|one| one.present));
     if role != NodeRole::Worker {
         let is_other_role = |key: &str| key.starts_with(ROLE_PREFIX) && !is_role(key);
         let mut others = all.iter().filter(|(key, _)| is_other_role(key));
         // Only workers run Windows, and people give other roles to workers.
         let linux = "linux".to_owned();
-        let is_windows = all.get(LABEL_OS).is_some_and(|one| !one.holds(Some(&linux)));
-        if is_windows || (!is_for_control && others.any(|(_, one)| one.is_positive())) {
+        let is_windows = all.get(LABEL_OS).is_some_and(|one| !holds(one, Some(&linux)));
+        if is_windows || (!is_for_control && others.any(|(_, one)| one.present)) {
             return false;
         }
     }
     let mut asked = all.iter().filter(|(key, _)| is_role(key));
-    asked.all(|(key, one)| match labels.get(key) {
+    asked.all(|(key, one)| match labels.get(*key) {
         // Servers may also be workers if a Plan requires both roles.
-        None if key == WORKER && role == NodeRole::Control => is_for_control || one.holds(None),
-        None => one.holds(None),
+        None if *key == WORKER && role == NodeRole::Control => is_for_control || holds(one, None),
+        None => holds(one, None),
         // No distribution sets the role, so people did, with any value.
-        Some(value) if !roles.is_given(key) && one.is_positive() => {
-            one.first_value().is_some() || one.holds(Some(value))
+        Some(value) if !roles.is_given(key) && one.present => {
+            one.first_value().is_some() || holds(one, Some(value))
         }
-        Some(value) => one.holds(Some(value)),
+        Some(value) => holds(one, Some(value)),
     })
 }
 
@@ -243,14 +152,13 @@ pub(super) fn profiles(
 
 /// Whether a Plan requires roles that workers do not have: other nodes have them, or no node of this distribution can.
 /// A Plan for neither gets a profile of workers.
-fn is_elsewhere(all: &BTreeMap<String, Requirement>, roles: &Roles) -> bool {
+fn is_elsewhere(all: &BTreeMap<&str, LabelConstraint>, roles: &Roles) -> bool {
     if has_roles(all, roles, NodeRole::Control)
         || (roles.has_etcd_nodes() && has_roles(all, roles, NodeRole::Etcd))
     {
         return true;
     }
-    all.iter()
-        .any(|(key, one)| roles.is_given(key) && one.is_positive())
+    all.iter().any(|(key, one)| roles.is_given(key) && one.present)
 }
 
 /// A profile, and the Plans that select it.
@@ -281,33 +189,32 @@ impl ProfileGroup {
 
 /// Labels that a Plan requires and a node of this class lacks.
 fn wishes(
-    all: &BTreeMap<String, Requirement>,
+    all: &BTreeMap<&str, LabelConstraint>,
     base: &BTreeMap<String, String>,
     roles_fit: bool,
     roles: &Roles,
 ) -> Profile {
     let mut wishes = Profile::new();
     for (key, one) in all {
-        if key == LABEL_HOSTNAME {
+        if *key == LABEL_HOSTNAME {
             continue;
         }
-        let has = base.get(key);
-        let fulfilled = one.holds(has);
+        let has = base.get(*key);
+        let fulfilled = holds(one, has);
         if fulfilled && (roles_fit || !is_role(key)) {
             continue;
         }
-        match one.wish(roles.plain_value(key)) {
-            Some(WantedLabel::Value(value)) => {
-                wishes.insert(key.clone(), Some(value));
+        let value = match &one.allowed {
+            _ if !one.present => None,
+            Some(_) => one.first_value().cloned(),
+            None => {
+                let plain = roles.plain_value(key).into_iter().chain(PLAIN_VALUES);
+                plain.map(str::to_owned).find(|value| one.permits(value))
             }
-            Some(WantedLabel::Absent) => {
-                wishes.insert(key.clone(), None);
-            }
-            // The Plan excludes the node's own value.
-            Some(WantedLabel::Any) if has.is_some() && !fulfilled => {
-                wishes.insert(key.clone(), None);
-            }
-            Some(WantedLabel::Any) | None => {}
+        };
+        // Without a value, the Plan excludes the label, or the node's own value.
+        if value.is_some() || !one.present && (one.absent || has.is_some() && !fulfilled) {
+            wishes.insert((*key).to_owned(), value);
         }
     }
     wishes
@@ -327,7 +234,7 @@ fn merge(one: &Profile, other: &Profile) -> Option<Profile> {
     Some(merged)
 }
 
-fn apply_profile(base: &BTreeMap<String, String>, profile: &Profile) -> BTreeMap<String, String> {
+pub(super) fn apply_profile(base: &BTreeMap<String, String>, profile: &Profile) -> BTreeMap<String, String> {
     let mut labels = base.clone();
     for (key, value) in profile {
         match value {

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{Container, EnvVarSource, ObjectFieldSelector, Pod};
 
+use refit_api::complete_label::expand_with;
+
 /// A container as its process would see it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ContainerStart {
@@ -74,28 +76,6 @@ fn from_source(pod: &Pod, source: &EnvVarSource) -> Option<String> {
     Some(value.unwrap_or_default())
 }
 
-/// Expands `$(NAME)` if the variable exists, and `$$` to a dollar sign (`third_party/forked/golang/expansion`).
 fn expand(text: &str, env: &BTreeMap<String, String>) -> String {
-    let mut expanded = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some((before, after)) = rest.split_once('$') {
-        expanded.push_str(before);
-        let reference = after.strip_prefix('(').and_then(|inside| inside.split_once(')'));
-        rest = match reference {
-            Some((name, behind)) if env.contains_key(name) => {
-                expanded.push_str(&env[name]);
-                behind
-            }
-            Some((name, behind)) => {
-                expanded.extend(["$(", name, ")"]);
-                behind
-            }
-            None => {
-                expanded.push('$');
-                after.strip_prefix('$').unwrap_or(after)
-            }
-        };
-    }
-    expanded.push_str(rest);
-    expanded
+    expand_with(text, |name| env.get(name).map(String::as_str))
 }

@@ -9,6 +9,7 @@ use serde::Serialize;
 use super::text::table;
 use super::{PlanReport, Report, WaitGroup};
 use crate::words::{MIN_WAIT, duration, pluralized};
+use refit_base::names::shortened;
 use refit_formats::page::Change;
 
 /// Nodes of an order that are written out.
@@ -283,15 +284,10 @@ fn wait(group: &WaitGroup) -> String {
 }
 
 fn names(nodes: &[String]) -> String {
-    match nodes {
-        [] => "none".to_owned(),
-        nodes if nodes.len() <= FIRST_NODES => nodes.join(", "),
-        nodes => format!(
-            "{} and {} more",
-            nodes.get(..FIRST_NODES).unwrap_or_default().join(", "),
-            nodes.len() - FIRST_NODES
-        ),
+    if nodes.is_empty() {
+        return "none".to_owned();
     }
+    shortened(nodes, FIRST_NODES)
 }
 
 fn add_duration(changes: &mut Vec<Difference>, weight: u8, what: &str, old: i64, new: i64, takes: &str) {

@@ -7,7 +7,6 @@ use jiff::{SignedDuration, Timestamp};
 use super::{PlanReport, Report, TimeFormat, WaitGroup, closed_bands, wait_groups};
 use crate::record::{Recorder, WORKED_ON, peak};
 use crate::run::{Ending, Outcome, PlanOutcome};
-use refit_api::names::plan_label;
 use refit_api::{NodeLimit, NodePhase, NodeProgress, PlanState, Reason};
 use refit_base::version::released_version;
 use refit_formats::page::{
@@ -191,10 +190,7 @@ fn enter(node: &NodeProgress, row: &mut Row, now: Timestamp) {
 
 /// Status does not name the node any more.
 fn leave(view: &PlanOverview<'_>, node: &str, row: &mut Row) {
-    let labels = view.snapshot.node(node).map(|node| &node.labels);
-    let label = labels.and_then(|labels| labels.get(&plan_label(&view.plan.facts.name)));
-    let hash = view.plan.facts.status().latest_hash.as_ref();
-    if hash.is_some() && label == hash {
+    if view.has_done_label(node) {
         row.state = RowState::Done;
     } else if matches!(row.state, RowState::Applying | RowState::Failed) {
         row.state = RowState::Released;

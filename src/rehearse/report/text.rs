@@ -8,12 +8,15 @@ use super::once::{hook_lines, new_node_lines};
 use super::{ControlPlaneReport, NodeWait, Report, WaitGroup, WindowReport};
 use crate::version_change::{Unusual, next_minor};
 use crate::words::{duration, one_line, pluralized};
+use refit_base::names::shortened;
 use refit_base::table::aligned;
 
 /// Maximum number of table rows; of a longer table the first and the last half are shown.
 const ROWS: usize = 60;
 /// Maximum number of waits.
 const WAITS: usize = 10;
+/// Maximum number of nodes in a line.
+const SHOWN: usize = 8;
 
 impl Report {
     pub fn to_json(&self) -> String {
@@ -184,7 +187,7 @@ impl Report {
                 format!("{} {long}", node.name)
             };
             let nodes: Vec<String> = group.nodes.iter().map(node).collect();
-            let _ = write!(what, ": {}", shortened(&nodes));
+            let _ = write!(what, ": {}", shortened(&nodes, SHOWN));
         } else if group.reason == group.blocker.as_str() && !group.message.is_empty() {
             let message = self.times.in_message(&group.plan, &one_line(&group.message));
             let _ = write!(what, ": {message}");
@@ -213,7 +216,7 @@ impl Report {
                      distribution that the nodes run"
                 ),
             };
-            let names = shortened(&change.nodes);
+            let names = shortened(&change.nodes, SHOWN);
             line(text, &format!("Plan {} {what} ({names})", change.plan));
         }
     }
@@ -229,13 +232,13 @@ impl Report {
         });
         let mut what = format!(
             "Control plane: {down} of {nodes} down together{at} ({})",
-            shortened(&control.down)
+            shortened(&control.down, SHOWN)
         );
         if !control.not_ready.is_empty() {
             let _ = write!(
                 what,
                 "; not Ready from the start: {}",
-                shortened(&control.not_ready)
+                shortened(&control.not_ready, SHOWN)
             );
         }
         if control.loses_quorum {
@@ -288,7 +291,10 @@ impl Report {
             line(text, remark);
         }
         if !self.cordoned.is_empty() {
-            line(text, &format!("Still cordoned: {}", shortened(&self.cordoned)));
+            line(
+                text,
+                &format!("Still cordoned: {}", shortened(&self.cordoned, SHOWN)),
+            );
         }
         if text.len() > before {
             text.push('\n');
@@ -331,15 +337,6 @@ fn write_late(text: &mut String, plan: &str, late: usize, seconds: i64, after: &
             "{nodes} of Plan {plan} {ends} after {after}, up to {long} later; refit does not stop a running Job"
         ),
     );
-}
-
-fn shortened(names: &[String]) -> String {
-    const SHOWN: usize = 8;
-    let shown: Vec<&str> = names.iter().take(SHOWN).map(String::as_str).collect();
-    match names.len().saturating_sub(SHOWN) {
-        0 => shown.join(", "),
-        more => format!("{} and {more} more", shown.join(", ")),
-    }
 }
 
 fn line(text: &mut String, line: &str) {

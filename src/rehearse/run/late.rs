@@ -37,7 +37,7 @@ impl Rehearsal {
 
     /// Creates the late nodes, each in its time. Ends only if one is refused.
     pub(super) async fn join_late_nodes(&self, cluster: &Cluster) -> RehearsalError {
-        let name = |node: &Value| node["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        let name = |node: &Value| node.meta("name").to_owned();
         let nodes = self.initial_cluster.node_objects();
         let mut late: Vec<_> = nodes
             .filter_map(|node| Some((self.late(&name(node))?, node)))

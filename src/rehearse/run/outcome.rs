@@ -8,6 +8,7 @@ use serde::Deserialize as _;
 use super::Rehearsal;
 use crate::cluster::Cluster;
 use crate::json::Value;
+use crate::pods::is_ready;
 use crate::record::Recorder;
 use crate::resources::Kind;
 use crate::state::State;
@@ -141,7 +142,7 @@ impl Rehearsal {
                 .collect();
             let place = |plan: &PlanOutcome| wanted.iter().position(|name| *name == plan.name());
             plans.sort_by_key(|plan| (!plan.rehearsed, place(plan)));
-            let name = |node: &Value| node["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+            let name = |node: &Value| node.meta("name").to_owned();
             let cordoned = |node: &&Value| {
                 node["metadata"]["annotations"][names::ANNOTATION_CORDON].is_string()
                     && node["spec"]["unschedulable"] == true
@@ -181,7 +182,7 @@ fn snapshot(state: &State, now: Timestamp) -> Snapshot {
             has_own_kind || object["metadata"]["labels"][names::LABEL_PLAN].is_string()
         };
         for object in state.all(kind).filter(is_of_plan) {
-            let uid = object["metadata"]["uid"].as_str().unwrap_or_default();
+            let uid = object.meta("uid");
             // What the controller could not read, it has said.
             if let Ok(raw) = serde_json::value::to_raw_value(object) {
                 let _ = snapshot.put(as_read, uid, &raw);
@@ -192,20 +193,14 @@ fn snapshot(state: &State, now: Timestamp) -> Snapshot {
 }
 
 pub(super) fn not_ready(state: &State) -> BTreeSet<String> {
-    let is_ready = |node: &&Value| {
-        let conditions = node["status"]["conditions"].as_array().into_iter().flatten();
-        let mut ready = conditions.filter(|one| one["type"] == "Ready");
-        ready.any(|one| one["status"] == "True")
-    };
     let nodes = state.all(Kind::Node).filter(|node| !is_ready(node));
-    let name = |node: &Value| node["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    let name = |node: &Value| node.meta("name").to_owned();
     nodes.map(name).collect()
 }
 
 pub(super) fn budgets(state: &State) -> Vec<BudgetState> {
     let number = |budget: &Value, field: &str| budget["status"][field].as_i64().unwrap_or_default();
-    let text =
-        |budget: &Value, field: &str| budget["metadata"][field].as_str().unwrap_or_default().to_owned();
+    let text = |budget: &Value, field: &str| budget.meta(field).to_owned();
     state
         .all(Kind::Budget)
         .map(|budget| BudgetState {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{InitialCluster, Rehearsal, RehearsalError};
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, place};
 use crate::json::{Value, json};
 use crate::pod_lifecycle::STEERING_PREFIX;
 use crate::resources::Kind;
@@ -30,7 +30,7 @@ impl Rehearsal {
                     own(&mut object, &daemon_sets);
                     let made = put(cluster, object)?;
                     if made["kind"] == "DaemonSet" {
-                        let name = made["metadata"]["name"].as_str().unwrap_or_default();
+                        let name = made.meta("name");
                         daemon_sets.insert(name.to_owned(), made["metadata"]["uid"].clone());
                     }
                 }
@@ -39,7 +39,7 @@ impl Rehearsal {
                 let mut snapshot = snapshot.clone();
                 // Created before their dependents, which the garbage collector would delete otherwise.
                 for plan in &snapshot.plans {
-                    restore(cluster, plan.clone())?;
+                    cluster.restore_one(plan.clone()).map_err(refused(plan))?;
                 }
                 snapshot.objects.retain(|object| !self.is_absent_at_start(object));
                 for object in &mut snapshot.objects {
@@ -64,13 +64,7 @@ impl Rehearsal {
         let used =
             |group: &MaintenanceGroup| has_maintenances || has_pauses && *group == MaintenanceGroup::Medik8s;
         for group in MaintenanceGroup::ALL.into_iter().filter(used) {
-            let name = group.lease_namespace();
-            if cluster.get(Kind::Namespace, "", name).is_none() {
-                put(
-                    cluster,
-                    json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } }),
-                )?;
-            }
+            cluster.with(|state| state.ensure_namespace(group.lease_namespace()));
         }
         for object in &self.objects {
             Self::apply(cluster, object)?;
@@ -84,13 +78,10 @@ impl Rehearsal {
         let mut node = node.clone();
         // The rehearsal may begin before, and no node of it has just joined.
         node["metadata"]["creationTimestamp"] = Value::Null;
-        let name = node["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        let name = node.meta("name").to_owned();
         let mut steering = self.assumptions.steering(&name, failing.contains(name.as_str()));
         for hook in self.hooks() {
             steering.extend(self.assumptions.hook_steering(&name, hook));
-        }
-        if !node["metadata"]["annotations"].is_object() {
-            node["metadata"]["annotations"] = json!({});
         }
         for (key, value) in steering {
             node["metadata"]["annotations"][key.as_str()] = value.into();
@@ -100,12 +91,8 @@ impl Rehearsal {
 
     /// Creates empty Secrets in place of those that a Plan names and no file has.
     fn assume_secrets(&self, cluster: &Cluster) -> Result<(), RehearsalError> {
-        let stored = match &self.initial_cluster {
-            InitialCluster::Snapshot(snapshot) => snapshot.plans.as_slice(),
-            InitialCluster::Generated { .. } => &[],
-        };
-        for plan in self.plans.iter().chain(stored) {
-            let namespace = plan["metadata"]["namespace"].as_str().unwrap_or_default();
+        for plan in self.all_plans() {
+            let namespace = plan.meta("namespace");
             for name in secrets(plan) {
                 if cluster.get(Kind::Secret, namespace, name).is_none() {
                     put(
@@ -123,23 +110,15 @@ impl Rehearsal {
 
     /// Like `kubectl apply`: an existing object gets the new spec, labels and annotations.
     pub(super) fn apply(cluster: &Cluster, object: &Value) -> Result<(), RehearsalError> {
-        let text = |field: &str| object[field].as_str().unwrap_or_default();
-        let meta = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
-        let Some(kind) = Kind::of_object(text("apiVersion"), text("kind")) else {
+        let Ok((kind, namespace)) = place(object) else {
             return Ok(());
         };
-        let namespace = match (kind.resource_type().namespaced, meta("namespace")) {
-            (false, _) => "",
-            (true, "") => "default",
-            (true, namespace) => namespace,
-        };
-        let key = Key::new(namespace, meta("name"));
-        if cluster.get(kind, namespace, meta("name")).is_none() {
+        let key = Key::new(&namespace, object.meta("name"));
+        if cluster.get(kind, &namespace, &key.name).is_none() {
             return put(cluster, object.clone()).map(drop);
         }
         let applied = cluster.with(|state| {
-            state.update(kind, &key, WriteTarget::Whole, false, |old| {
-                let mut new = old.clone();
+            state.change(kind, &key, WriteTarget::Whole, |new| {
                 for (field, value) in object.as_object().into_iter().flatten() {
                     if !matches!(field, "metadata" | "status" | "apiVersion" | "kind") {
                         new[field] = value.clone();
@@ -150,12 +129,9 @@ impl Rehearsal {
                         new["metadata"][map][name] = value.clone();
                     }
                 }
-                Ok(new)
             })
         });
-        applied
-            .map(drop)
-            .map_err(|status_error| refused(object, &status_error))
+        applied.map(drop).map_err(refused(object))
     }
 }
 
@@ -167,24 +143,16 @@ pub fn secrets(plan: &Value) -> impl Iterator<Item = &str> {
 }
 
 pub(super) fn put(cluster: &Cluster, object: Value) -> Result<Value, RehearsalError> {
-    let what = json!({ "kind": object["kind"], "metadata": { "name": object["metadata"]["name"] } });
-    cluster
-        .put(object)
-        .map_err(|status_error| refused(&what, &status_error))
+    let refused = refused(&object);
+    cluster.put(object).map_err(refused)
 }
 
-fn restore(cluster: &Cluster, object: Value) -> Result<(), RehearsalError> {
-    let what = json!({ "kind": object["kind"], "metadata": { "name": object["metadata"]["name"] } });
-    cluster
-        .restore_one(object)
-        .map_err(|status_error| refused(&what, &status_error))
-}
-
-fn refused(object: &Value, status_error: &StatusError) -> RehearsalError {
+fn refused(object: &Value) -> impl FnOnce(StatusError) -> RehearsalError + use<> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    RehearsalError::Refused {
-        what: format!("{} {}", text(&object["kind"]), text(&object["metadata"]["name"])),
-        why: status_error.message.clone(),
+    let what = format!("{} {}", text(&object["kind"]), text(&object["metadata"]["name"]));
+    move |status_error| RehearsalError::Refused {
+        what,
+        why: status_error.message,
     }
 }
 
@@ -203,9 +171,6 @@ fn own(object: &mut Value, daemon_sets: &BTreeMap<String, Value>) {
 pub(super) fn with_reboots(plan: &Value) -> Value {
     let mut plan = plan.clone();
     if plan["spec"]["reboot"]["by"] == "Payload" {
-        if !plan["metadata"]["annotations"].is_object() {
-            plan["metadata"]["annotations"] = json!({});
-        }
         let key = format!("{STEERING_PREFIX}upgrade.reboot");
         plan["metadata"]["annotations"][key.as_str()] = "afterwards".into();
     }

@@ -71,7 +71,7 @@ impl State {
         let number = |field: &str| budget.value["status"][field].as_i64().unwrap_or_default();
         let (healthy, desired) = (number("currentHealthy"), number("desiredHealthy"));
         // A pod that is not ready gives the application nothing, so it may go while the budget is met without it (KEP-3017).
-        if !is_ready(pod) {
+        if !is_ready(&pod.value) {
             let policy = budget.text("/spec/unhealthyPodEvictionPolicy");
             if policy == "AlwaysAllow" || healthy >= desired && desired > 0 {
                 return Ok(());
@@ -105,22 +105,8 @@ impl State {
 
     /// Sets the condition of the pod, and deletes it.
     fn disrupt(&mut self, key: &Key, how: &DeleteOptions) -> Result<(), StatusError> {
-        let now = seconds(self.now());
         // Before the deletion (KEP-3329): a pod without a grace period is gone after it.
-        self.update(Kind::Pod, key, WriteTarget::Status, false, |old| {
-            let mut new = old.clone();
-            let mut conditions = new["status"]["conditions"]
-                .as_array()
-                .cloned()
-                .unwrap_or_default();
-            conditions.retain(|condition| condition["type"] != "DisruptionTarget");
-            conditions.push(json!({
-                "type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI",
-                "message": "Eviction API: evicting", "lastProbeTime": null, "lastTransitionTime": now,
-            }));
-            new["status"]["conditions"] = conditions.into();
-            Ok(new)
-        })?;
+        self.add_disruption_target(key, "EvictionByEvictionAPI", "Eviction API: evicting", None)?;
         self.delete(Kind::Pod, key, how)?;
         Ok(())
     }

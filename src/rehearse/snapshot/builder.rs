@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
-use super::{Snapshot, controller, describe_counts, meta, meta_of, operators};
-use crate::json::{Map, Value, json};
+use super::{Snapshot, controller, describe_counts, meta_of, operators};
+use crate::json::{Value, json};
 use crate::pod_lifecycle::STEERING_PREFIX;
+use crate::pods::is_ready;
 use crate::resources::Kind;
 use refit_api::limits;
 use refit_api::names::{LABEL_CONTROLLER, LABEL_HOOK};
@@ -77,13 +78,13 @@ impl SnapshotBuilder {
         let nodes: Vec<String> = self
             .nodes
             .iter()
-            .map(|node| meta(node, "name").to_owned())
+            .map(|node| node.meta("name").to_owned())
             .collect();
         let lost: Vec<String> = self
             .nodes
             .iter()
             .filter(|node| !is_ready(node))
-            .map(|node| meta(node, "name").to_owned())
+            .map(|node| node.meta("name").to_owned())
             .collect();
         for node in &mut self.nodes {
             // The list of images is half of a Node's size, and unused.
@@ -125,11 +126,7 @@ impl SnapshotBuilder {
         // ReplicaSets that want no pods are old revisions of a Deployment.
         self.owners
             .retain(|owner| owner["kind"] != "ReplicaSet" || owner["spec"]["replicas"].as_u64() != Some(0));
-        let known: BTreeSet<String> = self
-            .owners
-            .iter()
-            .map(|one| meta(one, "uid").to_owned())
-            .collect();
+        let known: BTreeSet<String> = self.owners.iter().map(|one| one.meta("uid").to_owned()).collect();
         let mut missing: BTreeMap<String, Vec<usize>> = BTreeMap::new();
         let mut pods: Vec<Value> = Vec::new();
         let (mut unready, mut nowhere, mut again) = (0, 0, 0);
@@ -231,7 +228,7 @@ impl SnapshotBuilder {
             .iter_mut()
             .filter(|owner| owner["kind"] == "ReplicaSet" || owner["kind"] == "StatefulSet")
         {
-            if ready.get(meta(owner, "uid")) == Some(&false) {
+            if ready.get(owner.meta("uid")) == Some(&false) {
                 steer(&mut owner["spec"]["template"]["metadata"], &NEVER_READY);
             }
         }
@@ -286,15 +283,12 @@ fn ordinals(pods: &[Value], of: &[usize]) -> usize {
     let names = of
         .iter()
         .filter_map(|index| pods.get(*index))
-        .map(|pod| meta(pod, "name"));
+        .map(|pod| pod.meta("name"));
     let numbers = names.filter_map(|name| name.rsplit('-').next()?.parse::<usize>().ok());
     numbers.max().map_or(of.len(), |last| last + 1)
 }
 
 fn steer(metadata: &mut Value, steering: &[(&str, &str)]) {
-    if !metadata["annotations"].is_object() {
-        metadata["annotations"] = Map::new().into();
-    }
     for (key, value) in steering {
         metadata["annotations"][format!("{STEERING_PREFIX}{key}").as_str()] = (*value).into();
     }
@@ -303,7 +297,7 @@ fn steer(metadata: &mut Value, steering: &[(&str, &str)]) {
 /// Whether it is the Lease by which a program keeps others off a node.
 fn is_of_node(lease: &Value) -> bool {
     let mut groups = MaintenanceGroup::ALL.into_iter();
-    groups.any(|group| group.lease_namespace() == meta(lease, "namespace"))
+    groups.any(|group| group.lease_namespace() == lease.meta("namespace"))
 }
 
 /// Removes references to missing owners, for which the garbage collector would delete the objects.
@@ -311,21 +305,13 @@ fn drop_missing_owners(objects: &mut [Value], plans: &[Value]) {
     let here: BTreeSet<String> = objects
         .iter()
         .chain(plans)
-        .map(|one| meta(one, "uid").to_owned())
+        .map(|one| one.meta("uid").to_owned())
         .collect();
     for object in objects {
         if let Some(owners) = object["metadata"]["ownerReferences"].as_array_mut() {
             owners.retain(|owner| owner["uid"].as_str().is_some_and(|uid| here.contains(uid)));
         }
     }
-}
-
-fn is_ready(object: &Value) -> bool {
-    let conditions = object["status"]["conditions"].as_array();
-    conditions
-        .into_iter()
-        .flatten()
-        .any(|one| one["type"] == "Ready" && one["status"] == "True")
 }
 
 /// The newest time in an object.

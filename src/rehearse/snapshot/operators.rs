@@ -4,8 +4,9 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde::Deserialize as _;
 
-use super::{controller, meta};
+use super::controller;
 use crate::json::Value;
+use crate::words::pluralized;
 use refit_api::selector::Selector;
 use refit_cluster::drain::is_of_operator;
 
@@ -15,8 +16,7 @@ pub(super) fn drop_budgets(objects: &mut Vec<Value>, pods: &[Value], notes: &mut
     objects.retain(|object| object["kind"] != "PodDisruptionBudget" || !is_of_operators(object, pods));
     let budgets = match before - objects.len() {
         0 => return,
-        1 => "1 disruption budget".to_owned(),
-        many => format!("{many} disruption budgets"),
+        number => pluralized(number, "disruption budget"),
     };
     notes.push(format!("operators let their pods go in spite of {budgets}"));
 }
@@ -27,7 +27,7 @@ fn is_of_operators(budget: &Value, pods: &[Value]) -> bool {
         return false;
     };
     let mut selected = pods.iter().filter(|pod| {
-        meta(pod, "namespace") == meta(budget, "namespace")
+        pod.meta("namespace") == budget.meta("namespace")
             && selector.matches_by(|key| pod["metadata"]["labels"][key].as_str())
     });
     let of_operator = |pod: &Value| {

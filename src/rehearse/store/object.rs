@@ -70,7 +70,7 @@ impl Object {
 
     /// A string field of the metadata; empty if absent.
     pub fn meta(&self, field: &str) -> &str {
-        self.value["metadata"][field].as_str().unwrap_or_default()
+        self.value.meta(field)
     }
 
     pub fn uid(&self) -> &str {

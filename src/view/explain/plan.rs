@@ -5,7 +5,6 @@ use crate::cause::chain_of_objects;
 use crate::explanation::{Explanation, MAX_DEPTH};
 use crate::plan::{Obstacle, PlanOverview, check_says, condition};
 use crate::read::PlanObject;
-use crate::selected::has_done_label;
 use crate::time;
 use crate::unavailable::{not_ready, unavailability};
 
@@ -214,7 +213,7 @@ pub(super) fn chain_of_wave(view: &PlanOverview<'_>, explanation: &mut Explanati
     // Nodes that are done are not in status.
     let is_unready = |name: &&String| {
         let node = view.snapshot.node(name);
-        has_done_label(view, name) && node.is_some_and(|node| !node.facts.ready)
+        view.has_done_label(name) && node.is_some_and(|node| !node.facts.ready)
     };
     let unready = view
         .snapshot

@@ -3,7 +3,7 @@
 
 use super::prepare::Known;
 use super::running::Running;
-use super::selector::{constraints, implies};
+use super::selector::implies;
 use super::subject::Subject;
 use super::versions::release_of;
 use crate::gitops::rule::Rule;
@@ -62,8 +62,7 @@ fn shared_nodes(own: &Known, other: &Known, nodes: &[Running]) -> Option<String>
             .find(|node| mine.matches(&node.labels) && theirs.matches(&node.labels))?;
         return Some(format!("both select node {}", shared.name));
     }
-    let (mine, theirs) = (constraints(mine), constraints(theirs));
-    match (implies(&mine, &theirs), implies(&theirs, &mine)) {
+    match (implies(mine, theirs), implies(theirs, mine)) {
         (true, true) => Some("both select the same nodes".to_owned()),
         (true, false) => Some("that one selects each node that this one selects".to_owned()),
         (false, true) => Some("this one selects each node that that one selects".to_owned()),

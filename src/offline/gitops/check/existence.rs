@@ -6,7 +6,7 @@ use super::jobs::containers;
 use super::subject::Subject;
 use crate::gitops::finding::Finding;
 use crate::gitops::pin::{Verdict, decide_version};
-use crate::gitops::placeholder::is_placeholder;
+use crate::gitops::placeholder::given;
 use crate::gitops::reference::ANY_VERSION;
 use crate::gitops::rule::Rule;
 use refit_api::{PlanSpec, image};
@@ -77,11 +77,7 @@ impl VersionedImages {
 
 impl Subject<'_> {
     pub(super) fn versioned_images(&self, spec: &PlanSpec) -> Option<VersionedImages> {
-        let given = |text: &Option<String>| {
-            let text = text.clone().filter(|text| !text.is_empty());
-            text.filter(|text| !is_placeholder(text))
-        };
-        let (version, channel) = (given(&spec.version), given(&spec.channel));
+        let (version, channel) = (given(spec.version.as_ref()), given(spec.channel.as_ref()));
         if version.is_none() && (self.has("spec.version") || channel.is_none()) {
             return None;
         }

@@ -8,7 +8,7 @@ use crate::gitops::rule::Rule;
 use crate::gitops::yaml::{Entry, Node};
 use refit_api::PlanSpec;
 use refit_api::complete_label::expand;
-use refit_api::selector::{is_dns_label, label_key_problems, label_value_problems};
+use refit_api::selector::{self, is_dns_label, label_key_problems, label_value_problems};
 
 /// Maximum length of a DNS subdomain.
 const MAX_NAME: usize = 253;
@@ -41,9 +41,9 @@ impl Subject<'_> {
         }
         self.check_name("metadata.name");
         self.check_namespace(namespace);
-        self.check_label_map("metadata.labels", "metadata.labels", true);
+        self.check_label_map("metadata.labels", true);
         // The value of an annotation may be any text.
-        self.check_label_map("metadata.annotations", "metadata.annotations", false);
+        self.check_label_map("metadata.annotations", false);
         for field in SERVER_FIELDS {
             let field = format!("metadata.{field}");
             if self.has(&field) {
@@ -132,8 +132,8 @@ impl Subject<'_> {
     }
 
     /// Checks the keys of labels or annotations, and with `values` the values too.
-    pub(super) fn check_label_map(&mut self, field: &str, path: &str, values: bool) {
-        let Some(object) = self.node(field).and_then(Node::object) else {
+    pub(super) fn check_label_map(&mut self, path: &str, values: bool) {
+        let Some(object) = self.node(path).and_then(Node::object) else {
             return;
         };
         for Entry { key, value, .. } in &object.entries {
@@ -157,7 +157,7 @@ impl Subject<'_> {
         const FIELD: &str = "spec.postCompleteLabels";
         let version = version_of(spec);
         // The values are checked below, after their variables are replaced.
-        self.check_label_map(FIELD, FIELD, false);
+        self.check_label_map(FIELD, false);
         for (key, value) in spec.post_complete_labels.iter().flatten() {
             let filled_in = expand(value, &version, ANY_HASH);
             let Some(problem) = label_value_problems(&filled_in).into_iter().next() else {
@@ -189,11 +189,5 @@ fn name_hint(name: &str) -> Option<String> {
 
 /// Whether the text is a DNS subdomain (RFC 1123), as the names of most objects must be.
 pub(super) fn is_subdomain(text: &str) -> bool {
-    let inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
-    text.len() <= MAX_NAME
-        && text.split('.').map(str::as_bytes).all(|label| {
-            label.first().is_some_and(|b| inner(*b))
-                && label.last().is_some_and(|b| inner(*b))
-                && label.iter().all(|b| inner(*b) || *b == b'-')
-        })
+    text.len() <= MAX_NAME && selector::is_subdomain(text)
 }

@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use super::control_plane::Role;
 use super::metadata::is_subdomain;
 use super::subject::Subject;
-use crate::gitops::placeholder::is_placeholder;
+use crate::gitops::placeholder::{given, is_placeholder};
 use crate::gitops::rule::Rule;
 use crate::gitops::yaml::{Kind, Node};
 use refit_api::Plan;
@@ -41,18 +41,14 @@ pub(super) struct Known {
 impl Known {
     pub(super) fn new(plan: &Plan) -> Self {
         let spec = &plan.spec;
-        let given = |text: &Option<String>| {
-            text.clone()
-                .filter(|text| !text.is_empty() && !is_placeholder(text))
-        };
         Self {
             namespace: plan.metadata.namespace.clone().unwrap_or_default(),
             name: plan.metadata.name.clone().unwrap_or_default(),
             role: Role::of(spec.node_selector.as_ref()),
             program: distribution_of(spec.upgrade_image()),
             prepare: spec.prepare.as_deref().and_then(Prepare::of),
-            version: given(&spec.version),
-            channel: given(&spec.channel),
+            version: given(spec.version.as_ref()),
+            channel: given(spec.channel.as_ref()),
             depends_on: spec
                 .depends_on
                 .iter()

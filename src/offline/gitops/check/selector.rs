@@ -10,95 +10,31 @@ use super::subject::Subject;
 use crate::gitops::rule::Rule;
 use crate::gitops::yaml::Kind;
 use refit_api::names::{LABEL_HOSTNAME, LABEL_VALUE_DISABLED};
-use refit_api::selector::{Selector, explain};
+use refit_api::selector::{LabelConstraint, Selector, constraints, explain};
 use refit_api::{Plan, names};
 use refit_base::nearest::nearest;
 
-/// What a selector requires of the label with one key.
-#[derive(Clone, Default)]
-pub(super) struct LabelConstraint {
-    present: bool,
-    absent: bool,
-    /// The allowed values; `None` allows any.
-    allowed: Option<BTreeSet<String>>,
-    denied: BTreeSet<String>,
-}
-
-impl LabelConstraint {
-    fn restrict_to(&mut self, values: impl IntoIterator<Item = String>) {
-        let values: BTreeSet<_> = values.into_iter().collect();
-        self.present = true;
-        self.allowed = Some(match self.allowed.take() {
-            Some(allowed) => allowed.intersection(&values).cloned().collect(),
-            None => values,
-        });
-    }
-
-    fn require(&mut self, operator: &str, values: Vec<String>) {
-        match operator {
-            "In" => self.restrict_to(values),
-            "NotIn" => self.denied.extend(values),
-            "Exists" => self.present = true,
-            "DoesNotExist" => self.absent = true,
-            _ => {} // an invalid selector, which has been reported
-        }
-    }
-
-    fn is_impossible(&self) -> bool {
-        let no_value = self
-            .allowed
-            .as_ref()
-            .is_some_and(|allowed| !allowed.iter().any(|value| self.permits(value)));
-        (self.present && self.absent) || no_value
-    }
-
-    /// Whether the label may have this value.
-    fn permits(&self, value: &str) -> bool {
-        let is_allowed = self
-            .allowed
-            .as_ref()
-            .is_none_or(|allowed| allowed.contains(value));
-        !self.absent && is_allowed && !self.denied.contains(value)
-    }
-
-    /// Whether each label that meets `other`, and each absence that does, meets this one too.
-    pub(super) fn is_implied_by(&self, other: &Self) -> bool {
-        if self.present && !other.present {
-            return false;
-        }
-        match &other.allowed {
-            _ if other.absent => true,
-            Some(values) => values
-                .iter()
-                .filter(|value| other.permits(value))
-                .all(|value| self.permits(value)),
-            None => !self.absent && self.allowed.is_none() && self.denied.is_subset(&other.denied),
-        }
-    }
-}
-
-/// What a selector requires, by the key of the label.
-pub(super) type Constraints<'s> = BTreeMap<&'s str, LabelConstraint>;
-
 /// Whether all labels that meet `narrow` meet `wide` too.
-pub(super) fn implies(narrow: &Constraints<'_>, wide: &Constraints<'_>) -> bool {
-    let any = LabelConstraint::default();
-    wide.iter()
-        .all(|(key, one)| one.is_implied_by(narrow.get(key).unwrap_or(&any)))
+pub(super) fn implies(narrow: &LabelSelector, wide: &LabelSelector) -> bool {
+    let (narrow, any) = (constraints(narrow), LabelConstraint::default());
+    constraints(wide)
+        .iter()
+        .all(|(key, one)| is_implied(one, narrow.get(key).unwrap_or(&any)))
 }
 
-/// What a selector requires of each label.
-pub(super) fn constraints(selector: &LabelSelector) -> Constraints<'_> {
-    let mut all = Constraints::new();
-    for (key, value) in selector.match_labels.iter().flatten() {
-        all.entry(key).or_default().restrict_to([value.clone()]);
+/// Whether each label that meets `other`, and each absence that does, meets `one` too.
+fn is_implied(one: &LabelConstraint, other: &LabelConstraint) -> bool {
+    if one.present && !other.present {
+        return false;
     }
-    for expression in selector.match_expressions.iter().flatten() {
-        let values = expression.values.clone().unwrap_or_default();
-        let one = all.entry(&expression.key).or_default();
-        one.require(&expression.operator, values);
+    match &other.allowed {
+        _ if other.absent => true,
+        Some(values) => values
+            .iter()
+            .filter(|value| other.permits(value))
+            .all(|value| one.permits(value)),
+        None => !one.absent && one.allowed.is_none() && one.denied.is_subset(&other.denied),
     }
-    all
 }
 
 impl Subject<'_> {
@@ -145,7 +81,7 @@ impl Subject<'_> {
 
         let mut reported = BTreeSet::new();
         for (key, value) in selector.match_labels.iter().flatten() {
-            asked.entry(key).or_default().restrict_to([value.clone()]);
+            asked.entry(key).or_default().require("In", vec![value.clone()]);
         }
         let impossible: Vec<_> = asked
             .iter()

@@ -7,7 +7,7 @@ use regex::Regex;
 
 use super::running::Running;
 use super::subject::Subject;
-use crate::gitops::placeholder::is_placeholder;
+use crate::gitops::placeholder::given;
 use crate::gitops::reference::Reference;
 use crate::gitops::rule::Rule;
 use crate::gitops::yaml::Node;
@@ -53,11 +53,7 @@ impl Subject<'_> {
     /// Reports a K3s image with an RKE2 version, the reverse, or an image of one of them with another distribution's
     /// version.
     fn check_distribution(&mut self, spec: &PlanSpec) {
-        let given = |text: &Option<String>| {
-            text.clone()
-                .filter(|text| !text.is_empty() && !is_placeholder(text))
-        };
-        let channel = given(&spec.channel);
+        let channel = given(spec.channel.as_ref());
         let of_another_channel = |program: &str| {
             let channel = channel.as_deref()?;
             let other = distribution_of_channel(channel).filter(|other| *other != program)?;
@@ -68,7 +64,7 @@ impl Subject<'_> {
             let Some(program) = distribution_of(&of.image) else {
                 continue;
             };
-            let (field, found) = if let Some(version) = given(&spec.version) {
+            let (field, found) = if let Some(version) = given(spec.version.as_ref()) {
                 let Ok(parsed) = version.parse::<Version>() else {
                     continue;
                 };

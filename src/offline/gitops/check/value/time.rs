@@ -28,17 +28,7 @@ pub(in crate::gitops::check) fn duration(text: &str) -> Option<String> {
     // A duration of a Plan begins at no date, so a day has 24 hours.
     let span = span.to_duration(SpanRelativeTo::days_are_24_hours()).ok()?;
     let nanos = i64::try_from(span.as_nanos()).ok().filter(|nanos| *nanos >= 0)?;
-    Some(short(GoDuration::from_nanos(nanos)))
-}
-
-/// Go's syntax without zero parts: `1h`, not `1h0m0s`.
-fn short(duration: GoDuration) -> String {
-    let text = duration.to_string();
-    let text = text
-        .strip_suffix("m0s")
-        .map_or(text.clone(), |minutes| format!("{minutes}m"));
-    text.strip_suffix("h0m")
-        .map_or(text.clone(), |hours| format!("{hours}h"))
+    Some(GoDuration::from_nanos(nanos).short())
 }
 
 pub(super) fn seconds(text: &str) -> Option<i64> {
