@@ -1,9 +1,10 @@
 //! Plans whose version a patch of Kustomize sets, and templates of Terraform.
 
 use refit_offline::gitops::kustomize::attach;
+use refit_offline::gitops::overlay::{Field, SetTo};
 
 use super::source;
-use crate::workdir::Workdir;
+use crate::workdir::{Workdir, run_in};
 
 const SERVER: &str = "apiVersion: upgrade.cattle.io/v1
 kind: Plan
@@ -99,9 +100,13 @@ fn set(files: &[(&str, &str)]) -> Vec<String> {
         .iter()
         .filter(is_plan)
         .filter(|source| !source.name.contains("patch"));
-    let texts = plans.flat_map(|source| source.overlays.iter().flat_map(|overlay| &overlay.versions));
-    texts
-        .map(|set| format!("{} {}", set.place(), set.version))
+    let overlays = plans.flat_map(|source| &source.overlays);
+    let changes = overlays.flat_map(|overlay| &overlay.changes[&Field::Version].all);
+    changes
+        .map(|change| match &change.to {
+            SetTo::Text(version) => format!("{} {version}", change.place()),
+            to => format!("{} {to:?}", change.place()),
+        })
         .collect()
 }
 
@@ -119,6 +124,14 @@ fn every_form_of_a_patch_is_read_and_only_for_the_plans_that_it_selects() {
         ("patches: [{path: ./patch.yaml, target: {kind: Plan, name: serv.*}}]\n".to_owned(), Some("k/patch.yaml:5 v2")),
         ("patches: [{path: patch.yaml, target: {kind: Plan, name: serv}}]\n".to_owned(), None),
         ("patches: [{path: patch.yaml, target: {kind: Node}}]\n".to_owned(), None),
+        ("patches: [{path: patch.yaml, target: {version: v1beta1}}]\n".to_owned(), None),
+        ("patches: [{path: patch.yaml, target: {labelSelector: \"tier in (prod),!canary\"}}]\n".to_owned(), None),
+        (
+            "patches: [{path: patch.yaml, target: {labelSelector: \"tier!=prod,!canary\"}}]\n".to_owned(),
+            Some("k/patch.yaml:5 v2"),
+        ),
+        ("patches: [{path: patch.yaml, target: {annotationSelector: a=b}}]\n".to_owned(), None),
+        ("patches: [{path: patch.yaml, target: {labelSelector: \"=(\"}}]\n".to_owned(), None),
         ("patchesJson6902: [{path: patch.json, target: {kind: Plan, name: server}}]\n".to_owned(), Some("k/patch.json:2 v3")),
         (
             "patches:\n- target: {kind: Plan}\n  patch: '[{\"op\": \"replace\", \"path\": \"/spec/version\", \"value\": \"v4\"}]'\n".to_owned(),
@@ -168,6 +181,391 @@ fn overlays_and_components_and_kustomizations_of_flux_patch_the_plans_below_them
             "r/flux/plans.yaml:8 v3"
         ]
     );
+}
+
+#[test]
+fn the_labels_that_kustomizations_add_before_a_patch_select_its_plans() {
+    let patch = |field: &str, selector: &str| {
+        format!(
+            "{field}:\n- target: {{{selector}}}\n  patch: |\n    - {{op: add, path: /spec/version, value: v1}}\n"
+        )
+    };
+    let base = "resources: [server.yaml]\nlabels: [{pairs: {tier: prod}}]\ncommonAnnotations: {a: b}\n";
+    for (base_patch, over_patch, expected) in [
+        (
+            "",
+            patch("patches", "labelSelector: tier=prod"),
+            Some("k/prod/kustomization.yaml:5 v1"),
+        ),
+        (
+            "",
+            patch("patches", "annotationSelector: a=b"),
+            Some("k/prod/kustomization.yaml:5 v1"),
+        ),
+        ("", patch("patches", "labelSelector: tier!=prod"), None),
+        // Those of the same kustomization are added after its `patches`.
+        (&patch("patches", "labelSelector: tier=prod"), String::new(), None),
+        (
+            &patch("patchesJson6902", "labelSelector: tier=prod"),
+            String::new(),
+            Some("k/base/kustomization.yaml:7 v1"),
+        ),
+    ] {
+        let files = [
+            ("k/base/kustomization.yaml", &format!("{base}{base_patch}")),
+            ("k/base/server.yaml", &SERVER.to_owned()),
+            (
+                "k/prod/kustomization.yaml",
+                &format!("resources: [../base]\n{over_patch}"),
+            ),
+        ];
+        let files = files.map(|(name, text)| (name, text.as_str()));
+        assert_eq!(set(&files), Vec::from_iter(expected), "{base_patch}{over_patch}");
+    }
+}
+
+#[test]
+fn a_patch_replaces_the_version_and_the_channel_of_the_plan_for_every_command() {
+    let server = with("  version: v1.33.0+k3s1\n  channel: https://a.example.com/stable\n");
+    let kustomization = "resources: [server.yaml]\nnamespace: system-upgrade\npatches: [{path: p.json, target: {kind: Plan}}]\n";
+    let patch = "[{\"op\": \"replace\", \"path\": \"/spec/version\", \"value\": \"v1.34.1+k3s1\"},
+{\"op\": \"replace\", \"path\": \"/spec/channel\", \"value\": \"github://k3s-io\"}]";
+    let dir = dir(kustomization, &server);
+    dir.write("p.json", patch);
+    let found = dir.run("validate .").ends(1);
+    found
+        .out_has("server.yaml:5:12: note: a patch of Kustomize sets spec.version: \"v1.34.1+k3s1\" (./p.json:1) [patch]")
+        .out_has("a patch of Kustomize sets spec.channel: \"github://k3s-io\" (./p.json:2) [patch]")
+        .out_has("[bad-channel]");
+    dir.write("p.json", patch.replace("github://k3s-io", "github://k3s-io/k3s"));
+    dir.run("validate .").ends(0);
+    let ran = dir.run("rehearse . --nodes 3 -q").ends(0);
+    ran.out_has("server  v1.34.1-k3s1");
+    dir.run("render . --node a").ends(0).out_has(":v1.34.1-k3s1");
+    dir.run("resolve -o name .").ends(0).prints("v1.34.1+k3s1\n");
+}
+
+#[test]
+fn overlays_with_different_versions_leave_that_of_the_plan() {
+    let patch = |version: &str| {
+        format!(
+            "resources: [../base]\npatches:\n- target: {{kind: Plan}}\n  patch: '[{{op: add, path: /spec/version, value: {version}}}]'\n"
+        )
+    };
+    let dir = Workdir::new([]);
+    for folder in ["a", "b", "base"] {
+        std::fs::create_dir(dir.path().join(folder)).unwrap();
+    }
+    let server = with("  version: v1.33.0+k3s1\n");
+    dir.write("base/server.yaml", &server);
+    dir.write("base/kustomization.yaml", "resources: [server.yaml]\n");
+    dir.write("a/kustomization.yaml", patch("v1.34.1+k3s1"));
+    dir.write("b/kustomization.yaml", patch("v1.34.2+k3s1"));
+    let found = dir.run("validate .").ends(0);
+    found.out_has(
+        "note: Kustomize sets spec.version in each overlay to another value: \"v1.34.1+k3s1\" (./a/kustomization.yaml:4), \
+         \"v1.34.2+k3s1\" (./b/kustomization.yaml:4); refit uses its own [patch]",
+    );
+    dir.run("resolve -o name .").ends(0).prints("v1.33.0+k3s1\n");
+    let refused = dir.run("pin --to v1.34.2+k3s1 .").ends(2);
+    refused.err_has("write v1.34.2+k3s1 in ./a/kustomization.yaml:4");
+    // One that sets none uses that of the Plan.
+    dir.write("b/kustomization.yaml", "resources: [../base]\n");
+    dir.run("validate .").ends(0).out_has("in some overlays only");
+    dir.run("resolve -o name .").ends(0).prints("v1.33.0+k3s1\n");
+    dir.run("pin --to v1.34.1+k3s1 .").ends(0);
+    assert_eq!(dir.read("base/server.yaml"), server.replace("1.33.0", "1.34.1"));
+    // The same version in all of them is that of the Plan.
+    dir.write("b/kustomization.yaml", patch("v1.34.2+k3s1"));
+    dir.write("a/kustomization.yaml", patch("v1.34.2+k3s1"));
+    dir.run("resolve -o name .").ends(0).prints("v1.34.2+k3s1\n");
+}
+
+#[test]
+fn a_placeholder_in_a_patch_is_not_checked() {
+    for own in ["", "  version: v1.33.0+k3s1\n"] {
+        let kustomization = KUSTOMIZATION.replace("v1.33.3+k3s1", "'${K3S_VERSION}'");
+        let dir = dir(
+            &kustomization,
+            &with(&format!("{own}  channel: https://a.example.com\n")),
+        );
+        let found = dir.run("validate .").ends(0);
+        found
+            .out_has("spec.version is the placeholder \"${K3S_VERSION}\"")
+            .out_has("[patch]");
+        dir.run("rehearse . --nodes 3 -q").ends(0);
+        dir.run("resolve .")
+            .ends(2)
+            .err_has("set the version where the placeholder gets its value");
+        let kept = dir.run("pin --to v1.33.4+k3s1 .").ends(0);
+        kept.err_has(&format!("{VALUE} (${{K3S_VERSION}})"));
+        assert_eq!(dir.read("kustomization.yaml"), kustomization);
+    }
+}
+
+/// The Plan with more fields.
+fn with(fields: &str) -> String {
+    SERVER.replace("spec:\n", &format!("spec:\n{fields}"))
+}
+
+fn patched(patch: &str) -> String {
+    let patch = patch.replace('\n', "\n      ");
+    format!("resources: [server.yaml]\npatches:\n  - target: {{kind: Plan}}\n    patch: |\n      {patch}\n")
+}
+
+#[test]
+fn a_version_that_a_patch_removes_or_copies_is_reported_and_not_pinned() {
+    let replacements = "resources: [server.yaml]
+replacements:
+- source: {kind: ConfigMap, name: versions, fieldPath: data.k3s}
+  targets:
+  - select: {kind: Plan}
+    fieldPaths: [spec.concurrency, spec.version]
+";
+    let copy = "- {op: copy, from: /metadata/annotations/v, path: /spec/version}";
+    for (kustomization, line, finding, refusal) in [
+        (
+            patched("- {op: remove, path: /spec/version}"),
+            5,
+            "a patch of Kustomize removes spec.version",
+            "v1.33.4+k3s1 has no effect, since",
+        ),
+        (
+            patched("- {op: move, from: /spec/version, path: /metadata/annotations/v}"),
+            5,
+            "removes spec.version",
+            "v1.33.4+k3s1 has no effect, since",
+        ),
+        (
+            patched("spec: {version: null}"),
+            5,
+            "removes spec.version",
+            "v1.33.4+k3s1 has no effect, since",
+        ),
+        (
+            patched("- {op: replace, path: /spec, value: {}}"),
+            5,
+            "removes spec.version",
+            "v1.33.4+k3s1 has no effect, since",
+        ),
+        (
+            patched(copy),
+            5,
+            "so refit does not know it",
+            "write v1.33.4+k3s1 where",
+        ),
+        (
+            replacements.to_owned(),
+            6,
+            "so refit does not know it",
+            "write v1.33.4+k3s1 where",
+        ),
+    ] {
+        let server = with("  version: v1.33.0+k3s1\n  channel: https://a.example.com/stable\n");
+        let dir = dir(&kustomization, &server);
+        let place = format!("./kustomization.yaml:{line}");
+        let code = i32::from(kustomization.contains("path: /spec,"));
+        let found = dir.run("validate .").ends(code);
+        found
+            .out_has(finding)
+            .out_has(&format!("({place})"))
+            .out_has("note: ");
+        let refused = dir.run("pin --to v1.33.4+k3s1 .").ends(2);
+        refused.err_has(refusal).err_has(&place);
+        assert_eq!(dir.read("server.yaml"), server);
+        dir.run("pin --to v1.33.0+k3s1 .").ends(0).err_has(&place);
+    }
+    // Other Plans, and other fields.
+    for other in [
+        "{kind: Node}",
+        "{kind: Plan, name: agent}",
+        "{kind: Plan}\n    reject: [{name: s.*}]",
+    ] {
+        let dir = dir(
+            &replacements.replace("{kind: Plan}", other),
+            &with("  version: v1.33.0+k3s1\n"),
+        );
+        dir.run("validate .").ends(0).out_lacks("[patch]");
+    }
+    // The version of the Plan is still that of its channel, which the controller ignores.
+    let removed = dir(
+        &patched("- {op: remove, path: /spec/channel}"),
+        &with("  version: v1.33.0+k3s1\n  channel: https://a.example.com\n"),
+    );
+    removed.run("validate .").ends(0).out_lacks("[patch]");
+    removed
+        .run("pin .")
+        .ends(2)
+        .err_has("its channel gives no version");
+    // Nothing is left to resolve, or nobody knows what.
+    let gone = dir(
+        &patched("- {op: remove, path: /spec/version}"),
+        &with("  version: v1.33.0+k3s1\n"),
+    );
+    gone.run("validate .").ends(1).out_has("[no-version]");
+    let known = dir(&patched(copy), SERVER);
+    known.run("validate .").ends(0).out_lacks("no-version");
+}
+
+#[test]
+fn a_version_of_a_patch_that_is_no_text_is_an_error() {
+    for (patch, written) in [
+        ("- {op: add, path: /spec/version, value: 1.340}", "1.340"),
+        ("spec: {version: true}", "true"),
+        ("spec: {version: [v1]}", "a list"),
+    ] {
+        let dir = dir(
+            &patched(patch),
+            &with("  channel: https://a.example.com/stable\n"),
+        );
+        let found = dir.run("validate .").ends(1);
+        found.out_has(&format!(
+            "spec.version must be text, but a patch of Kustomize sets it to {written} (./kustomization.yaml:5) [wrong-type]"
+        ));
+        dir.run("rehearse . --nodes 3 -q").ends(2);
+        let refused = dir.run("pin --to v1.33.4+k3s1 .").ends(2);
+        refused.err_has(&format!("./kustomization.yaml:5 has {written}, which is no text"));
+    }
+}
+
+#[test]
+fn a_channel_that_a_patch_sets_is_that_of_the_plan() {
+    let dir = dir(&patched("spec: {channel: \"${CHANNEL}\"}"), SERVER);
+    let found = dir.run("validate .").ends(0);
+    found
+        .out_has("a patch of Kustomize sets spec.channel")
+        .out_has("spec.channel is the placeholder");
+    dir.run("pin .").ends(0).err_has("spec.channel is \"${CHANNEL}\"");
+    dir.write(
+        "kustomization.yaml",
+        patched("- {op: add, path: /spec/channel, value: https://a.example.com/stable}"),
+    );
+    dir.run("validate .").ends(0).out_lacks("no-version");
+}
+
+#[test]
+fn a_plan_that_a_patch_deletes_is_skipped() {
+    let delete = "$patch: delete\napiVersion: upgrade.cattle.io/v1\nkind: Plan\nmetadata: {name: server}";
+    let dir = dir(&patched(delete), SERVER);
+    let found = dir.run("validate .").ends(0);
+    found
+        .out_has("./server.yaml:3:18: note: a patch of Kustomize deletes this Plan (./kustomization.yaml:5)");
+    dir.run("rehearse . --nodes 3")
+        .ends(2)
+        .err_has("is skipped, since a patch of Kustomize deletes it");
+    dir.run("pin --to v1.33.4+k3s1 .")
+        .ends(0)
+        .err_has("deletes it: ./kustomization.yaml:5");
+    assert_eq!(dir.read("server.yaml"), SERVER);
+}
+
+#[test]
+fn flux_and_argo_cd_name_a_folder_from_the_root_of_the_repository() {
+    let patch = "patches:\n  - target: {kind: Plan}\n    patch: '[{op: add, path: /spec/version, value: v1.33.4+k3s1}]'\n";
+    let flux = |path: &str| {
+        format!("apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\nspec:\n  {path}\n  {patch}")
+    };
+    let argo = format!(
+        "apiVersion: argoproj.io/v1alpha1\nkind: Application\nspec:\n  source:\n    path: apps/k3s/app\n    kustomize:\n      {}",
+        patch.replace('\n', "\n    ")
+    );
+    let dir = Workdir::new([]);
+    for folder in ["apps/k3s/app", "apps/other/app", "clusters"] {
+        std::fs::create_dir_all(dir.path().join(folder)).unwrap();
+        dir.write(
+            &format!("{folder}/kustomization.yaml"),
+            "resources: [server.yaml]\n",
+        );
+    }
+    dir.write("apps/k3s/app/server.yaml", SERVER);
+    for (object, place) in [
+        (flux("path: ./apps/k3s/app"), "ks.yaml:7"),
+        (flux("path: /apps/k3s/"), "ks.yaml:7"),
+        (argo, "ks.yaml:9"),
+    ] {
+        dir.write("apps/k3s/ks.yaml", &object);
+        for (folder, line, name) in [
+            ("", "validate .", "./apps/k3s/"),
+            ("apps", "validate k3s", "k3s/"),
+            ("apps/k3s", "validate .", "./"),
+            ("apps/k3s/app", "validate .. ", "../"),
+        ] {
+            let found = run_in(&dir.path().join(folder), line).ends(0);
+            found.out_has(&format!("sets spec.version: \"v1.33.4+k3s1\" ({name}{place})"));
+        }
+    }
+    dir.write("apps/k3s/ks.yaml", flux("path: ./apps/other/app"));
+    for folder in ["", "apps", "apps/k3s"] {
+        run_in(&dir.path().join(folder), "validate .")
+            .ends(1)
+            .out_has("[no-version]");
+    }
+    // Without a path it is the whole repository.
+    dir.write("apps/k3s/ks.yaml", flux("prune: true"));
+    std::fs::create_dir(dir.path().join(".git")).unwrap();
+    for folder in ["", "apps/k3s"] {
+        run_in(&dir.path().join(folder), "validate .").ends(0);
+    }
+}
+
+#[test]
+fn flux_applies_a_folder_of_its_own_clone() {
+    let dir = Workdir::new([]);
+    for clone in ["a", "b"] {
+        std::fs::create_dir_all(dir.path().join(format!("{clone}/.git"))).unwrap();
+        std::fs::create_dir_all(dir.path().join(format!("{clone}/app"))).unwrap();
+        dir.write(&format!("{clone}/app/server.yaml"), SERVER);
+    }
+    let flux = "apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\nspec:\n  path: app\n  patches: [{target: {kind: Plan}, patch: 'spec: {version: v1.33.4+k3s1}'}]\n";
+    dir.write("b/ks.yaml", flux);
+    let found = dir.run("validate .").ends(1);
+    found
+        .out_has("./a/app/server.yaml:4:1: error")
+        .out_lacks("./b/app/server.yaml:4:1: error")
+        .out_has("(./b/ks.yaml:5)");
+}
+
+#[test]
+fn a_folder_of_flux_without_a_kustomization_has_those_below_it() {
+    let patch = |version: &str| {
+        format!(
+            "patches:\n- target: {{kind: Plan}}\n  patch: '[{{op: add, path: /spec/version, value: {version}}}]'\n"
+        )
+    };
+    let flux = "apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\nspec: {path: ./apps}\n";
+    let app = format!("resources: [server.yaml]\n{}", patch("v1"));
+    let files = [
+        (
+            "flux/two.yaml",
+            format!("{flux}---\n{}", flux.replace("apps", "other")).as_str(),
+        ),
+        (
+            "flux/kustomization.yaml",
+            "resources: [two.yaml]\nnamespace: flux-system\n",
+        ),
+        ("apps/k3s/kustomization.yaml", app.as_str()),
+        ("apps/k3s/server.yaml", SERVER),
+        ("apps/agent.yaml", SERVER),
+        ("other/server.yaml", SERVER),
+    ]
+    .map(|(name, text)| (name.to_owned(), text.to_owned()));
+    let mut sources: Vec<_> = files.iter().map(|(name, text)| source(name, text)).collect();
+    attach(&mut sources);
+    let of = |name: &str| {
+        let source = sources.iter().find(|source| source.name == name).unwrap();
+        let [overlay] = source.overlays.as_slice() else {
+            panic!("{:?}", source.overlays)
+        };
+        assert_eq!(
+            overlay.namespace, None,
+            "that of objects of Flux is not that of Plans"
+        );
+        let changes = &overlay.changes[&Field::Version];
+        (changes.all.len(), changes.is_partial)
+    };
+    assert_eq!(of("apps/k3s/server.yaml"), (1, false));
+    assert_eq!(of("apps/agent.yaml"), (0, true));
+    assert_eq!(of("other/server.yaml"), (0, true));
 }
 
 #[test]

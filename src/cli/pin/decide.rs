@@ -40,8 +40,18 @@ pub(super) fn decide(
     channels: &Channels,
     now: Timestamp,
 ) -> (Outcome, Option<PinRequest>) {
-    if !plan.patched.is_empty() {
-        return (patched::decide(flags, source, plan, channels, now), None);
+    if let Some(by) = &plan.deleted {
+        let why = format!("a patch of Kustomize deletes it: {}", by.place());
+        let mut outcome = Outcome::new(source, plan);
+        outcome.why = Some(why);
+        return (outcome, None);
+    }
+    if !plan.patched.all.is_empty() {
+        let outcome = patched::decide(flags, source, plan.clone(), channels, now);
+        // Where an overlay leaves the version as it is, that of the Plan counts.
+        if !plan.patched.is_partial || outcome.result == Result::Failed {
+            return (outcome, None);
+        }
     }
     let mut outcome = Outcome::new(source, plan);
     match wanted(flags, &outcome.plan, channels, now) {

@@ -6,6 +6,7 @@ use super::decide::{Channels, Decision, wanted};
 use super::flags::Flags;
 use super::report::{Outcome, Result};
 use refit_offline::gitops::Source;
+use refit_offline::gitops::overlay::SetTo;
 use refit_offline::gitops::pin::PlanInFile;
 
 /// Gives partial Plans, which are patches in files of their own, the channel and the policy of the Plan that they patch.
@@ -13,13 +14,13 @@ pub(super) fn complete(sources: &[Source], found: &mut [Vec<PlanInFile>]) {
     let patched: Vec<PlanInFile> = found
         .iter()
         .flatten()
-        .filter(|plan| !plan.patched.is_empty())
+        .filter(|plan| !plan.patched.all.is_empty())
         .cloned()
         .collect();
     for (source, plans) in sources.iter().zip(found) {
         for plan in plans.iter_mut().filter(|plan| plan.channel.is_none()) {
             let is_by = |of: &&PlanInFile| {
-                let mut set = of.patched.iter().filter(|set| set.is_partial_plan);
+                let mut set = of.patched.all.iter().filter(|set| set.is_partial_plan);
                 set.any(|set| set.file == source.name && set.line == plan.line)
             };
             if let Some(of) = patched.iter().find(is_by) {
@@ -42,23 +43,32 @@ pub(super) fn decide(
     now: Timestamp,
 ) -> Outcome {
     let mut outcome = Outcome::new(source, plan);
-    let places: Vec<_> = outcome
-        .plan
-        .patched
-        .iter()
-        .map(|set| format!("{} ({})", set.place(), set.version))
-        .collect();
+    let mut places = Vec::new();
     let mut outdated = Vec::new();
-    for set in outcome.plan.patched.iter().filter(|set| !set.is_partial_plan) {
-        let with_version = PlanInFile {
-            version: Some(set.version.clone()),
-            other: None,
-            ..outcome.plan.clone()
+    for change in &outcome.plan.patched.all {
+        let place = change.place();
+        places.push(format!("{place} ({})", change.to));
+        if change.is_partial_plan {
+            continue;
+        }
+        let plan = match &change.to {
+            SetTo::Text(version) => outcome.plan.with_version(version),
+            SetTo::NoText(written) => {
+                outdated.push(format!("{place} has {written}, which is no text"));
+                continue;
+            }
+            SetTo::Unknown | SetTo::Nothing => outcome.plan.clone(),
         };
-        match wanted(flags, &with_version, channels, now) {
-            Decision::Take(version) => outdated.push(format!("write {version} in {}", set.place())),
-            Decision::Fail(why) => outdated.push(format!("{}: {why}", set.place())),
-            Decision::Same | Decision::Keep(..) => {}
+        match (wanted(flags, &plan, channels, now), &change.to) {
+            (Decision::Same | Decision::Keep(..), _) => {}
+            (Decision::Fail(why), _) => outdated.push(format!("{place}: {why}")),
+            (Decision::Take(version), SetTo::Nothing) => {
+                outdated.push(format!("{version} has no effect, since {place} removes it"));
+            }
+            (Decision::Take(version), SetTo::Unknown) => {
+                outdated.push(format!("write {version} where {place} takes it from"));
+            }
+            (Decision::Take(version), _) => outdated.push(format!("write {version} in {place}")),
         }
     }
     outcome.why = Some(format!(

@@ -9,6 +9,7 @@ use super::front_ends::InputOp;
 use refit_api::{Plan, limits};
 use refit_offline::gitops::check::{ReadPlan, SERVER_FIELDS, name_for, read_plan, refused};
 use refit_offline::gitops::objects::{FrontEnd, Object, objects};
+use refit_offline::gitops::overlay::Field;
 use refit_offline::gitops::placeholder::{in_comment, is_placeholder};
 use refit_offline::gitops::yaml::Node;
 use refit_offline::gitops::{Finding, Source};
@@ -79,6 +80,14 @@ pub(super) fn read(sources: &[Source]) -> RehearsalInput {
                     "{}:{line}: skipped, a part of Plan {}; give refit the output of kustomize",
                     source.name,
                     object.title()
+                ));
+            } else if let Some(by) = source.change(&object, Field::Plan) {
+                let line = source.position(object.node.offset()).line;
+                given.notes.push(format!(
+                    "{}:{line}: Plan {} is skipped, since a patch of Kustomize deletes it ({})",
+                    source.name,
+                    object.title(),
+                    by.place()
                 ));
             } else if object.is_plan() {
                 given.plan(source, &object, &mut names);

@@ -50,6 +50,7 @@ use subject::Subject;
 
 use super::finding::Finding;
 use super::objects::{FrontEnd, Object, objects};
+use super::overlay::Field;
 use super::rule::Rule;
 use super::source::Source;
 use refit_api::Plan;
@@ -91,6 +92,8 @@ pub fn check(sources: &[Source], options: &Options) -> Report {
             let mut subject = Subject::new(source, object, &options.levels);
             if all.iter().flatten().any(|whole| object.is_patch_of(whole)) {
                 subject.report_part_of_plan();
+            } else if let Some(by) = source.change(object, Field::Plan) {
+                subject.report_deleted(by);
             } else if object.is_plan() {
                 report.plans += 1;
                 if let Some(plan) = subject.plan(options, &nodes) {

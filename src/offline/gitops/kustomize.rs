@@ -1,9 +1,11 @@
 //! Kustomizations: their patches are parts of objects, which must not be validated as whole objects, and set fields of
 //! Plans in other files.
 
+mod outer;
 mod overlay;
 mod patch;
 mod paths;
+mod target;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -100,7 +100,7 @@ rules! {
     UnknownPlan "unknown-plan" Note "`dependsOn` or `prepare` waits for a Plan that is in none of the files."
     VersionSkew "version-skew" Note "The Plan for agents has another version or channel than the one that its `prepare` waits for, or a newer version than one in its `dependsOn`."
     VersionStep "version-step" Note "`version` is older than what status or nodes in the same files say, or skips a minor version of Kubernetes."
-    Patch "patch" Note "A part of a Plan that is complete elsewhere in the same files, or a Plan whose `version` a patch of Kustomize among the files sets; refit checks the Plan with that one."
+    Patch "patch" Note "A part of a Plan that is complete elsewhere in the same files, or a Plan that a kustomization among the files deletes, or whose `version` or `channel` it changes; refit checks the Plan as all of them leave it."
     ServerField "server-field" Note "A field that only the API server writes, as `kubectl get` prints it."
     NodeOpField "node-op-field" Note "A field of a `NodeOp` or a `NodeOpUpgrade` that its Plan lacks, or that does something else there."
     Placeholder "placeholder" Note "A placeholder such as `${VERSION}`; refit does not check what it becomes."

@@ -3,9 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use super::objects::{FrontEnd, Object};
-use super::overlay::Overlay;
+use super::overlay::{Change, Field, Overlay, SetTo};
+use super::placeholder::in_comment;
 use super::position::{Lines, Position};
-use super::yaml::{self, Stream};
+use super::yaml::{self, Node, Stream};
 use refit_api::names::GROUP;
 
 /// Name of standard input in messages.
@@ -68,6 +69,26 @@ impl Source {
     pub fn overlay(&self, object: &Object<'_>) -> Option<&Overlay> {
         let is_it = |overlay: &&Overlay| overlay.plan.0 == object.document && overlay.plan.1 == object.path;
         self.overlays.iter().find(is_it)
+    }
+
+    /// What kustomizations set a field of a Plan to: all of them or, if the Plan lacks the field, one of them.
+    pub fn change(&self, object: &Object<'_>, field: Field) -> Option<&Change> {
+        let changes = self.overlay(object)?.changes.get(&field)?;
+        let spec = object.node.get("spec").and_then(Node::object);
+        let own = spec.and_then(|spec| spec.entry(field.name()));
+        let has_own = field == Field::Plan
+            || own.is_some_and(|own| !own.value.is_null() || in_comment(self, own).is_some());
+        let one = || changes.all.first().filter(|_| !has_own);
+        changes.common().or_else(one)
+    }
+
+    /// The text of a field of a Plan, as kustomizations leave it.
+    pub fn text_of<'s>(&'s self, object: &Object<'s>, field: Field) -> Option<&'s str> {
+        match self.change(object, field).map(|change| &change.to) {
+            Some(SetTo::Text(text)) => Some(text),
+            Some(SetTo::Nothing) => None,
+            _ => object.node.get("spec")?.get(field.name())?.text(),
+        }
     }
 
     pub fn position(&self, offset: usize) -> Position {

@@ -7,7 +7,6 @@ use crate::gitops::finding::Finding;
 use crate::gitops::pin::{Verdict, decide_version};
 use crate::gitops::placeholder::is_placeholder;
 use crate::gitops::rule::Rule;
-use crate::gitops::yaml::Node;
 use refit_api::{PlanSpec, redacted};
 use refit_base::nearest::nearest;
 use refit_base::version::policy::{Offered, Policy};
@@ -74,8 +73,8 @@ impl Subject<'_> {
         let Some(url) = spec.channel.as_deref().filter(|url| !url.is_empty()) else {
             return;
         };
-        if let Some(node) = self.node(FIELD).filter(|_| is_placeholder(url)) {
-            self.report_placeholder(FIELD, node);
+        if is_placeholder(url) {
+            self.report_placeholder_text(FIELD, url);
             return;
         }
         if url.trim() != url {
@@ -102,11 +101,7 @@ impl Subject<'_> {
     }
 
     pub(super) fn channel(&self) -> Option<Channel> {
-        let text = |field: &str| {
-            self.node(field)
-                .and_then(Node::text)
-                .filter(|text| !text.is_empty())
-        };
+        let text = |field: &str| self.text(field).filter(|text| !text.is_empty());
         let url = text("spec.channel").filter(|url| !is_placeholder(url))?;
         // A Plan with both keeps a channel for `refit pin`, which queries it to update the version.
         let hint = if text("spec.version").is_some() {

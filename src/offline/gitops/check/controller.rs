@@ -23,9 +23,8 @@ impl Subject<'_> {
 
     fn check_version(&mut self, spec: &PlanSpec) {
         let given = |text: &Option<String>| text.as_ref().is_some_and(|text| !text.is_empty());
-        // One that was refused for its type is reported already.
-        let refused = |field: &str, kept: &Option<String>| self.has(field) && kept.is_none();
-        if refused("spec.version", &spec.version) || refused("spec.channel", &spec.channel) {
+        let is_refused = |field, read: &Option<String>| self.is_refused(field, read.as_ref());
+        if is_refused("spec.version", &spec.version) || is_refused("spec.channel", &spec.channel) {
             return;
         }
         // A Plan with `trigger` may only reboot nodes, which needs no version.
@@ -56,6 +55,9 @@ impl Subject<'_> {
             let Some(text) = value.text().filter(|text| !is_placeholder(text)) else {
                 continue;
             };
+            if is_placeholder(&key.name) {
+                continue;
+            }
             let one = json!({ "matchLabels": { key.name.clone(): text } });
             if let Some(error) = selector_error(one) {
                 reported = true;

@@ -23,9 +23,9 @@ impl Subject<'_> {
         self.check_version_word(spec);
         let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
         let (version, channel) = (given(&spec.version), given(&spec.channel));
-        let is_refused = |field: &str, read: &Option<String>| read.is_none() && self.has(field);
+        let is_refused = |field, read: &Option<String>| self.is_refused(field, read.as_ref());
         if is_refused("spec.version", &spec.version) || is_refused("spec.channel", &spec.channel) {
-            return; // one that was refused for its type
+            return;
         }
         for (container, of) in containers(spec) {
             let field = format!("spec.{container}.image");
@@ -91,15 +91,13 @@ impl Subject<'_> {
     /// Reports a version that means another one over time.
     fn check_version_word(&mut self, spec: &PlanSpec) {
         const FIELD: &str = "spec.version";
-        let (Some(version), Some(node)) = (&spec.version, self.node(FIELD)) else {
-            return;
-        };
+        let Some(version) = &spec.version else { return };
         // An invalid version has been reported by the controller's validation.
         if check(&munge(version)).is_err() {
             return;
         }
         if is_placeholder(version) {
-            self.report_placeholder(FIELD, node);
+            self.report_placeholder_text(FIELD, version);
         } else if MOVING_TAGS.contains(&version.to_ascii_lowercase().as_str()) {
             let message = format!("{FIELD} is {version:?}, which means another version over time");
             let hint = "pin a version, or follow a channel; a finished node is not upgraded again when the tag moves";

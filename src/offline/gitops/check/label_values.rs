@@ -1,4 +1,4 @@
-//! Placeholders in the values of labels and of selectors. Kubernetes refuses most of them as they stand.
+//! Placeholders in labels and in selectors. Kubernetes refuses most of them as they stand.
 
 use serde_json::Value;
 
@@ -36,6 +36,8 @@ fn fill(node: &Node, json: &mut Value, path: &str, found: &mut Vec<Placeholder>)
     let field = path.rsplit('.').next().unwrap_or_default();
     let has_values = matches!(field, "matchLabels" | "postCompleteLabels")
         || (field == "values" && path.contains("matchExpressions["));
+    let has_keys = matches!(field, "matchLabels" | "postCompleteLabels");
+    let is_key = |child: &str| child.ends_with("].key") && child.contains("matchExpressions[");
     let children: Vec<(String, Option<&Node>, &mut Value)> = match json {
         Value::Object(entries) => entries
             .iter_mut()
@@ -52,7 +54,7 @@ fn fill(node: &Node, json: &mut Value, path: &str, found: &mut Vec<Placeholder>)
     for (path, child, value) in children {
         let Some(child) = child else { continue };
         match value {
-            Value::String(text) if has_values && is_filled_in(field, text) => {
+            Value::String(text) if (has_values || is_key(&path)) && is_filled_in(field, text) => {
                 found.push(Placeholder {
                     field: path,
                     offset: child.offset(),
@@ -63,10 +65,24 @@ fn fill(node: &Node, json: &mut Value, path: &str, found: &mut Vec<Placeholder>)
             value => fill(child, value, &path, found),
         }
     }
+    if let (true, Value::Object(labels), Some(object)) = (has_keys, json, node.object()) {
+        for key in object.entries.iter().map(|entry| &entry.key) {
+            let value = is_filled_in(field, &key.name)
+                .then(|| labels.remove(&key.name))
+                .flatten();
+            let Some(value) = value else { continue };
+            labels.insert(name_for(&key.name), value);
+            found.push(Placeholder {
+                field: format!("{path}.{}", key.name),
+                offset: key.span.start,
+                text: key.name.clone(),
+            });
+        }
+    }
 }
 
-/// Whether a program replaces the value before refit sees it.
-fn is_filled_in(field: &str, value: &str) -> bool {
+/// Whether a program replaces the key or the value before refit sees it.
+pub(super) fn is_filled_in(field: &str, value: &str) -> bool {
     if field != "postCompleteLabels" {
         return is_placeholder(value);
     }

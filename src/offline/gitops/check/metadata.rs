@@ -1,6 +1,7 @@
 //! Names, labels and annotations: what Kubernetes accepts, and what does not belong in a file.
 
 use super::jobs::{ANY_HASH, version_of};
+use super::label_values::is_filled_in;
 use super::subject::Subject;
 use super::value::yaml_text;
 use crate::gitops::placeholder::is_placeholder;
@@ -137,7 +138,10 @@ impl Subject<'_> {
             return;
         };
         for Entry { key, value, .. } in &object.entries {
-            if let [problem, ..] = label_key_problems(&key.name).as_slice() {
+            let problems = label_key_problems(&key.name);
+            if let [problem, ..] = problems.as_slice()
+                && !is_filled_in(path.rsplit('.').next().unwrap_or_default(), &key.name)
+            {
                 let message = format!("the key {:?} of {path}: {problem}", key.name);
                 self.report_at(Rule::BadName, key.span.start, Some(path), message, None);
             }

@@ -47,6 +47,12 @@ impl Subject<'_> {
         self.report_placeholder_at(field, node.offset(), &node.to_json().to_string(), syntax);
     }
 
+    pub(super) fn report_placeholder_text(&mut self, field: &str, text: &str) {
+        let syntax = syntax(text).unwrap_or("which a program replaces");
+        let offset = self.offset(field);
+        self.report_placeholder_at(field, offset, &Value::from(text).to_string(), syntax);
+    }
+
     pub(super) fn report_placeholder_at(&mut self, field: &str, offset: usize, shown: &str, syntax: &str) {
         let message =
             format!("{field} is the placeholder {shown} ({syntax}); refit does not check what it becomes");

@@ -14,7 +14,6 @@ use super::value::{Unit, duration, node_limit, time_of_day, yaml_text};
 use super::versions::release_of;
 use crate::gitops::placeholder::is_placeholder;
 use crate::gitops::rule::Rule;
-use crate::gitops::yaml::Node;
 use refit_api::schema::about;
 use refit_api::validate::validate;
 use refit_api::{Invalid, Plan, PlanSpec};
@@ -46,9 +45,8 @@ impl Subject<'_> {
 
     fn report_invalid(&mut self, invalid: &Invalid) {
         let path = invalid.path.as_str();
-        let node = self.node(path);
-        if let Some(node) = node.filter(|node| node.text().is_some_and(is_placeholder)) {
-            self.report_placeholder(path, node);
+        if let Some(text) = self.text(path).filter(|text| is_placeholder(text)) {
+            self.report_placeholder_text(path, text);
             return;
         }
         let before = self.found.iter().filter(|one| CHECKED_BEFORE.contains(&one.rule));
@@ -95,7 +93,7 @@ impl Subject<'_> {
 
     /// What to write instead, as far as the text of the field shows what is meant; else what the field is for.
     fn invalid_hint(&self, path: &str) -> Option<String> {
-        let text = self.node(path).and_then(Node::text).unwrap_or_default();
+        let text = self.text(path).unwrap_or_default();
         let field = no_indices(path);
         let unit = Unit::of(path);
         let value = match (field.as_str(), unit) {

@@ -1,25 +1,29 @@
-//! What the kustomizations among the files do to the Plans: the version that their patches set, and their namespace.
+//! What the kustomizations among the files do to the Plans: their version and channel, and their namespace.
 //!
 //! A patch applies to the resources of its kustomization, to those of the bases below it, and, in a component, to those of
-//! the kustomization that includes it. Other transformers are not read.
+//! the kustomization that includes it. Flux and Argo CD add patches to a folder of the repository. Other transformers are
+//! not read.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use super::patch::{Patch, patches_of};
+use super::outer::{Folders, outer};
+use super::patch::{Place, Transform};
 use super::paths::{is_kustomization, plain};
-use crate::gitops::objects::objects;
-use crate::gitops::overlay::{Overlay, SetVersion};
+use super::target::Metadata;
+use crate::gitops::objects::{Object, objects};
+use crate::gitops::overlay::{Change, Field, Overlay, SetTo};
 use crate::gitops::source::Source;
 use crate::gitops::yaml::{Node, Step};
-
-const FLUX: &str = "kustomize.toolkit.fluxcd.io/";
 
 /// More levels of bases are a cycle.
 const MAX_DEPTH: usize = 32;
 
-/// A kustomization. One of Flux adds patches to the folder that it names.
+/// A kustomization.
 struct Kustomization<'s> {
+    /// The folder in which it is. Those of Flux and Argo CD are no resource of another one.
+    own: Option<PathBuf>,
+    /// The folder to which its paths are relative.
     folder: PathBuf,
     source: &'s Source,
     /// The object with the fields of a kustomization.
@@ -30,8 +34,8 @@ struct Kustomization<'s> {
     namespace: Option<&'s str>,
 }
 
-/// The files that a kustomization covers. The last of the patches of a file wins.
-type Covered<'s> = BTreeMap<PathBuf, (Vec<Patch>, Option<&'s str>)>;
+/// The files that a kustomization covers, and what happens to them.
+type Covered<'s> = BTreeMap<PathBuf, (Vec<Transform>, Option<&'s str>)>;
 
 /// Notes in each source what the kustomizations among the sources do to its Plans.
 pub fn attach(sources: &mut [Source]) {
@@ -48,11 +52,12 @@ fn overlays(sources: &[Source]) -> BTreeMap<PathBuf, Vec<Overlay>> {
         .iter()
         .flat_map(|one| one.resources.iter().chain(&one.components))
         .collect();
+    let is_root = |one: &&Kustomization<'_>| one.own.as_ref().is_none_or(|own| !included.contains(own));
     let mut overlays: BTreeMap<PathBuf, Vec<Overlay>> = BTreeMap::new();
-    for root in all.iter().filter(|one| !included.contains(&one.folder)) {
+    for root in all.iter().filter(is_root) {
         let covered = root.covered(&all, sources, 0);
         for source in sources {
-            let Some((path, (patches, namespace))) = source
+            let Some((path, (transforms, namespace))) = source
                 .path
                 .as_deref()
                 .and_then(|path| covered.get_key_value(&plain(path)))
@@ -62,9 +67,8 @@ fn overlays(sources: &[Source]) -> BTreeMap<PathBuf, Vec<Overlay>> {
             let of_file = overlays.entry(path.clone()).or_default();
             for object in objects(&source.stream.documents) {
                 if object.is_plan() {
-                    let last = patches.iter().rev().find(|patch| patch.target.selects(&object));
-                    let version = last.map(|patch| patch.version.clone());
-                    add(of_file, (object.document, object.path), version, *namespace);
+                    let changes = changes(transforms, &object);
+                    add(of_file, (object.document, object.path), changes, *namespace);
                 }
             }
         }
@@ -72,83 +76,114 @@ fn overlays(sources: &[Source]) -> BTreeMap<PathBuf, Vec<Overlay>> {
     overlays
 }
 
+/// What becomes of a Plan: the last patch of a field wins.
+fn changes(transforms: &[Transform], plan: &Object<'_>) -> BTreeMap<Field, Change> {
+    let mut metadata = Metadata::of(plan);
+    let mut changes = BTreeMap::new();
+    for transform in transforms {
+        match transform {
+            Transform::Add(added) => metadata.add(added),
+            Transform::Patch(patch) if patch.target.selects(plan, &metadata) => {
+                changes.insert(patch.field, patch.change.clone());
+            }
+            Transform::Patch(_) => {}
+        }
+    }
+    let has = |field: &Field| {
+        let own = plan.node.get("spec").and_then(|spec| spec.get(field.name()));
+        *field == Field::Plan || own.is_some()
+    };
+    changes.retain(|field, change| change.to != SetTo::Nothing || has(field));
+    changes
+}
+
 fn add(
     known: &mut Vec<Overlay>,
     plan: (usize, Vec<Step>),
-    version: Option<SetVersion>,
+    mut changes: BTreeMap<Field, Change>,
     namespace: Option<&str>,
 ) {
-    match known.iter_mut().find(|known| known.plan == plan) {
-        Some(known) => {
-            known.versions.extend(version);
-            known.versions.sort();
-            known.versions.dedup();
-            known.namespace.take_if(|known| namespace != Some(known));
-        }
-        None => known.push(Overlay {
+    let place = known.iter().position(|known| known.plan == plan);
+    let place = place.unwrap_or_else(|| {
+        known.push(Overlay {
             plan,
-            versions: version.into_iter().collect(),
+            changes: BTreeMap::new(),
             namespace: namespace.map(str::to_owned),
-        }),
+        });
+        known.len() - 1
+    });
+    let overlay = &mut known[place];
+    overlay.namespace.take_if(|known| namespace != Some(known));
+    // Where the Plan is deleted, no value of it counts.
+    let is_deleted = changes.contains_key(&Field::Plan);
+    let fields: &[Field] = if is_deleted {
+        &[Field::Plan]
+    } else {
+        &[Field::Version, Field::Channel, Field::Plan]
+    };
+    for field in fields {
+        let known = overlay.changes.entry(*field).or_default();
+        match changes.remove(field) {
+            Some(change) => known.all.push(change),
+            None => known.is_partial = true,
+        }
+        known.all.sort();
+        known.all.dedup();
     }
 }
 
 fn kustomizations(sources: &[Source]) -> Vec<Kustomization<'_>> {
     let mut all = Vec::new();
     for source in sources {
-        let Some(path) = source.path.as_deref() else {
+        let Some(path) = source.path.as_deref().filter(|path| is_kustomization(path)) else {
             continue;
         };
         let folder = plain(path.parent().unwrap_or(Path::new("")));
-        for document in &source.stream.documents {
-            let text = |field: &str| document.get(field).and_then(Node::text).unwrap_or_default();
-            let is_flux = text("apiVersion").starts_with(FLUX) && text("kind") == "Kustomization";
-            let node = match document.get("spec") {
-                Some(spec) if is_flux => spec,
-                _ if is_kustomization(path) => document,
-                _ => continue,
-            };
-            let paths = |field: &str| {
-                let items = node.get(field).map(Node::items).unwrap_or_default();
-                items
-                    .iter()
-                    .filter_map(Node::text)
-                    .map(|path| plain(&folder.join(path)))
-                    .collect()
-            };
-            let text = |field: &str| {
-                node.get(field)
-                    .and_then(Node::text)
-                    .filter(|text| !text.is_empty())
-            };
-            let (resources, namespace) = if is_flux {
-                let named = text("path").map(|path| flux_folder(path, sources));
-                (named.into_iter().flatten().collect(), text("targetNamespace"))
-            } else {
-                let all: [Vec<PathBuf>; 2] = [paths("resources"), paths("bases")];
-                (all.concat(), text("namespace"))
-            };
+        // One of Flux may be in a file of this name.
+        let documents = source.stream.documents.iter();
+        for node in documents.filter(|document| outer(document).is_empty()) {
+            let paths = |field| paths(node, field, &folder);
             all.push(Kustomization {
-                folder: if is_flux { plain(path) } else { folder.clone() },
+                own: Some(folder.clone()),
+                folder: folder.clone(),
                 source,
                 node,
-                resources,
+                resources: [paths("resources"), paths("bases")].concat(),
                 components: paths("components"),
-                namespace,
+                namespace: text(node, "namespace"),
+            });
+        }
+    }
+    let folders = all.iter().filter_map(|one| one.own.clone()).collect();
+    let folders = Folders::new(folders, sources);
+    for source in sources {
+        for outer in source.stream.documents.iter().flat_map(outer) {
+            let Some(folder) = folders.find(outer.path, source) else {
+                continue;
+            };
+            all.push(Kustomization {
+                own: None,
+                source,
+                node: outer.node,
+                resources: folders.resources(&folder),
+                components: paths(outer.node, "components", &folder),
+                folder,
+                namespace: outer.namespace,
             });
         }
     }
     all
 }
 
-/// The folder among the sources that a path from the root of their repository means.
-fn flux_folder(path: &str, sources: &[Source]) -> Option<PathBuf> {
-    let path = plain(Path::new(path.trim_start_matches('/')));
-    let folders = sources
-        .iter()
-        .filter_map(|source| source.path.as_deref()?.parent());
-    let mut folders = folders.map(plain).filter(|folder| folder.ends_with(&path));
-    folders.next()
+fn text<'n>(node: &'n Node, field: &str) -> Option<&'n str> {
+    let text = node.get(field).and_then(Node::text);
+    text.filter(|text| !text.is_empty())
+}
+
+fn paths(node: &Node, field: &str, folder: &Path) -> Vec<PathBuf> {
+    let items = node.get(field).map(Node::items).unwrap_or_default();
+    let texts = items.iter().filter_map(Node::text);
+    texts.map(|path| plain(&folder.join(path))).collect()
 }
 
 impl<'s> Kustomization<'s> {
@@ -157,26 +192,34 @@ impl<'s> Kustomization<'s> {
         if depth > MAX_DEPTH {
             return covered;
         }
-        let of_folder = |folder: &PathBuf| all.iter().find(|one| one.folder == *folder);
+        let of_folder = |folder: &PathBuf| all.iter().find(|one| one.own.as_ref() == Some(folder));
         for resource in self.resources.iter().chain(&self.components) {
-            if let Some(inner) = of_folder(resource) {
-                covered.extend(inner.covered(all, sources, depth + 1));
-            } else {
-                // A file, or a folder of Flux, which needs no kustomization.
-                let paths = sources.iter().filter_map(|source| source.path.as_deref());
-                let paths = paths.map(plain).filter(|path| path.starts_with(resource));
-                covered.extend(paths.map(|path| (path, (Vec::new(), None))));
+            match of_folder(resource) {
+                Some(inner) => covered.extend(inner.covered(all, sources, depth + 1)),
+                None => {
+                    covered.insert(resource.clone(), (Vec::new(), None));
+                }
             }
         }
         let components = self.components.iter().filter_map(of_folder);
-        let patches: Vec<_> = components
+        let transforms: Vec<_> = components
             .chain([self])
-            .flat_map(|one| patches_of(one.node, one.source, &one.folder, sources))
+            .flat_map(|one| one.transforms(sources))
             .collect();
         for (of_file, namespace) in covered.values_mut() {
-            of_file.extend(patches.iter().cloned());
+            of_file.extend(transforms.iter().cloned());
             *namespace = self.namespace.or(*namespace);
         }
         covered
+    }
+
+    fn transforms(&self, sources: &[Source]) -> Vec<Transform> {
+        let place = Place {
+            node: self.node,
+            source: self.source,
+            folder: &self.folder,
+            sources,
+        };
+        place.transforms()
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::written::{self, Other, Written};
 use crate::gitops::objects::{Object, objects};
-use crate::gitops::overlay::SetVersion;
+use crate::gitops::overlay::{Change, Changes, Field, SetTo};
 use crate::gitops::source::Source;
 use crate::gitops::yaml::{Kind, Node, Step};
 use refit_api::VersionPolicySpec;
@@ -42,8 +42,24 @@ pub struct PlanInFile {
     pub images: Vec<(Vec<Step>, String)>,
     /// The distribution that `spec.upgrade.image` installs, judged by its name.
     pub distribution: Option<&'static str>,
-    /// The versions that patches of Kustomize set, in place of the Plan's own.
-    pub patched: Vec<SetVersion>,
+    /// What patches of Kustomize make of the version.
+    pub patched: Changes,
+    /// The patch of Kustomize that deletes the Plan.
+    pub deleted: Option<Change>,
+}
+
+impl PlanInFile {
+    /// The Plan with this version instead of its own.
+    #[must_use]
+    pub fn with_version(&self, version: &str) -> Self {
+        let (version, is_number, other) = parts(written::of_text(version));
+        Self {
+            version,
+            is_number,
+            other,
+            ..self.clone()
+        }
+    }
 }
 
 pub fn plans(source: &Source) -> Vec<PlanInFile> {
@@ -56,8 +72,12 @@ pub fn plans(source: &Source) -> Vec<PlanInFile> {
 
 /// Why the version or channel of a Plan is invalid, so that it cannot be resolved.
 pub fn wrong_version(source: &Source, object: &Object<'_>) -> Option<String> {
-    let spec = object.node.get("spec");
-    match written::version(source, spec) {
+    let version = match source.change(object, Field::Version).map(|change| &change.to) {
+        Some(SetTo::Text(text)) => written::of_text(text),
+        Some(SetTo::Nothing) => Written::Absent,
+        _ => written::version(source, object.node.get("spec")),
+    };
+    match version {
         Written::Version { text, is_number } => is_number.then(|| {
             format!(
                 "spec.version is the number {text}, which the API server refuses; write \"{text}\" in quotes"
@@ -65,18 +85,27 @@ pub fn wrong_version(source: &Source, object: &Object<'_>) -> Option<String> {
         }),
         Written::Other(other) if other.is_resolvable => None,
         Written::Other(other) => Some(format!("spec.version is {}; {}", other.what, other.remedy)),
-        Written::Absent => written::channel_placeholder(source, spec)
+        Written::Absent => written::channel_placeholder(source, object)
             .map(|channel| format!("spec.channel is {channel}; resolve the rendered file")),
+    }
+}
+
+/// The version, whether it is a number, and what else is there.
+fn parts(written: Written) -> (Option<String>, bool, Option<Other>) {
+    match written {
+        Written::Absent => (None, false, None),
+        Written::Version { text, is_number } => (Some(text), is_number, None),
+        Written::Other(other) => (None, false, Some(other)),
     }
 }
 
 fn plan_in_file(source: &Source, object: &Object<'_>) -> PlanInFile {
     let spec = object.node.get("spec");
     let field = |name: &str| spec.and_then(|spec| spec.get(name));
-    let text = |name: &str| {
-        let text = field(name).and_then(Node::text).map(str::trim);
-        text.filter(|text| !text.is_empty()).map(str::to_owned)
-    };
+    // One that a patch removes may still say where the version comes from.
+    let own_channel = || field(CHANNEL).and_then(Node::text);
+    let channel = source.text_of(object, Field::Channel).or_else(own_channel);
+    let channel = channel.map(str::trim).filter(|channel| !channel.is_empty());
     let place = field(VERSION).or(field(CHANNEL)).unwrap_or(object.node);
     let image = |container: &str| {
         let path = [
@@ -87,21 +116,18 @@ fn plan_in_file(source: &Source, object: &Object<'_>) -> PlanInFile {
         let image = field(container)?.get("image")?.text()?.to_owned();
         Some((path, image))
     };
-    let (version, is_number, other) = match written::version(source, spec) {
-        Written::Absent => (None, false, None),
-        Written::Version { text, is_number } => (Some(text), is_number, None),
-        Written::Other(other) => (None, false, Some(other)),
-    };
+    let (version, is_number, other) = parts(written::version(source, spec));
+    let changes = source.overlay(object).map(|overlay| &overlay.changes);
     PlanInFile {
         document: object.document,
         path: object.path.clone(),
         title: object.title(),
         name: object.metadata("name").unwrap_or_default().to_owned(),
         line: source.position(place.offset()).line,
-        channel_placeholder: written::channel_placeholder(source, spec),
+        channel_placeholder: written::channel_placeholder(source, object),
         is_guarded_by_sops: is_guarded_by_sops(source),
         policy: field("versionPolicy").map_or_else(|| Ok(Policy::default()), policy_of),
-        channel: text(CHANNEL),
+        channel: channel.map(str::to_owned),
         version,
         is_number,
         other,
@@ -110,9 +136,10 @@ fn plan_in_file(source: &Source, object: &Object<'_>) -> PlanInFile {
             .filter_map(image)
             .collect(),
         distribution: image("upgrade").and_then(|(_, image)| distribution_of(&image)),
-        patched: source
-            .overlay(object)
-            .map_or_else(Vec::new, |overlay| overlay.versions.clone()),
+        patched: changes
+            .and_then(|changes| changes.get(&Field::Version).cloned())
+            .unwrap_or_default(),
+        deleted: source.change(object, Field::Plan).cloned(),
     }
 }
 

@@ -1,5 +1,7 @@
 //! The value of `spec.version`: a version, nothing, or something else, which is not replaced.
 
+use crate::gitops::objects::Object;
+use crate::gitops::overlay::Field;
 use crate::gitops::placeholder::{in_comment, is_marker, is_placeholder, is_whole_placeholder, syntax};
 use crate::gitops::source::Source;
 use crate::gitops::yaml::{Kind, Node};
@@ -43,14 +45,6 @@ pub(super) fn version(source: &Source, spec: Option<&Node>) -> Written {
     let Some(entry) = spec.and_then(Node::object).and_then(|spec| spec.entry("version")) else {
         return Written::Absent;
     };
-    let other = |what: String, remedy, is_mistake| {
-        Written::Other(Other {
-            what,
-            remedy,
-            is_mistake,
-            is_resolvable: false,
-        })
-    };
     if let Some((comment, syntax)) = in_comment(source, entry) {
         return match entry.value.text().map(str::trim) {
             Some(text) if !text.is_empty() => Written::Other(Other {
@@ -65,34 +59,7 @@ pub(super) fn version(source: &Source, spec: Option<&Node>) -> Written {
     let written = source.text.get(entry.value.span.clone()).unwrap_or_default();
     match &entry.value.kind {
         Kind::Null => Written::Absent,
-        Kind::Text(text) => match text.trim() {
-            "" => Written::Absent,
-            text => {
-                let shown = quoted(text);
-                if let Some(syntax) = syntax(text) {
-                    let remedy = if is_placeholder(text) {
-                        FILLED_IN
-                    } else {
-                        WRITE_ONE
-                    };
-                    other(format!("{shown}, {syntax}"), remedy, false)
-                } else if is_version(text) {
-                    Written::Version {
-                        text: text.to_owned(),
-                        is_number: false,
-                    }
-                } else if text.parse::<Range>().is_ok() {
-                    other(format!("{shown}, a range and not a version"), RANGE, false)
-                } else {
-                    Written::Other(Other {
-                        what: format!("{shown}, which is not a version"),
-                        remedy: WRITE_ONE,
-                        is_mistake: false,
-                        is_resolvable: check(&munge(text)).is_ok(),
-                    })
-                }
-            }
-        },
+        Kind::Text(text) => of_text(text),
         Kind::Number(_) if is_version_as_number(written) => Written::Version {
             text: written.to_owned(),
             is_number: true,
@@ -117,13 +84,55 @@ pub(super) fn version(source: &Source, spec: Option<&Node>) -> Written {
     }
 }
 
+/// What a text is.
+pub(super) fn of_text(text: &str) -> Written {
+    let text = text.trim();
+    let shown = quoted(text);
+    if text.is_empty() {
+        Written::Absent
+    } else if let Some(syntax) = syntax(text) {
+        let remedy = if is_placeholder(text) {
+            FILLED_IN
+        } else {
+            WRITE_ONE
+        };
+        other(format!("{shown}, {syntax}"), remedy, false)
+    } else if is_version(text) {
+        Written::Version {
+            text: text.to_owned(),
+            is_number: false,
+        }
+    } else if text.parse::<Range>().is_ok() {
+        other(format!("{shown}, a range and not a version"), RANGE, false)
+    } else {
+        Written::Other(Other {
+            what: format!("{shown}, which is not a version"),
+            remedy: WRITE_ONE,
+            is_mistake: false,
+            is_resolvable: check(&munge(text)).is_ok(),
+        })
+    }
+}
+
+fn other(what: String, remedy: &'static str, is_mistake: bool) -> Written {
+    Written::Other(Other {
+        what,
+        remedy,
+        is_mistake,
+        is_resolvable: false,
+    })
+}
+
 /// The placeholder in `spec.channel`.
-pub(super) fn channel_placeholder(source: &Source, spec: Option<&Node>) -> Option<String> {
-    let entry = spec?.object()?.entry("channel")?;
+pub(super) fn channel_placeholder(source: &Source, object: &Object<'_>) -> Option<String> {
     let in_text = || {
-        let text = entry.value.text()?;
+        let text = source.text_of(object, Field::Channel)?;
         Some(format!("{}, {}", quoted(text), syntax(text)?))
     };
+    if source.change(object, Field::Channel).is_some() {
+        return in_text();
+    }
+    let entry = object.node.get("spec")?.object()?.entry("channel")?;
     let in_comment = in_comment(source, entry).map(|(comment, syntax)| format!("{comment}, {syntax}"));
     in_comment.or_else(in_text)
 }

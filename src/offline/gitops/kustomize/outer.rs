@@ -1,0 +1,116 @@
+//! Objects of Flux and Argo CD that apply a folder of a repository, with patches of their own.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf, absolute};
+
+use super::paths::plain;
+use crate::gitops::source::Source;
+use crate::gitops::yaml::Node;
+
+const FLUX: &str = "kustomize.toolkit.fluxcd.io/";
+const ARGO: &str = "argoproj.io/";
+
+/// What such an object applies.
+pub(super) struct Outer<'n> {
+    /// The object with the fields of a kustomization.
+    pub(super) node: &'n Node,
+    /// From the root of the repository.
+    pub(super) path: &'n str,
+    pub(super) namespace: Option<&'n str>,
+}
+
+pub(super) fn outer(document: &Node) -> Vec<Outer<'_>> {
+    let (group, kind) = (text(document, "apiVersion"), text(document, "kind"));
+    let is_of = |wanted: &str| group.is_some_and(|group| group.starts_with(wanted));
+    let Some(spec) = document.get("spec") else {
+        return Vec::new();
+    };
+    let spec = match kind {
+        Some("Kustomization") if is_of(FLUX) => {
+            return vec![Outer {
+                node: spec,
+                path: text(spec, "path").unwrap_or_default(),
+                namespace: text(spec, "targetNamespace"),
+            }];
+        }
+        Some("Application") if is_of(ARGO) => Some(spec),
+        Some("ApplicationSet") if is_of(ARGO) => spec.get("template").and_then(|of| of.get("spec")),
+        _ => None,
+    };
+    let Some(spec) = spec else { return Vec::new() };
+    let sources = spec.get("sources").map(Node::items).unwrap_or_default();
+    let of_source = |source| {
+        let node: &Node = Node::get(source, "kustomize")?;
+        Some(Outer {
+            node,
+            path: text(source, "path")?,
+            namespace: text(node, "namespace"),
+        })
+    };
+    sources
+        .iter()
+        .chain(spec.get("source"))
+        .filter_map(of_source)
+        .collect()
+}
+
+fn text<'n>(node: &'n Node, field: &str) -> Option<&'n str> {
+    let text = node.get(field).and_then(Node::text);
+    text.filter(|text| !text.is_empty())
+}
+
+/// The folders of the sources.
+pub(super) struct Folders {
+    /// By their absolute path.
+    folders: BTreeMap<PathBuf, PathBuf>,
+    files: BTreeSet<PathBuf>,
+    kustomizations: BTreeSet<PathBuf>,
+}
+
+impl Folders {
+    pub(super) fn new(kustomizations: BTreeSet<PathBuf>, sources: &[Source]) -> Self {
+        let files = sources
+            .iter()
+            .filter_map(|source| source.path.as_deref().map(plain));
+        let files: BTreeSet<PathBuf> = files.collect();
+        let above = files.iter().flat_map(|file| file.ancestors().skip(1));
+        // Of `../a`, the folder `` is none above.
+        let above = above.filter(|folder| !folder.as_os_str().is_empty());
+        let folders = above.chain([Path::new("")]);
+        Self {
+            folders: folders.map(|folder| (whole(folder), folder.to_owned())).collect(),
+            files,
+            kustomizations,
+        }
+    }
+
+    /// The folder that a path from the root of the repository means. The root is the next folder above the source with
+    /// `.git`. If that is not known, the path is the end of that of the folder.
+    pub(super) fn find(&self, path: &str, source: &Source) -> Option<PathBuf> {
+        let path = plain(Path::new(path.trim_start_matches('/')));
+        let source = whole(source.path.as_deref()?);
+        let root = source.ancestors().find(|folder| folder.join(".git").exists());
+        let below_root = root.and_then(|root| self.folders.get(&root.join(&path)));
+        let mut all = self.folders.iter();
+        let by_end = || Some(all.find(|(whole, _)| whole.ends_with(&path))?.1);
+        below_root.or_else(by_end).cloned()
+    }
+
+    /// What is applied of a folder: as by Flux, each kustomization in it, and the files that belong to none.
+    pub(super) fn resources(&self, folder: &Path) -> Vec<PathBuf> {
+        let mut found: Vec<PathBuf> = Vec::new();
+        let below = self.kustomizations.iter().chain(&self.files);
+        for path in below.filter(|path| path.starts_with(folder)) {
+            if !found.iter().any(|known| path.starts_with(known)) {
+                found.push(path.clone());
+            }
+        }
+        found
+    }
+}
+
+/// The absolute path.
+fn whole(path: &Path) -> PathBuf {
+    let whole = absolute(Path::new(".").join(path));
+    plain(&whole.unwrap_or_else(|_| path.to_owned()))
+}
