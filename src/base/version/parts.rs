@@ -110,6 +110,11 @@ impl Version {
         Some(if word == RKE2 { "rke2" } else { word })
     }
 
+    /// Whether it is numbers only, as releases of Kubernetes are.
+    pub fn is_plain(&self) -> bool {
+        self.written > 1 && self.suffix == Suffix::default()
+    }
+
     /// Why this version belongs to another distribution than `current`, if it does. A version without a suffix may
     /// belong to any.
     pub fn other_distribution(&self, current: &Self) -> Option<String> {
