@@ -134,7 +134,12 @@ fn an_assumed_version_follows_the_name_of_the_channel_the_range_and_the_nodes() 
     let of = |name: &str, range: &str, arguments: &str| {
         let channel = format!("  channel: https://update.k3s.io/v1-release/channels/{name}\n");
         let text = plan("a", range).replace("  version: v1.34.1\n", &channel);
-        let text = text.replace("example.com/upgrade", "rancher/k3s-upgrade");
+        let text = text
+            .replace("example.com/upgrade", "rancher/k3s-upgrade")
+            .replace(
+                "{key: node-role.kubernetes.io/control-plane, operator: DoesNotExist}",
+                "{key: kubernetes.io/hostname, operator: Exists}",
+            );
         let dir = Workdir::new([("plan.yaml", &text), ("cluster.json", &newer_cluster())]);
         let ran = dir.run(&format!("rehearse plan.yaml -q {arguments}")).ends(0);
         let assumed = ran.err.lines().find(|line| line.contains("the channel"));
@@ -244,8 +249,8 @@ async fn the_newest_version_of_a_registry_is_rehearsed_and_a_missing_image_is_re
         ..State::default()
     })
     .await;
-    let image = format!("{}/rancher/k3s-upgrade", registry.host());
-    let text = plan("a", "")
+    let image = format!("{}/team/k3s", registry.host());
+    let text = plan("a", "  installs: Kubernetes\n")
         .replace(
             "  version: v1.34.1\n",
             &format!("  channel: {}\n", registry.channel()),
