@@ -18,7 +18,8 @@ mod tests;
 
 pub use claim::Claim;
 pub use distribution::{
-    distribution_of, installs_kubernetes, is_upgrade_image, kubelet_version, released_version,
+    distribution_of, has_builds, installed_by, installs_kubernetes, is_of_talos, is_upgrade_image,
+    kubelet_version, released_version,
 };
 pub use offer::{Offer, Release};
 pub use order::Incomparable;

@@ -18,6 +18,8 @@ use refit_channel::{
     Access, ChannelClient, ChannelError, ChannelRequest, Credentials, DockerConfig, host, list_of,
 };
 use refit_cluster::kube::client::AGENT;
+use refit_offline::gitops::Finding;
+use refit_offline::gitops::check::ImageAtVersion;
 
 /// Maximum number of channels queried at a time.
 const MAX_CONCURRENT: usize = 8;
@@ -127,6 +129,24 @@ impl ChannelFlags {
             Some((image, answer))
         });
         Ok(answers.collect())
+    }
+
+    /// Asks for each of these images whether it exists: the findings about those that do not, and why a registry does not
+    /// say it.
+    pub(super) fn missing(&self, images: Vec<ImageAtVersion>) -> anyhow::Result<(Vec<Finding>, Vec<String>)> {
+        let names = images.iter().map(|image| image.image.clone()).collect();
+        let found = self.look_up(names)?;
+        let unknown = found.iter().filter_map(|(image, answer)| match answer {
+            ImageAnswer::Unknown(why) => Some(format!(
+                "refit cannot ask the registry whether image {image} exists: {why}"
+            )),
+            ImageAnswer::Found(_) | ImageAnswer::Missing(_) => None,
+        });
+        let missing = images.iter().filter_map(|image| match found.get(&image.image)? {
+            ImageAnswer::Missing(answer) => Some(image.missing(answer)),
+            ImageAnswer::Found(_) | ImageAnswer::Unknown(_) => None,
+        });
+        Ok((missing.collect(), unknown.collect()))
     }
 
     fn ask_registries(&self, images: BTreeSet<String>, briefly: bool) -> anyhow::Result<Digests> {

@@ -1,5 +1,6 @@
 //! `refit rehearse`: a roll-out on a simulated cluster, in virtual time.
 
+mod assumed_version;
 mod compare;
 mod context;
 mod event_line;
@@ -17,7 +18,7 @@ use anyhow::Context as _;
 pub(super) use flags::Flags;
 use flags::Start;
 use inputs::{
-    approved, channel_offers, checked, choose, chosen_on_cluster, elsewhere, initial_cluster,
+    approved, channel_offers, checked, choose, chosen_on_cluster, elsewhere, initial_cluster, missing_images,
     missing_secrets, namespace, read_snapshot, requests, settings, unwaited,
 };
 use jiff::{SignedDuration, Timestamp};
@@ -227,6 +228,13 @@ fn prepare(flags: &Flags) -> anyhow::Result<(Rehearsal, Vec<String>)> {
     let plans: Vec<Value> = plans.chain(on_cluster).collect();
     requests(&plans, &mut initial_cluster, &mut assumed);
     let mut settings = settings(flags, &namespace, &initial_cluster, &mut assumed)?;
+    if flags.assumed.online && settings.check_images {
+        let missing = missing_images(flags, &given, &channel_offers, start)?;
+        if !missing.is_empty() {
+            missing.iter().for_each(output::error);
+            return Err(AlreadyPrinted.into());
+        }
+    }
     front_ends::enable(&mut settings, &given.objects, &initial_cluster, &mut assumed);
     let rehearsal = Rehearsal {
         plans,

@@ -97,8 +97,8 @@ struct Target {
     policy: Policy,
     seen: BTreeMap<String, Timestamp>,
     approved: Option<String>,
-    /// The distribution that the Plan's image installs.
-    distribution: Option<&'static str>,
+    /// What the Plan's image installs.
+    installed: Option<&'static str>,
 }
 
 struct Outcome<'a> {
@@ -191,7 +191,7 @@ fn target_of_channel(flags: &Flags, url: String) -> Target {
         policy: amended(Policy::default(), flags),
         seen: BTreeMap::new(),
         approved: None,
-        distribution: None,
+        installed: None,
     }
 }
 
@@ -286,7 +286,7 @@ fn target_of_plan(flags: &Flags, title: String, plan: &Plan) -> Result<Target, S
         policy: amended(policy, flags),
         seen: stored.map(ChannelStatus::first_seen).unwrap_or_default(),
         approved: annotations.and_then(|annotations| annotations.get(ANNOTATION_APPROVE).cloned()),
-        distribution: spec.distribution(),
+        installed: spec.installed(),
     })
 }
 
@@ -318,7 +318,7 @@ fn resolve<'a>(
         oldest_follower: None,
         seen: &target.seen,
         approved: target.approved.as_deref(),
-        distribution: target.distribution,
+        installed: target.installed,
         withdrawn: None,
         polled: now,
         now,

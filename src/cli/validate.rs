@@ -15,7 +15,6 @@ use super::channel_access::ChannelFlags;
 use super::chosen::no_plan;
 use super::output_format::{OutputFormat, any_of};
 use super::{USAGE, output};
-use refit_api::image::ImageAnswer;
 use refit_base::nearest::nearest;
 use refit_base::table::aligned;
 use refit_cluster::clock::Clock;
@@ -253,20 +252,9 @@ fn ask(flags: &Flags, sources: &[Source], report: &mut Report) -> anyhow::Result
     let images: Vec<_> = images
         .flat_map(|images| images.at_version(offer(&images.channel), now))
         .collect();
-    let names = images.iter().map(|image| image.image.clone()).collect();
-    let found = flags.channels.look_up(names)?;
-    for (image, answer) in &found {
-        // What the nodes' way to it is, nobody knows here.
-        if let ImageAnswer::Unknown(why) = answer {
-            output::note(format_args!(
-                "refit cannot ask the registry whether image {image} exists: {why}"
-            ));
-        }
-    }
-    let missing = images.iter().filter_map(|image| match found.get(&image.image)? {
-        ImageAnswer::Missing(answer) => Some(image.missing(answer)),
-        ImageAnswer::Found(_) | ImageAnswer::Unknown(_) => None,
-    });
+    let (missing, unknown) = flags.channels.missing(images)?;
+    // What the nodes' way to it is, nobody knows here.
+    unknown.iter().for_each(output::note);
     report.findings.extend(missing);
     let order = |found: &Finding| sources.iter().position(|source| source.name == found.file);
     report

@@ -425,7 +425,7 @@ impl DerivedPlan {
                     oldest_follower: oldest_follower.as_deref(),
                     seen,
                     approved: self.facts.annotation(names::ANNOTATION_APPROVE),
-                    distribution: self.facts.object.spec.distribution(),
+                    installed: self.facts.object.spec.installed(),
                     withdrawn: withdrawn.as_deref(),
                     polled: known.polled,
                     now,

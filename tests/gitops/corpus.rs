@@ -156,7 +156,7 @@ fn wants(source: &Source) -> Vec<PinRequest> {
             let offer = Offered::from(&Offer::one(TARGET.to_owned()));
             match decide_version(
                 plan.version.as_deref(),
-                plan.distribution,
+                plan.installed,
                 &offer,
                 &policy,
                 Timestamp::UNIX_EPOCH,

@@ -131,6 +131,93 @@ async fn a_channel_with_an_invalid_response_changes_nothing_and_delays_no_other_
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_redirect_to_a_version_that_the_plan_may_not_reach_yet_changes_nothing() {
+    let (_server, url) = stable("v1.36.3+k3s1").await;
+    let text = plan("a", &url, "v1.34.1+k3s1") + "  versionPolicy: {maxMinorSkip: 1}\n";
+    let dir = Workdir::new([("a.yaml", &text)]);
+    let kept = dir.run("pin a.yaml").ends(0).prints("");
+    kept.err_has(
+        "stays at v1.34.1+k3s1: v1.36.3+k3s1 is not taken yet: it is 2 minor versions from v1.34.1+k3s1",
+    );
+    assert_eq!(dir.read("a.yaml"), text);
+    // An explicit request is not restricted.
+    dir.run("pin --to v1.36.3+k3s1 a.yaml").ends(0);
+    assert_eq!(dir.read("a.yaml"), text.replace("v1.34.1", "v1.36.3"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_version_of_k3s_is_written_for_kubeadm_and_talos_and_no_other_one_for_k3s() {
+    let server = ChannelServer::start().await;
+    server
+        .redirects("/k3s", "/v1.34.2+k3s1")
+        .redirects("/plain", "/v1.34.2");
+    let of_k3s = "\"v1.34.2+k3s1\" is a version of k3s, and the Plan's image installs ";
+    let plain = "\"v1.34.2\" is not a version of k3s, which the Plan's image installs";
+    for (image, version, path, to, why) in [
+        (
+            "example/kubeadm-upgrade",
+            "v1.33.4",
+            "/k3s",
+            "v1.34.2+k3s1",
+            of_k3s,
+        ),
+        (
+            "ghcr.io/siderolabs/talosctl:v1.11",
+            "v1.11.5",
+            "/k3s",
+            "v1.34.2+k3s1",
+            of_k3s,
+        ),
+        ("rancher/k3s-upgrade", "", "/plain", "v1.34.2", plain),
+        ("rancher/k3s-upgrade", "v1.33.4", "/plain", "v1.34.2", plain),
+        // Of other images refit knows nothing.
+        ("example/upgrade", "v1.33.4", "/k3s", "v1.34.2+k3s1", ""),
+        ("example/upgrade", "", "/plain", "v1.34.2", ""),
+        ("example/kubeadm-upgrade", "v1.33.4", "/plain", "v1.34.2", ""),
+        (
+            "example/kubeadm-upgrade",
+            "v1.33.4+k3s1",
+            "/k3s",
+            "v1.34.2+k3s1",
+            "",
+        ),
+    ] {
+        let line = format!("  version: {version} # by refit\n");
+        let text = plan("a", &server.url(path), version).replace("rancher/k3s-upgrade", image);
+        let text = if version.is_empty() {
+            text.replace(&line, "")
+        } else {
+            text
+        };
+        for arguments in ["pin a.yaml".to_owned(), format!("pin --to {to} a.yaml")] {
+            let dir = Workdir::new([("a.yaml", &text)]);
+            let ran = dir.run(&arguments);
+            if why.is_empty() {
+                ran.ends(0).out_has(&format!("-> {to}"));
+            } else {
+                ran.ends(2).prints("").err_has(why);
+                assert_eq!(dir.read("a.yaml"), text, "{image} {arguments}");
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_registry_of_another_distribution_is_named_by_its_newest_version_and_not_by_a_word() {
+    let tags = "latest v1.34.1-k3s1 v1.36.3-k3s1 v1.36.3-k3s1-arm64";
+    let registry = Registry::start(State {
+        tags: tags.split(' ').map(str::to_owned).collect(),
+        ..State::default()
+    })
+    .await;
+    let text = plan("a", &registry.channel(), "").replace("k3s-upgrade", "rke2-upgrade");
+    let dir = Workdir::new([("a.yaml", &text)]);
+    dir.run("pin a.yaml").ends(2).err_has(
+        "\"v1.36.3-k3s1\" is a version of k3s, and the Plan's image installs rke2: a Plan keeps its distribution",
+    );
+}
+
 #[test]
 fn a_version_can_be_given_and_one_plan_be_chosen() {
     let text = |a: &str, b: &str| format!("{}---\n{}", plan("a", NOWHERE, a), plan("b", NOWHERE, b));

@@ -1,6 +1,7 @@
 //! Input and its errors: exit code 2, with file, line or flag.
 
 use super::{plan, with_plan};
+use crate::channels::registry::{Registry, State};
 use crate::workdir::{Ran, Workdir};
 
 /// A cluster of two nodes with two pods, as kubectl prints it.
@@ -125,6 +126,157 @@ fn an_assumed_version_is_of_the_distribution_of_its_plan() {
         let ran = dir.run("rehearse plan.yaml --nodes 3 -o json").ends(0);
         assert_eq!(ran.json()["plans"][0]["version"], version, "{image}");
     }
+}
+
+/// Otherwise nodes of today would be newer than the version, and no version would be in the range.
+#[test]
+fn an_assumed_version_follows_the_name_of_the_channel_the_range_and_the_nodes() {
+    let of = |name: &str, range: &str, arguments: &str| {
+        let channel = format!("  channel: https://update.k3s.io/v1-release/channels/{name}\n");
+        let text = plan("a", range).replace("  version: v1.34.1\n", &channel);
+        let text = text
+            .replace("example.com/upgrade", "rancher/k3s-upgrade")
+            .replace(
+                "{key: node-role.kubernetes.io/control-plane, operator: DoesNotExist}",
+                "{key: kubernetes.io/hostname, operator: Exists}",
+            );
+        let dir = Workdir::new([("plan.yaml", &text), ("cluster.json", &newer_cluster())]);
+        let ran = dir.run(&format!("rehearse plan.yaml -q {arguments}")).ends(0);
+        let assumed = ran.err.lines().find(|line| line.contains("the channel"));
+        let (_, version) = assumed.unwrap().split_once(" gives ").unwrap();
+        version.split_once(" (").unwrap().0.to_owned()
+    };
+    let range = "  versionPolicy: {range: 1.36.x}\n";
+    let admitted = ", which spec.versionPolicy.range admits";
+    let has = ", which the newest kubelet has";
+    for (name, range, arguments, version) in [
+        ("stable", "", "", "v1.34.1+k3s1".to_owned()),
+        ("v1.36", "", "", "v1.36.1+k3s1, as its name says".to_owned()),
+        (
+            "v1.36",
+            "",
+            "--kubelet v1.35.1+k3s1",
+            "v1.36.1+k3s1, as its name says".to_owned(),
+        ),
+        ("stable", range, "", format!("v1.36.1+k3s1{admitted}")),
+        (
+            "stable",
+            "",
+            "--kubelet v1.35.4+k3s1",
+            format!("v1.35.4+k3s1{has}"),
+        ),
+        (
+            "stable",
+            "",
+            "--snapshot cluster.json",
+            format!("v1.35.3+k3s1{has}"),
+        ),
+        (
+            "stable",
+            range,
+            "--snapshot cluster.json",
+            format!("v1.36.1+k3s1{admitted}"),
+        ),
+        (
+            "v1.35",
+            "",
+            "--snapshot cluster.json",
+            format!("v1.35.3+k3s1{has}"),
+        ),
+        ("v1.36", "", "--version v1.35.9+k3s1", "v1.35.9+k3s1".to_owned()),
+    ] {
+        assert_eq!(of(name, range, arguments), version, "{name} {range} {arguments}");
+    }
+}
+
+/// The cluster, with kubelets of which one is newer than the version that channels usually give.
+fn newer_cluster() -> String {
+    CLUSTER
+        .replacen("v1.33.1", "v1.34.4+k3s1", 1)
+        .replacen("v1.33.1", "v1.35.3+k3s1", 1)
+}
+
+#[test]
+fn two_ranges_of_a_feed_get_a_version_each() {
+    let of = |name: &str, range: &str| {
+        plan(name, &format!("  versionPolicy: {{range: {range}}}\n"))
+            .replace("  version: v1.34.1\n", "  channel: oci://example.com/upgrade\n")
+    };
+    let text = format!("{}---\n{}", of("a", "1.35.x"), of("b", "1.36.x"));
+    let dir = Workdir::new([("plan.yaml", &text)]);
+    let ran = dir.run("rehearse plan.yaml --nodes 3 -o json").ends(0);
+    let plans = &ran.json()["plans"];
+    assert_eq!(
+        (&plans[0]["version"], &plans[1]["version"]),
+        (&"v1.35.1".into(), &"v1.36.1".into())
+    );
+    ran.err_has("gives v1.35.1, which spec.versionPolicy.range admits and v1.36.1, which spec.versionPolicy.range admits (");
+}
+
+/// `refit validate` says the same.
+#[test]
+fn jobs_that_the_api_server_would_refuse_are_refused_with_their_place() {
+    let privileged = plan("a", "").replace(
+        "{image: example.com/upgrade}",
+        "{image: example.com/upgrade, securityContext: {privileged: true, allowPrivilegeEscalation: false}}",
+    );
+    for text in [
+        plan(
+            "a",
+            "  tolerations: [{key: a, operator: Exists, effect: noSchedule}]\n",
+        ),
+        plan("a", "  tolerations: [{operator: Equal, value: b}]\n"),
+        privileged,
+    ] {
+        let dir = Workdir::new([("plan.yaml", &text)]);
+        let found = dir.run("validate plan.yaml").ends(1).out;
+        let found = found.lines().find(|line| line.contains("[bad-job]")).unwrap();
+        let ran = refused(&dir, "plan.yaml");
+        let found = format!("error: {}\n", found.replacen(": error:", ":", 1));
+        assert_eq!(ran.err, found);
+    }
+    let filled_in = "  tolerations: [{key: a, operator: Exists, effect: '${EFFECT}'}]\n";
+    with_plan("a", filled_in)
+        .run("rehearse plan.yaml --nodes 3 -q")
+        .ends(0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_newest_version_of_a_registry_is_rehearsed_and_a_missing_image_is_refused() {
+    let tags = "latest v1.34.3-k3s1 v1.35.3-k3s1 v1.36.3-k3s1 v1.36.3-k3s1-arm64 v1.37.0-rc1-k3s1";
+    let registry = Registry::start(State {
+        tags: tags.split(' ').map(str::to_owned).collect(),
+        ..State::default()
+    })
+    .await;
+    let image = format!("{}/team/k3s", registry.host());
+    let text = plan("a", "  installs: Kubernetes\n")
+        .replace(
+            "  version: v1.34.1\n",
+            &format!("  channel: {}\n", registry.channel()),
+        )
+        .replace("example.com/upgrade", &format!("'{image}'"));
+    let dir = Workdir::new([("plan.yaml", &text)]);
+    let missing = "plan.yaml:9:20: the registry has no image";
+    let ran = refused(&dir, "plan.yaml --online -q").err_has(missing);
+    ran.err_has(&format!(
+        "{image}:v1.36.3-k3s1 (HTTP/1.1 404 Not Found) [image-missing]"
+    ));
+    let settings = "kind: ConfigMap\napiVersion: v1\ndata: {REFIT_CHECK_IMAGES: 'false'}\n";
+    dir.write("off.yaml", settings);
+    dir.run("rehearse plan.yaml --online -q --config off.yaml")
+        .ends(0);
+    registry.set(|state| {
+        state.images.insert("v1.36.3-k3s1".to_owned());
+        state.images.insert("v1.34.3-k3s1".to_owned());
+    });
+    let ran = dir.run("rehearse plan.yaml --online -q").ends(0);
+    let ran = ran.err_has("6 releases; the newest is v1.36.3-k3s1\n");
+    ran.err_has("kubelet v1.35.0+k3s1").out_lacks("skips");
+    // The nodes are older than the version that the range admits.
+    dir.write("plan.yaml", text + "  versionPolicy: {range: 1.34.x}\n");
+    let ran = dir.run("rehearse plan.yaml --online -q").ends(0);
+    ran.err_has("kubelet v1.33.5+k3s1");
 }
 
 #[test]

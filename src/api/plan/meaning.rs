@@ -23,7 +23,7 @@ use crate::wait_for::{self, WaitFor};
 use crate::wave::{self, Wave};
 use crate::window::Window;
 use refit_base::version::policy::Policy;
-use refit_base::version::{Claim, distribution_of, installs_kubernetes};
+use refit_base::version::{Claim, distribution_of, installed_by, installs_kubernetes};
 
 /// Maximum number of groups in `drain.order`.
 const MAX_DRAIN_GROUPS: usize = 16;
@@ -206,6 +206,11 @@ impl PlanSpec {
     /// The distribution that the image of the Plan installs, if its name says so.
     pub fn distribution(&self) -> Option<&'static str> {
         distribution_of(self.upgrade_image())
+    }
+
+    /// What the image of the Plan installs, if its name says so.
+    pub fn installed(&self) -> Option<&'static str> {
+        installed_by(self.upgrade_image())
     }
 
     /// Whether Jobs run their images by digest.

@@ -5,6 +5,9 @@ const DISTRIBUTIONS: [&str; 2] = ["k3s", "rke2"];
 /// `system-agent-installer-rke2`. Mirrors keep these words, or add others.
 const INSTALLERS: [&str; 2] = ["upgrade", "installer"];
 
+/// Its versions are not those of Kubernetes.
+const TALOS: &str = "Talos";
+
 /// The distribution that this image installs, if its name says so. The version becomes the image's tag, so an image
 /// with a version of another distribution does not exist.
 pub fn distribution_of(image: &str) -> Option<&'static str> {
@@ -14,9 +17,33 @@ pub fn distribution_of(image: &str) -> Option<&'static str> {
     known.filter(|_| INSTALLERS.into_iter().any(has))
 }
 
+/// What the image installs, if its name says so: a distribution, or what has versions without a build.
+pub fn installed_by(image: &str) -> Option<&'static str> {
+    let is_kubeadm = || words(name_of(image)).any(|word| word.eq_ignore_ascii_case("kubeadm"));
+    distribution_of(image)
+        .or_else(|| is_kubeadm().then_some("kubeadm"))
+        .or_else(|| is_of_talos(image).then_some(TALOS))
+}
+
+/// Whether versions of what an image installs have a build, such as `+k3s1`.
+pub fn has_builds(installed: &str) -> bool {
+    DISTRIBUTIONS.contains(&installed)
+}
+
+/// Whether it is an image of Talos Linux: its installer, also from the image factory, or its client.
+pub fn is_of_talos(image: &str) -> bool {
+    [
+        "siderolabs/installer",
+        "siderolabs/talosctl",
+        "factory.talos.dev/",
+    ]
+    .into_iter()
+    .any(|known| image.contains(known))
+}
+
 /// Whether the image installs Kubernetes, so that kubelets report the version, as far as its name says.
 pub fn installs_kubernetes(image: &str) -> bool {
-    distribution_of(image).is_some() || words(name_of(image)).any(|word| word.eq_ignore_ascii_case("kubeadm"))
+    installed_by(image).is_some_and(|installed| installed != TALOS)
 }
 
 /// The version that kubelets report after the upgrade to this one. A release candidate of RKE2 contains the Kubernetes of
@@ -93,6 +120,26 @@ mod tests {
             ("", None),
         ] {
             assert_eq!(distribution_of(image), expected, "{image}");
+        }
+    }
+
+    #[test]
+    fn an_image_names_what_it_installs_also_if_that_has_no_builds() {
+        for (image, expected) in [
+            ("rancher/k3s-upgrade", Some("k3s")),
+            ("example/kubeadm-upgrade:v1", Some("kubeadm")),
+            ("example/upgrade-kubeadm", Some("kubeadm")),
+            ("ghcr.io/siderolabs/talosctl:v1.11.5", Some(TALOS)),
+            ("mirror.example:5000/siderolabs/installer@sha256:00", Some(TALOS)),
+            ("factory.talos.dev/metal-installer/3765:v1.11.5", Some(TALOS)),
+            ("example/kubeadm/upgrade", None),
+            ("example/upgrade", None),
+        ] {
+            assert_eq!(installed_by(image), expected, "{image}");
+            assert_eq!(
+                installs_kubernetes(image),
+                expected.is_some_and(|name| name != TALOS)
+            );
         }
     }
 

@@ -110,6 +110,11 @@ impl Version {
         Some(if word == RKE2 { "rke2" } else { word })
     }
 
+    /// Whether it is written as a release of Kubernetes: three numbers, no date, and no suffix.
+    pub fn is_plain(&self) -> bool {
+        self.written == 3 && !self.is_dated() && self.suffix == Suffix::default()
+    }
+
     /// Why this version belongs to another distribution than `current`, if it does. A version without a suffix may
     /// belong to any.
     pub fn other_distribution(&self, current: &Self) -> Option<String> {

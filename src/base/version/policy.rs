@@ -96,8 +96,8 @@ pub struct PolicyInputs<'a> {
     pub seen: &'a BTreeMap<String, Timestamp>,
     /// The approved versions: the annotation `refit.rs/approve`.
     pub approved: Option<&'a str>,
-    /// The distribution that the Plan's image installs, such as `rke2`, if its name says so.
-    pub distribution: Option<&'a str>,
+    /// What the Plan's image installs, such as `rke2` or `kubeadm`, if its name says so.
+    pub installed: Option<&'a str>,
     /// The version that the channel offered when it last offered an older one than the Plan's.
     pub withdrawn: Option<&'a str>,
     /// When the channel made this offer.

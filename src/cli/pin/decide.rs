@@ -9,7 +9,7 @@ use super::patched;
 use super::report::{Outcome, Result};
 use crate::cli::channel_access::Offers;
 use refit_base::version::policy::{Offered, Policy};
-use refit_base::version::{Offer, Version};
+use refit_base::version::{Offer, Version, has_builds};
 use refit_channel::with_scheme;
 use refit_offline::gitops::Source;
 use refit_offline::gitops::pin::{PinRequest, PlanInFile, Refusal, Verdict, decide_version, remark};
@@ -70,7 +70,7 @@ pub(super) fn decide(
         Decision::Take(version) => {
             outcome.result = Result::Changed;
             let current = outcome.plan.version.as_deref();
-            outcome.remark = current.and_then(|current| remark(current, &version, outcome.plan.distribution));
+            outcome.remark = current.and_then(|current| remark(current, &version, outcome.plan.installed));
             outcome.offered = Some(version.clone());
             let want = want(flags, &outcome.plan, version);
             (outcome, Some(want))
@@ -140,7 +140,7 @@ pub(super) fn wanted(flags: &Flags, plan: &PlanInFile, channels: &Channels, now:
         Ok(policy) => policy,
         Err(why) => return Decision::Fail(why),
     };
-    let verdict = decide_version(plan.version.as_deref(), plan.distribution, offered, &policy, now);
+    let verdict = decide_version(plan.version.as_deref(), plan.installed, offered, &policy, now);
     match verdict {
         Verdict::Same => Decision::Same,
         Verdict::Kept(why) => Decision::Keep(why, None),
@@ -157,8 +157,23 @@ pub(super) fn wanted(flags: &Flags, plan: &PlanInFile, channels: &Channels, now:
                 "its channel gives {version:?}, which is not a version; name a channel that gives versions"
             ))
         }
-        Verdict::Take(version) => Decision::Take(version),
+        Verdict::Take(version) => match lacks_build(plan, &version) {
+            Some(why) => Decision::Fail(why),
+            None => Decision::Take(version),
+        },
     }
+}
+
+/// Why the image of the Plan, which is of K3s or RKE2, has no such version.
+fn lacks_build(plan: &PlanInFile, version: &str) -> Option<String> {
+    let distribution = plan.installed.filter(|installed| has_builds(installed))?;
+    let is_plain = version.parse::<Version>().is_ok_and(|version| version.is_plain());
+    is_plain.then(|| {
+        format!(
+            "{version:?} is not a version of {distribution}, which the Plan's image installs; correct its channel, or change the \
+             version by hand"
+        )
+    })
 }
 
 /// The Plan's policy with the flags applied. `--to` is explicit, so no policy restricts it.

@@ -27,7 +27,7 @@ pub(super) fn complete(sources: &[Source], found: &mut [Vec<PlanInFile>]) {
                 plan.channel.clone_from(&of.channel);
                 plan.channel_placeholder.clone_from(&of.channel_placeholder);
                 plan.policy.clone_from(&of.policy);
-                plan.distribution = of.distribution;
+                plan.installed = of.installed;
             }
         }
     }

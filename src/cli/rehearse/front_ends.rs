@@ -59,7 +59,12 @@ pub(super) fn add_plans(flags: &Flags, given: &mut RehearsalInput, snapshot: Opt
                 }
                 plan.metadata.name = Some(name);
                 let value = serde_json::json!(plan).into();
-                given.plans.push(InputPlan { place, plan, value });
+                given.plans.push(InputPlan {
+                    place,
+                    plan,
+                    value,
+                    images: None,
+                });
             }
             Err(why) => given.errors.push(format!("{place}: {title}: {why}")),
         }

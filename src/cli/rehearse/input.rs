@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use super::front_ends::InputOp;
 use refit_api::{Plan, limits};
-use refit_offline::gitops::check::{ReadPlan, SERVER_FIELDS, name_for, read_plan, refused};
+use refit_offline::gitops::check::{ReadPlan, SERVER_FIELDS, VersionedImages, name_for, read_plan, refused};
 use refit_offline::gitops::objects::{FrontEnd, Object, objects};
 use refit_offline::gitops::overlay::Field;
 use refit_offline::gitops::placeholder::{in_comment, is_placeholder};
@@ -26,6 +26,8 @@ pub(super) struct InputPlan {
     pub(super) plan: Plan,
     /// As it is written, with its namespace.
     pub(super) value: Value,
+    /// The images that follow the version.
+    pub(super) images: Option<VersionedImages>,
 }
 
 impl InputPlan {
@@ -107,13 +109,15 @@ impl RehearsalInput {
             mut plan,
             json,
             refused,
+            bad_jobs,
+            images,
             placeholders,
             assumed,
         } = read_plan(source, object);
         let line = source.position(object.node.offset()).line;
         let place = format!("{}:{line}", source.name);
-        if !refused.is_empty() {
-            self.errors.extend(refused.iter().map(error));
+        if !refused.is_empty() || !bad_jobs.is_empty() {
+            self.errors.extend(refused.iter().chain(&bad_jobs).map(error));
             return;
         }
         self.assumed.extend(assumed);
@@ -180,7 +184,12 @@ impl RehearsalInput {
                 object.api_version.as_str().into()
             };
         }
-        let given = InputPlan { place, plan, value };
+        let given = InputPlan {
+            place,
+            plan,
+            value,
+            images,
+        };
         let title = format!("{}/{}", given.namespace(), given.name());
         if let Some(first) = names.get(&title) {
             self.errors.push(format!(
@@ -237,7 +246,7 @@ impl RehearsalInput {
     }
 }
 
-fn error(found: &Finding) -> String {
+pub(super) fn error(found: &Finding) -> String {
     format!(
         "{}:{}:{}: {} [{}]",
         found.file, found.position.line, found.position.column, found.message, found.rule

@@ -5,8 +5,10 @@ use std::io::Read;
 use std::sync::Arc;
 
 use anyhow::Context as _;
+use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize as _;
 
+use super::assumed_version::{AssumedVersion, VERSION, Why, assumed as assumed_version, newest, usual};
 use super::context;
 use super::flags::Flags;
 use super::input::{self, InputPlan, RehearsalInput};
@@ -14,12 +16,14 @@ use crate::cli::chosen::{is_chosen, no_plan, unknown};
 use crate::cli::{defaults, output};
 use refit_api::prepare::Prepare;
 use refit_api::{Plan, redacted};
-use refit_base::version::{Offer, is_upgrade_image};
+use refit_base::version::policy::{Offered, Policy};
+use refit_base::version::{Offer, Version, is_upgrade_image};
 use refit_channel::ChannelError;
 use refit_controller::own_image;
 use refit_controller::settings::{Flags as ControllerFlags, Notice, Settings};
 use refit_offline::gitops::Source;
 use refit_offline::gitops::input::open;
+use refit_offline::gitops::pin::{Verdict, decide_version};
 use refit_offline::gitops::placeholder::syntax;
 use refit_rehearse::assumptions::Span;
 use refit_rehearse::json::Value;
@@ -32,8 +36,6 @@ use refit_rehearse::{nodes, snapshot};
 
 /// Default number of generated nodes.
 const NODES: usize = 12;
-/// Default version of a channel.
-const VERSION: &str = "v1.34.1";
 /// The argument that stands for the cluster of the current context.
 const CONTEXT: &str = "context";
 /// Default name of the controller.
@@ -419,8 +421,26 @@ fn version(plan: &InputPlan, answers: &ChannelOffers) -> Option<String> {
     if !written.is_empty() {
         return Some(written.to_owned());
     }
-    let offer = answers(plan.plan.spec.channel.as_deref()?).ok()?;
-    offer.newest().map(|release| release.version.clone())
+    let spec = &plan.plan.spec;
+    let offer = answers(spec.channel.as_deref()?).ok()?;
+    // Without its guards that depend on time, the Plan's policy chooses as the controller does.
+    let policy = Policy {
+        minimum_age: SignedDuration::ZERO,
+        ..spec.version_policy().unwrap_or_default()
+    };
+    let offered = Offered::from(&offer);
+    match decide_version(None, spec.installed(), &offered, &policy, Timestamp::UNIX_EPOCH) {
+        Verdict::Take(version) => Some(version),
+        _ => offer.newest().map(|release| release.version.clone()),
+    }
+}
+
+/// The newest kubelet of the nodes before the rehearsal.
+fn newest_kubelet(flags: &Flags, snapshot: Option<&Snapshot>) -> Option<Version> {
+    let objects = snapshot.into_iter().flat_map(|snapshot| &snapshot.objects);
+    let nodes = objects.filter(|object| object["kind"] == "Node");
+    let of_nodes = nodes.filter_map(|node| node["status"]["nodeInfo"]["kubeletVersion"].as_str());
+    newest(of_nodes.chain(flags.assumed.kubelet.as_deref()))
 }
 
 /// The versions of channels. Placeholders for versions are treated as channels.
@@ -433,10 +453,16 @@ pub(super) fn channel_offers(
     let stored = snapshot.into_iter().flat_map(|snapshot| &snapshot.plans);
     let stored: Vec<Plan> = stored.filter_map(|plan| Plan::deserialize(plan).ok()).collect();
     let version = flags.assumed.version.as_deref();
+    let kubelet = newest_kubelet(flags, snapshot);
+    let of_plan = |plan: &Plan| {
+        let channel = plan.spec.channel.as_deref();
+        let found = assumed_version(&[plan], channel, kubelet.as_ref());
+        found.unwrap_or_else(|| usual(plan, channel))
+    };
     for plan in &mut given.plans {
         let written = plan.plan.spec.version.clone().unwrap_or_default();
         if syntax(&written).is_some() {
-            let version = version.map_or_else(|| default_version(&plan.plan), str::to_owned);
+            let version = version.map_or_else(|| of_plan(&plan.plan).version, str::to_owned);
             plan.value["spec"]["version"] = version.as_str().into();
             assumed.push(format!(
                 "Plan {}: version {version} replaces {written} (change it with --version)",
@@ -453,14 +479,12 @@ pub(super) fn channel_offers(
         let channel = plan.spec.channel.clone().unwrap_or_default();
         (!has_version && !channel.is_empty()).then_some(channel)
     };
-    // The default version of each, which is of the distribution of the Plan.
-    let channels: BTreeMap<String, String> = given
-        .plans
-        .iter()
-        .map(|plan| &plan.plan)
-        .chain(&stored)
-        .filter_map(|plan| Some((follows(plan)?, default_version(plan))))
-        .collect();
+    let mut channels: BTreeMap<String, Vec<&Plan>> = BTreeMap::new();
+    for plan in given.plans.iter().map(|plan| &plan.plan).chain(&stored) {
+        if let Some(channel) = follows(plan) {
+            channels.entry(channel).or_default().push(plan);
+        }
+    }
     if flags.assumed.online {
         let answers = flags.channels.ask(channels.into_keys().collect())?;
         for (channel, answer) in &answers {
@@ -480,30 +504,48 @@ pub(super) fn channel_offers(
         .filter_map(|plan| Some((follows(plan)?, plan.status.as_ref()?.latest_version.clone()?)))
         .filter(|_| version.is_none())
         .collect();
-    for (channel, default) in &channels {
-        let known = resolved.get(channel).unwrap_or(default);
-        let version = version.unwrap_or(known);
+    let mut offers: BTreeMap<String, Offer> = BTreeMap::new();
+    for (channel, plans) in channels {
+        let known = |version: &str, why| AssumedVersion {
+            version: version.to_owned(),
+            why,
+        };
+        let of_channel = version
+            .map(|version| known(version, Why::Usual))
+            .or_else(|| Some(known(resolved.get(&channel)?, Why::OnCluster)))
+            .or_else(|| assumed_version(&plans, Some(&channel), kubelet.as_ref()));
+        let found = match of_channel {
+            Some(found) => vec![found],
+            // A list has a version for each range, a redirect has one for all.
+            None if is_list(&channel) => plans.iter().map(|plan| of_plan(plan)).collect(),
+            None => plans.last().map(|plan| of_plan(plan)).into_iter().collect(),
+        };
+        let mut offer = Offer::default();
+        let mut shown: Vec<String> = Vec::new();
+        for AssumedVersion { version, why } in found {
+            if offer.releases.iter().all(|known| known.version != version) {
+                shown.push(format!("{version}{why}"));
+                offer.releases.extend(Offer::one(version).releases);
+            }
+        }
         assumed.push(format!(
-            "the channel {channel} gives {version} (change it with --version, ask the channel with --online)"
+            "the channel {channel} gives {} (change it with --version, ask the channel with --online)",
+            shown.join(" and ")
         ));
+        offers.insert(channel, offer);
     }
-    let given = version.map(str::to_owned);
+    let given = version.unwrap_or(VERSION).to_owned();
     Ok(Arc::new(move |url| {
-        let known = given
-            .as_ref()
-            .or_else(|| resolved.get(url))
-            .or_else(|| channels.get(url));
-        Ok(Offer::one(
-            known.map_or_else(|| VERSION.to_owned(), String::clone),
-        ))
+        let known = offers.get(url).cloned();
+        Ok(known.unwrap_or_else(|| Offer::one(given.clone())))
     }))
 }
 
-/// The version that is assumed for a Plan, with the build of its distribution if it installs Kubernetes.
-fn default_version(plan: &Plan) -> String {
-    let image = plan.spec.upgrade.as_ref().map(|upgrade| upgrade.image.as_str());
-    let channel = plan.spec.channel.as_deref();
-    format!("{VERSION}{}", nodes::build_of(image.unwrap_or_default(), channel))
+/// Whether the channel gives all its releases, and not one version.
+fn is_list(channel: &str) -> bool {
+    ["github://", "oci://"]
+        .iter()
+        .any(|scheme| channel.starts_with(scheme))
 }
 
 /// Describes a channel's offer in a few words.
@@ -513,6 +555,26 @@ fn releases(offer: &Offer) -> String {
         0 | 1 => newest.to_owned(),
         count => format!("{count} releases; the newest is {newest}"),
     }
+}
+
+/// Errors about images that their registries do not have, so that no node would start.
+pub(super) fn missing_images(
+    flags: &Flags,
+    given: &RehearsalInput,
+    answers: &ChannelOffers,
+    now: Timestamp,
+) -> anyhow::Result<Vec<String>> {
+    let images = given.plans.iter().filter_map(|plan| plan.images.as_ref());
+    let images = images.flat_map(|images| {
+        let offer = images
+            .channel
+            .as_deref()
+            .and_then(|channel| answers(channel).ok());
+        images.at_version(offer.as_ref(), now)
+    });
+    let (missing, unknown) = flags.channels.missing(images.collect())?;
+    unknown.iter().for_each(output::note);
+    Ok(missing.iter().map(input::error).collect())
 }
 
 /// Reports Secrets that no file contains.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::labels::{NodeRole, requirements};
 use super::{CONTROL_PLANE, CONTROLPLANE, ETCD, MASTER, PlanSelector, ROLE_PREFIX, WORKER};
 use refit_api::selector::LabelConstraint;
-use refit_base::version::Version;
+use refit_base::version::{Version, is_of_talos};
 
 /// A distribution of Kubernetes with its own labels and versions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,9 +30,8 @@ impl Distribution {
         };
         // The image determines what runs; a channel may be on any server.
         let image = |text: &str| {
-            let is_talos = text.contains("siderolabs/installer");
             // Only the last part: the name of a registry or an organization may contain any of these words.
-            of(text.rsplit('/').next().unwrap_or_default()).or(is_talos.then_some(Self::Talos))
+            of(text.rsplit('/').next().unwrap_or_default()).or(is_of_talos(text).then_some(Self::Talos))
         };
         kubelet
             .and_then(of)

@@ -159,6 +159,18 @@ fn roles_have_the_values_of_the_distribution() {
         [Some(String::new()), None, None],
         "what kubeadm does not give, no node has"
     );
+    // Servers with `true` are none of Talos.
+    for image in [
+        "ghcr.io/siderolabs/installer:v1.11.5",
+        "mirror.example:5000/siderolabs/talosctl:v1.11.5",
+        "factory.talos.dev/metal-installer/376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba:v1.11.5",
+    ] {
+        assert_eq!(
+            roles(image, Some("v1.34.1")).0,
+            [Some(String::new()), None, None],
+            "{image}"
+        );
+    }
 }
 
 #[test]

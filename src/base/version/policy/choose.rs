@@ -5,6 +5,7 @@ use std::cmp::Ordering;
 use jiff::Timestamp;
 
 use super::{Entry, Offered, Policy, PolicyInputs, Refusal};
+use crate::version::distribution::has_builds;
 use crate::version::parts::{Version, quoted};
 use crate::version::tag::{Refused, accept, munge};
 
@@ -205,9 +206,11 @@ impl<'a> VersionFilter<'a> {
                 return;
             }
         };
-        if let (Some(one), Some(other)) = (version.builder(), self.inputs.distribution)
+        if let (Some(one), Some(other)) = (version.builder(), self.inputs.installed)
             && one != other
             && refusals.is_empty()
+            // Kubeadm may read the channel of K3s, and drop the build. But a Plan that has no build gets none.
+            && (has_builds(other) || self.is_alone && self.has_no_build())
         {
             let offered = quoted(&entry.release.version);
             let why = format!("{offered} is a version of {one}, and the Plan's image installs {other}");
@@ -260,6 +263,11 @@ impl<'a> VersionFilter<'a> {
         }
     }
 
+    fn has_no_build(&self) -> bool {
+        let current = self.current.as_ref();
+        current.is_some_and(|current| current.builder().is_none())
+    }
+
     fn by_time(&self, entry: &Entry, since: Timestamp, published: bool, refusals: &mut Vec<Refusal>) {
         let due = since
             .checked_add(self.policy.minimum_age)
@@ -300,10 +308,10 @@ impl<'a> VersionFilter<'a> {
     }
 
     /// Whether it is newer, or the same release with a better spelling: that of the current version, then the most
-    /// complete one.
+    /// complete one. A version is better than what is none.
     fn is_better(&self, next: &Verdict<'_>, best: &Verdict<'_>) -> bool {
         let (Some(new), Some(old)) = (next.number(), best.number()) else {
-            return false;
+            return next.number().is_some();
         };
         match new.partial_cmp(old) {
             Some(Ordering::Equal) => {

@@ -57,7 +57,7 @@ struct Case {
     seen: BTreeMap<String, Timestamp>,
     approved: Option<&'static str>,
     withdrawn: Option<&'static str>,
-    distribution: Option<&'static str>,
+    installed: Option<&'static str>,
 }
 
 impl Case {
@@ -71,7 +71,7 @@ impl Case {
             seen: BTreeMap::new(),
             approved: None,
             withdrawn: None,
-            distribution: None,
+            installed: None,
         }
     }
 
@@ -83,7 +83,7 @@ impl Case {
             seen: &self.seen,
             approved: self.approved,
             withdrawn: self.withdrawn,
-            distribution: self.distribution,
+            installed: self.installed,
             polled: at(NOW),
             now: at(NOW),
         };
@@ -236,7 +236,7 @@ fn no_policy_exchanges_one_distribution_for_another() {
 
 #[test]
 fn the_image_of_a_distribution_takes_no_version_of_another() {
-    for (distribution, offered, is_taken) in [
+    for (installed, offered, is_taken) in [
         (Some("rke2"), "v1.34.2+k3s1", false),
         (Some("k3s"), "v1.34.2+rke2r1", false),
         (Some("k3s"), "v1.34.2+k3s1", true),
@@ -245,19 +245,59 @@ fn the_image_of_a_distribution_takes_no_version_of_another() {
     ] {
         for current in [None, Some("stable"), Some("v1.33.4")] {
             let mut case = Case::new(Policy::default(), current, offer(&[offered]));
-            case.distribution = distribution;
+            case.installed = installed;
             let choice = case.choose();
             assert_eq!(
                 choice.take.is_some(),
                 is_taken,
-                "{distribution:?} {current:?} {offered}"
+                "{installed:?} {current:?} {offered}"
             );
             assert_eq!(choice.fault.is_none(), is_taken, "{choice:?}");
         }
         let mut case = Case::new(Policy::default(), None, offer(&[offered, "v1.0.0"]));
-        case.distribution = distribution;
+        case.installed = installed;
         assert_eq!(case.choose().take == Some(munge(offered)), is_taken, "{offered}");
     }
+}
+
+/// A Plan of kubeadm may read the channel of K3s from the start, and drop the build.
+#[test]
+fn a_plan_of_kubeadm_or_talos_without_a_build_gets_none() {
+    for installed in [Some("kubeadm"), Some("Talos"), None] {
+        for (current, is_plain) in [
+            (Some("v1.33.4"), true),
+            (Some("v1.33.4-rc.1"), true),
+            (Some("v1.33.4-k3s1"), false),
+            (None, false),
+        ] {
+            let mut case = Case::new(Policy::default(), current, offer(&["v1.34.2+k3s1"]));
+            case.installed = installed;
+            let choice = case.choose();
+            let is_taken = installed.is_none() || !is_plain;
+            assert_eq!(choice.take.is_some(), is_taken, "{installed:?} {current:?}");
+            assert_eq!(choice.fault.is_none(), is_taken, "{choice:?}");
+        }
+    }
+}
+
+#[test]
+fn a_list_without_a_version_to_take_is_refused_for_its_newest_version_and_not_for_a_word() {
+    let tags = [
+        "latest",
+        "v1.34.1-k3s1",
+        "v1.36.3-k3s1",
+        "v1.36.3-k3s1-arm64",
+        "stable",
+    ];
+    let mut case = Case::new(Policy::default(), None, offer(&tags));
+    case.installed = Some("rke2");
+    let choice = case.choose();
+    let held = choice.held.as_ref().unwrap();
+    assert_eq!(
+        (held.version.as_str(), reason(&choice)),
+        ("v1.36.3-k3s1", "NotComparable")
+    );
+    assert!(held.message.contains("is a version of k3s"), "{choice:?}");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::definitions::PLAN;
+use super::existence::VersionedImages;
 use super::subject::Subject;
 use crate::gitops::finding::{Finding, Levels};
 use crate::gitops::objects::Object;
@@ -23,6 +24,10 @@ pub struct ReadPlan {
     pub json: Value,
     /// Errors that the API server or the controller would return.
     pub refused: Vec<Finding>,
+    /// Why the API server would refuse its Jobs.
+    pub bad_jobs: Vec<Finding>,
+    /// The images that follow the version, for a caller that may ask their registries.
+    pub images: Option<VersionedImages>,
     pub placeholders: Vec<Finding>,
     /// What replaces placeholders in the metadata, a line each.
     pub assumed: Vec<String>,
@@ -52,6 +57,14 @@ pub fn read_plan(source: &Source, object: &Object<'_>) -> ReadPlan {
         }
     };
     subject.check_as_controller(&plan);
+    let reported = subject.found.len();
+    subject.check_jobs(&plan);
+    let mut bad_jobs = subject.found.split_off(reported);
+    let node = |found: &Finding| subject.node(found.field.as_deref()?);
+    // The value of a placeholder may be right.
+    let is_certain = |found: &Finding| !node(found).is_some_and(|node| has_placeholder(&node.to_json()));
+    bad_jobs.retain(|found| found.rule == Rule::BadJob && is_certain(found));
+    let images = subject.versioned_images(&plan.spec);
     let mut assumed = fill_metadata(&mut plan, &mut json);
     let name = plan.metadata.name.as_deref().unwrap_or_default();
     let replaced =
@@ -67,8 +80,19 @@ pub fn read_plan(source: &Source, object: &Object<'_>) -> ReadPlan {
         plan,
         json,
         refused,
+        bad_jobs,
+        images,
         placeholders: others.into_iter().filter(has_placeholder).collect(),
         assumed,
+    }
+}
+
+fn has_placeholder(value: &Value) -> bool {
+    match value {
+        Value::String(text) => is_placeholder(text),
+        Value::Array(items) => items.iter().any(has_placeholder),
+        Value::Object(fields) => fields.values().any(has_placeholder),
+        _ => false,
     }
 }
 

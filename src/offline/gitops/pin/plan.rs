@@ -8,7 +8,7 @@ use crate::gitops::overlay::{Change, Changes, Field, SetTo};
 use crate::gitops::source::Source;
 use crate::gitops::yaml::{Kind, Node, Step};
 use refit_api::VersionPolicySpec;
-use refit_base::version::distribution_of;
+use refit_base::version::installed_by;
 use refit_base::version::policy::Policy;
 
 pub(super) const VERSION: &str = "version";
@@ -40,8 +40,8 @@ pub struct PlanInFile {
     pub is_guarded_by_sops: bool,
     /// Images and their paths.
     pub images: Vec<(Vec<Step>, String)>,
-    /// The distribution that `spec.upgrade.image` installs, judged by its name.
-    pub distribution: Option<&'static str>,
+    /// What `spec.upgrade.image` installs, judged by its name.
+    pub installed: Option<&'static str>,
     /// What patches of Kustomize make of the version.
     pub patched: Changes,
     /// The patch of Kustomize that deletes the Plan.
@@ -135,7 +135,7 @@ fn plan_in_file(source: &Source, object: &Object<'_>) -> PlanInFile {
             .into_iter()
             .filter_map(image)
             .collect(),
-        distribution: image("upgrade").and_then(|(_, image)| distribution_of(&image)),
+        installed: image("upgrade").and_then(|(_, image)| installed_by(&image)),
         patched: changes
             .and_then(|changes| changes.get(&Field::Version).cloned())
             .unwrap_or_default(),

@@ -220,6 +220,34 @@ fn the_newest_version_of_a_feed_that_the_policy_admits_is_taken() {
 }
 
 #[test]
+fn a_version_further_away_than_the_policy_allows_is_not_written_also_if_it_is_the_only_one() {
+    let limited = Policy {
+        is_given: true,
+        max_minor_skip: Some(1),
+        ..Policy::default()
+    };
+    let take = |version: &str| Verdict::Take(version.to_owned());
+    let of = |current, offered| decide_version(current, offered, &limited);
+    assert_eq!(
+        of(Some("v1.34.1+k3s1"), "v1.36.3+k3s1"),
+        Verdict::Kept(
+            "v1.36.3+k3s1 is not taken yet: it is 2 minor versions from v1.34.1+k3s1, the oldest, and \
+             spec.versionPolicy.maxMinorSkip is 1; it can be taken when all nodes have a version in between"
+                .to_owned()
+        )
+    );
+    assert_eq!(of(Some("v1.34.1+k3s1"), "v1.35.3+k3s1"), take("v1.35.3+k3s1"));
+    assert_eq!(of(None, "v1.36.3+k3s1"), take("v1.36.3+k3s1"));
+    assert_eq!(of(Some("latest"), "v1.36.3+k3s1"), take("v1.36.3+k3s1"));
+    let back = Policy {
+        allow_downgrade: true,
+        ..limited
+    };
+    let verdict = decide_version(Some("v1.36.3+k3s1"), NEW, &back);
+    assert_eq!(verdict, take(NEW));
+}
+
+#[test]
 fn a_plans_own_policy_is_read_with_it() {
     let policy = |field: &str| first(&plan(&format!("  {field}\n"))).policy;
     assert_eq!(policy("version: v1"), Ok(Policy::default()));

@@ -39,7 +39,7 @@ pub enum Refusal {
 /// review of the file is the approval.
 pub fn decide_version(
     current: Option<&str>,
-    distribution: Option<&str>,
+    installed: Option<&str>,
     offered: &Offered,
     policy: &Policy,
     now: Timestamp,
@@ -57,7 +57,7 @@ pub fn decide_version(
         // Only status records when a version was first seen, and which one was withdrawn.
         seen: &BTreeMap::new(),
         approved: None,
-        distribution,
+        installed,
         withdrawn: None,
         polled: now,
         now,
@@ -66,6 +66,10 @@ pub fn decide_version(
     if let Some(take) = choice.take {
         if known.as_ref() == Some(&take) {
             return Verdict::Same;
+        }
+        if let Some(refusal) = current.and_then(|current| skip(current, &take, &policy)) {
+            let version = offered.released(&take).unwrap_or(&take);
+            return Verdict::Kept(refusal.sentence(version, &policy, current));
         }
         return Verdict::Take(in_spelling_of(current, offered.released(&take).unwrap_or(&take)));
     }
@@ -97,6 +101,18 @@ pub fn decide_version(
     }
 }
 
+/// Whether the version skips minor versions of the current one. The controller leaves that to each node if a channel gives
+/// one version. In a file it would be the version of all nodes.
+fn skip(current: &str, version: &str, policy: &Policy) -> Option<policy::Refusal> {
+    let limit = policy.max_minor_skip?;
+    let (current, version): (Version, Version) = (current.parse().ok()?, version.parse().ok()?);
+    let skip = version.minors_from(&current)?;
+    (skip > limit && version > current).then(|| policy::Refusal::MinorSkip {
+        from: current.text().to_owned(),
+        skip,
+    })
+}
+
 /// The offered version in the spelling of the current one: with `-` for `+` where the file has that, and with `+` where
 /// the file has that and the registry, whose tags cannot contain it, does not.
 fn in_spelling_of(current: Option<&str>, offered: &str) -> String {
@@ -123,7 +139,7 @@ fn is_build(text: &str) -> bool {
 }
 
 /// A warning about the move from one version to another: skipped minor versions, or a downgrade.
-pub fn remark(current: &str, wanted: &str, distribution: Option<&str>) -> Option<String> {
+pub fn remark(current: &str, wanted: &str, installed: Option<&str>) -> Option<String> {
     let (current, wanted) = (current.parse::<Version>().ok()?, wanted.parse::<Version>().ok()?);
     // `compare` fails for a date and a plain number. Smaller numbers are worth a warning even then.
     let is_back = wanted.compare(&current).is_ok_and(std::cmp::Ordering::is_lt)
@@ -132,7 +148,7 @@ pub fn remark(current: &str, wanted: &str, distribution: Option<&str>) -> Option
         return Some("a downgrade".to_owned());
     }
     // Other programs may skip minor versions: 22.04 is followed by 22.10.
-    let is_kubernetes = distribution.is_some() || wanted.builder().is_some() || wanted.major() == 1;
+    let is_kubernetes = installed.is_some() || wanted.builder().is_some() || wanted.major() == 1;
     let (first, last) = (current.minor()? + 1, wanted.minor()?.checked_sub(1)?);
     let major = wanted.major();
     if !is_kubernetes || current.minors_from(&wanted)? < 2 {
