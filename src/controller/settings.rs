@@ -22,12 +22,13 @@ use crate::telemetry::LogFormat;
 use environment::{Environment, integer};
 use flags::{go_duration, log_format, metrics_address, threads};
 use refit_api::ApiAccess;
+use refit_api::selector::is_dns_label;
 use refit_base::go::{GoDuration, parse_bool};
 use refit_base::proxy::{ProxyEnv, ProxyError};
 use refit_channel::hosts::{CHANNEL_HOST, HostPattern, Hosts, hosts};
 use refit_cluster::kube::client::ApiSource;
 use refit_job::JobSettings;
-use refit_job::name::{is_dns_label, is_label_value};
+use refit_job::name::is_label_value;
 
 /// Default interval between polls of a channel (S3).
 const DEFAULT_POLLING_INTERVAL: Duration = Duration::from_secs(15 * 60);
