@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use super::objects::{FrontEnd, Object};
 use super::overlay::Overlay;
 use super::position::{Lines, Position};
+use super::roots::Roots;
 use super::yaml::{self, Stream};
 use refit_api::names::GROUP;
 
@@ -21,6 +22,8 @@ pub struct Source {
     pub stream: Stream,
     /// What kustomizations among the files do to the Plans of this one.
     pub overlays: Vec<Overlay>,
+    /// The kustomizations among the files that load this one.
+    pub roots: Roots,
     lines: Lines,
 }
 
@@ -32,6 +35,7 @@ impl Source {
             path: path.map(Path::to_owned),
             stream: yaml::read(&text),
             overlays: Vec::new(),
+            roots: Roots::default(),
             lines: Lines::new(&text),
             text,
         }

@@ -7,9 +7,9 @@ use crate::gitops::objects::{Object, objects};
 use crate::gitops::overlay::SetVersion;
 use crate::gitops::source::Source;
 use crate::gitops::yaml::{Kind, Node, Step};
-use refit_api::VersionPolicySpec;
-use refit_base::version::distribution_of;
+use refit_api::{Installs, VersionPolicySpec};
 use refit_base::version::policy::Policy;
+use refit_base::version::{distribution_of, installs_kubernetes};
 
 pub(super) const VERSION: &str = "version";
 pub(super) const CHANNEL: &str = "channel";
@@ -42,6 +42,8 @@ pub struct PlanInFile {
     pub images: Vec<(Vec<Step>, String)>,
     /// The distribution that `spec.upgrade.image` installs, judged by its name.
     pub distribution: Option<&'static str>,
+    /// Whether the version is that of Kubernetes, as far as `spec.installs` and the name of the image say.
+    pub installs_kubernetes: bool,
     /// The versions that patches of Kustomize set, in place of the Plan's own.
     pub patched: Vec<SetVersion>,
 }
@@ -110,6 +112,10 @@ fn plan_in_file(source: &Source, object: &Object<'_>) -> PlanInFile {
             .filter_map(image)
             .collect(),
         distribution: image("upgrade").and_then(|(_, image)| distribution_of(&image)),
+        installs_kubernetes: text("installs").map_or_else(
+            || image("upgrade").is_some_and(|(_, image)| installs_kubernetes(&image)),
+            |installs| installs == Installs::Kubernetes.as_str(),
+        ),
         patched: source
             .overlay(object)
             .map_or_else(Vec::new, |overlay| overlay.versions.clone()),
