@@ -306,7 +306,12 @@ fn plans_of_clusters_side_by_side_are_not_compared() {
 
 #[test]
 fn plans_are_compared_unless_only_different_kustomizations_load_them() {
-    let (server, agent) = (server("v1.33.3+k3s1"), agent("v1.34.1+k3s1"));
+    let (older, newer, agent) = (
+        server("v1.33.3+k3s1"),
+        server("v1.34.1+k3s1"),
+        agent("v1.34.1+k3s1"),
+    );
+    let server = older.clone();
     let duplicate = "b/server.yaml duplicate-object";
     let skew = ["a/agent.yaml version-skew", "a/agent.yaml version-skew"];
     let flux = "apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\nmetadata: {name: all}\nspec: {path: ./all}\n";
@@ -335,6 +340,16 @@ fn plans_are_compared_unless_only_different_kustomizations_load_them() {
                 ("b/server.yaml", &server),
             ],
             &[duplicate],
+        ),
+        // A kustomization loads both of a cluster, and the one of the first file may be of any.
+        (
+            &[
+                ("0.yaml", &older),
+                ("a/kustomization.yaml", BOTH),
+                ("a/agent.yaml", &agent),
+                ("a/server.yaml", &newer),
+            ],
+            &["a/server.yaml duplicate-object"],
         ),
         // Flux makes one of the folder, and of those below it.
         (

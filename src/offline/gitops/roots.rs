@@ -10,6 +10,11 @@ pub struct Roots(pub BTreeSet<PathBuf>);
 impl Roots {
     /// Whether both files may be of one cluster: unless different kustomizations load them, and none loads both.
     pub fn may_share_cluster(&self, other: &Self) -> bool {
-        self.0.is_empty() || other.0.is_empty() || !self.0.is_disjoint(&other.0)
+        self.0.is_empty() || other.0.is_empty() || self.share_one(other)
+    }
+
+    /// Whether a kustomization loads both files.
+    pub fn share_one(&self, other: &Self) -> bool {
+        !self.0.is_disjoint(&other.0)
     }
 }

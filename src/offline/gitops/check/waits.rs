@@ -1,6 +1,7 @@
 //! Which Plans wait for each other: by `dependsOn`, and by `prepare` of the images of K3s and RKE2.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
+use std::collections::btree_map::{BTreeMap, Entry};
 
 use super::control_plane::Role;
 use super::prepare::Known;
@@ -42,8 +43,14 @@ impl<'k> Waits<'k> {
 
     fn index(&self, own: &Known, name: &str) -> Option<usize> {
         let places = self.places.get(&(own.namespace.as_str(), name))?;
-        let mut places = places.iter().copied();
-        places.find(|index| self.all[*index].roots.may_share_cluster(&own.roots))
+        let roots = |index: usize| &self.all[index].roots;
+        let loaded = places.iter().find(|index| roots(**index).share_one(&own.roots));
+        let possible = || {
+            places
+                .iter()
+                .find(|index| roots(**index).may_share_cluster(&own.roots))
+        };
+        loaded.or_else(possible).copied()
     }
 
     /// The Plan of this name in the namespace and the cluster of another one.
@@ -86,8 +93,8 @@ impl<'k> Waits<'k> {
                     members.reverse();
                     return Some(members.join(" waits for "));
                 }
-                if !before.contains_key(&other) {
-                    before.insert(other, Some(next));
+                if let Entry::Vacant(place) = before.entry(other) {
+                    place.insert(Some(next));
                     queue.push_back(other);
                 }
             }

@@ -59,7 +59,10 @@ fn outside(pattern: &str, errors: &mut Vec<InputError>) -> Result<Vec<PathBuf>, 
     for path in glob::glob_with(pattern, OPTIONS)? {
         match path {
             Ok(path) => found.push(path),
-            Err(error) => errors.push(InputError::of(&error.path().to_owned(), error.into())),
+            Err(error) => {
+                let path = error.path().to_owned();
+                errors.push(InputError::of(&path, error.into()));
+            }
         }
     }
     Ok(found)
