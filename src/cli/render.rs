@@ -70,8 +70,9 @@ pub(super) struct Flags {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["node", "live"])]
     node_file: Option<PathBuf>,
 
-    /// Label of the node, instead of its known labels; a node with labels must match the Plan's selector
-    #[arg(long, value_name = "KEY=VALUE", value_parser = label)]
+    /// Label of the node, instead of its known labels; a node with labels must match the Plan's selector. May be repeated or
+    /// comma-separated
+    #[arg(long, value_name = "KEY=VALUE", value_delimiter = ',', value_parser = label)]
     label: Vec<(String, String)>,
 
     /// Operating system of the node [default: its label, or linux]

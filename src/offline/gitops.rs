@@ -16,6 +16,7 @@ pub mod pin;
 pub mod placeholder;
 pub mod position;
 mod reference;
+pub mod roots;
 pub mod rule;
 pub mod source;
 pub mod write;

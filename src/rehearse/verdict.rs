@@ -3,14 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::tz::TimeZone;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde::Serialize;
 
 use super::nodes::{PlanSelector, contradiction};
 use super::report::times::TimeFormat;
 use super::run::{Ending, Outcome, PlanOutcome};
 use super::words::{duration, one_line, pluralized};
+use refit_api::names::LABEL_HOSTNAME;
 use refit_api::reason::Kind;
-use refit_api::selector::explain;
+use refit_api::selector::{Selector, explain};
 use refit_api::{ConditionType, NodeProgress, ObjectRef, OpenEnum, Reason};
 use refit_view::{PlanOverview, prepare};
 
@@ -274,11 +276,37 @@ fn why_no_node(end: &PlanOutcome, outcome: &Outcome) -> String {
     let requirements = explain::requirements(&selector);
     let mut requirements = requirements.iter();
     let missing = requirements.find(|one| !outcome.nodes().any(|(_, node)| one.matches(&node.labels)));
+    if let Some(why) = why_not_named(&selector, outcome).filter(|_| missing.is_none()) {
+        return why;
+    }
     match (missing, outcome.nodes().count()) {
         (Some(one), nodes) => one.unmet(nodes),
         (None, 1) => "the only node does not meet all requirements of spec.nodeSelector".to_owned(),
         (None, nodes) => format!("none of {nodes} nodes meets all requirements of spec.nodeSelector"),
     }
+}
+
+/// That the nodes which meet the selector lack the label that a Plan requires of each node.
+fn why_not_named(selector: &LabelSelector, outcome: &Outcome) -> Option<String> {
+    let selector = Selector::new(Some(selector)).ok()?;
+    let met: Vec<_> = outcome
+        .nodes()
+        .filter(|(_, node)| selector.matches(&node.labels))
+        .collect();
+    let (name, _) = met.first()?;
+    if met
+        .iter()
+        .any(|(_, node)| node.labels.contains_key(LABEL_HOSTNAME))
+    {
+        return None;
+    }
+    let others = match met.len() - 1 {
+        0 => String::new(),
+        others => format!(" (and {})", pluralized(others, "more node")),
+    };
+    Some(format!(
+        "{name}{others} lacks the label {LABEL_HOSTNAME}, without which no Plan selects a node"
+    ))
 }
 
 #[cfg(test)]

@@ -240,6 +240,27 @@ async fn a_minor_version_that_is_skipped_is_named() {
     assert!(all.contains("go to 1.32 first, as with --range ~1.32"), "{all}");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn only_a_version_of_kubernetes_is_said_to_go_up_by_one_minor_version_at_a_time() {
+    const ADVICE: &str = "Kubernetes supports upgrades by one minor version at a time";
+    let (server, url) = stable("v1.11.5").await;
+    let skipping = |version: &str, image: &str| {
+        let text = plan("a", &url, version).replace("rancher/k3s-upgrade", image);
+        assert!(text.contains(image));
+        let dir = Workdir::new([("p.yaml", &text)]);
+        let ran = dir.run("pin p.yaml").ends(0);
+        (
+            ran.out.contains("skips minor version"),
+            format!("{}{}", ran.out, ran.err).contains(ADVICE),
+        )
+    };
+    assert_eq!(skipping("v1.9.0", "ghcr.io/siderolabs/installer"), (true, false));
+    let talos_of_plan = "ghcr.io/siderolabs/installer}\n  installs: Kubernetes #";
+    assert_eq!(skipping("v1.9.0", talos_of_plan), (true, true));
+    server.redirects("/stable", "/releases/v1.34.1");
+    assert_eq!(skipping("v1.32.0", "example.com/kubeadm-upgrade"), (true, true));
+}
+
 #[test]
 fn json_stays_json_when_a_null_or_a_number_becomes_a_version() {
     for version in ["null", "1.30", "\"v1.33.1\""] {

@@ -125,6 +125,14 @@ fn a_given_node_must_match_the_selector_and_windows_has_its_own_job() {
             .err_has(why);
     }
     render(&dir, "--node=node1 --label=k3s-upgrade=disabled").ends(1);
+    // As kubectl takes several.
+    render(&dir, "--node=node1 --label=k3s-upgrade=enabled,pool=a").ends(0);
+    render(&dir, "--node=node1 --label=pool=a,k3s-upgrade=no")
+        .ends(1)
+        .err_has("and it has k3s-upgrade=no;");
+    render(&dir, "--node=node1 --label=k3s-upgrade=enabled,pool")
+        .ends(2)
+        .err_has("write KEY=VALUE");
 
     let image = "SYSTEM_UPGRADE_JOB_KUBECTL_IMAGE_WINDOWS";
     let without = render(&dir, "--node=node1 --os=windows").ends(1);

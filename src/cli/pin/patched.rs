@@ -28,6 +28,7 @@ pub(super) fn complete(sources: &[Source], found: &mut [Vec<PlanInFile>]) {
                 plan.channel_placeholder.clone_from(&of.channel_placeholder);
                 plan.policy.clone_from(&of.policy);
                 plan.installed = of.installed;
+                plan.installs_kubernetes = of.installs_kubernetes;
             }
         }
     }

@@ -214,11 +214,18 @@ impl Report {
         }
     }
 
-    /// How to avoid skipped minor versions, for the first Plan that skips one.
+    /// How to avoid skipped minor versions, for the first Plan that skips one of Kubernetes.
     fn advice(&self) -> Option<String> {
         let skips = |outcome: &&Outcome| {
             let remark = outcome.remark.as_deref().unwrap_or_default();
-            outcome.result == Result::Changed && remark.starts_with("skips")
+            let offered = outcome
+                .offered
+                .as_deref()
+                .and_then(|version| version.parse().ok());
+            let has_build = offered.is_some_and(|version: Version| version.builder().is_some());
+            outcome.result == Result::Changed
+                && remark.starts_with("skips")
+                && (outcome.plan.installs_kubernetes || has_build)
         };
         let outcome = self.outcomes.iter().find(skips)?;
         let current: Version = outcome.plan.version.as_deref()?.parse().ok()?;

@@ -34,9 +34,10 @@ mod tolerations;
 mod validity;
 mod value;
 mod versions;
+mod waits;
 mod window;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 pub use channel::Channel;
 pub use existence::{ImageAtVersion, VersionedImages};
@@ -47,6 +48,7 @@ use prepare::Known;
 pub use read::{ReadPlan, name_for, read_plan};
 use running::Running;
 use subject::Subject;
+use waits::Waits;
 
 use super::finding::Finding;
 use super::objects::{FrontEnd, Object, objects};
@@ -74,19 +76,20 @@ pub struct Report {
 /// Checks all Plans in the files, and the other objects that refit handles.
 pub fn check(sources: &[Source], options: &Options) -> Report {
     let mut report = Report::default();
-    let mut names: BTreeMap<(String, String), String> = BTreeMap::new();
+    let mut names = identity::Names::new();
     let all: Vec<Vec<Object<'_>>> = sources
         .iter()
         .map(|source| objects(&source.stream.documents))
         .collect();
     // Nodes may follow the Plans that select them, so they are collected first.
-    let nodes: Vec<_> = all.iter().flatten().filter_map(Running::read).collect();
-    let scripts: Vec<_> = all.iter().flatten().flat_map(reboots::Script::read).collect();
+    let nodes = in_files(sources, &all, Running::read);
+    let scripts = in_files(sources, &all, reboots::Script::read);
     let mut found_in: Vec<Vec<Finding>> = Vec::new();
     let mut plans = Vec::new();
     let mut maintained = front_ends::Maintained::new();
     for (index, (source, objects)) in sources.iter().zip(&all).enumerate() {
         let mut found = Vec::new();
+        let (nodes, scripts) = (beside(&nodes, source), beside(&scripts, source));
         syntax::check_documents(source, options, &mut found);
         for object in objects {
             let mut subject = Subject::new(source, object, &options.levels);
@@ -99,7 +102,7 @@ pub fn check(sources: &[Source], options: &Options) -> Report {
                 if let Some(plan) = subject.plan(options, &nodes) {
                     subject.check_reboots(&plan, &scripts);
                     report.images.extend(subject.versioned_images(&plan.spec));
-                    plans.push((index, object, Known::new(&plan)));
+                    plans.push((index, object, Known::new(&plan, source)));
                 }
                 subject.check_unique(&mut names);
                 report.channels.extend(subject.channel());
@@ -121,14 +124,16 @@ pub fn check(sources: &[Source], options: &Options) -> Report {
     }
     // `prepare` and `dependsOn` name other Plans, so they are checked once all Plans are known.
     let known: Vec<_> = plans.iter().map(|(.., known)| known.clone()).collect();
+    let waits = Waits::new(&known);
     let mut disagreeing = BTreeSet::new();
     for (place, (index, object, own)) in plans.into_iter().enumerate() {
         let mut subject = Subject::new(&sources[index], object, &options.levels);
-        subject.check_prepare(&own, &known);
-        subject.check_dependencies(&own, &known);
+        subject.check_prepare(&own, &waits);
+        subject.check_dependencies(&own, &waits);
         // A Plan that disagrees has been reported; those after it need not agree with it.
         let before = known[..place].iter().enumerate();
         let before = before.filter(|(place, _)| !disagreeing.contains(place));
+        let nodes = beside(&nodes, &sources[index]);
         if subject.check_disagreement(&own, before.map(|(_, known)| known), &nodes) {
             disagreeing.insert(place);
         }
@@ -145,9 +150,29 @@ pub fn check(sources: &[Source], options: &Options) -> Report {
     report
 }
 
+/// What is read of the objects of all files, each with its file.
+fn in_files<'s, T, I: IntoIterator<Item = T>>(
+    sources: &'s [Source],
+    all: &[Vec<Object<'s>>],
+    read: impl Fn(&Object<'s>) -> I,
+) -> Vec<(&'s Source, T)> {
+    let objects = sources.iter().zip(all);
+    let objects = objects.flat_map(|(source, objects)| objects.iter().map(move |object| (source, object)));
+    let found = objects.flat_map(|(source, object)| read(object).into_iter().map(move |it| (source, it)));
+    found.collect()
+}
+
+/// What may be of the same cluster as a file.
+fn beside<'a, T>(all: &'a [(&Source, T)], source: &Source) -> Vec<&'a T> {
+    let found = all
+        .iter()
+        .filter(|(other, _)| other.roots.may_share_cluster(&source.roots));
+    found.map(|(_, it)| it).collect()
+}
+
 impl Subject<'_> {
     /// Checks a Plan, and returns what could be read of it.
-    fn plan(&mut self, options: &Options, nodes: &[Running]) -> Option<Plan> {
+    fn plan(&mut self, options: &Options, nodes: &[&Running]) -> Option<Plan> {
         self.check_repeated_keys();
         // What the API server accepts, and what it stores
         let mut read = self.read_by_schema(&definitions::PLAN);

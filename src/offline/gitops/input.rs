@@ -3,9 +3,11 @@
 //! A folder stands for the YAML and JSON files in it and below it, without hidden ones, sorted by name. Links to
 //! folders are not followed, because they may form a cycle.
 
+mod pattern;
+
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::fs::File;
+use std::fs::{DirEntry, File};
 use std::io::{self, Read as _};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Component, Path, PathBuf};
@@ -64,6 +66,13 @@ pub enum InputError {
         /// Offset of the first byte that is not UTF-8.
         offset: usize,
     },
+}
+
+impl InputError {
+    fn of(path: &Path, source: io::Error) -> Self {
+        let name = path.display().to_string();
+        Self::Io { name, source }
+    }
 }
 
 /// The files that `arguments` name, each once, in their order. An error of one argument does not affect the others.
@@ -147,25 +156,17 @@ fn expand_one(argument: &str, errors: &mut Vec<InputError>) -> Result<Vec<Input>
     if !argument.contains(['*', '?', '[']) {
         return Err(InputError::Missing(argument.to_owned()));
     }
-    // As in a shell, `*` does not match hidden files.
-    let options = glob::MatchOptions {
-        require_literal_leading_dot: true,
-        ..glob::MatchOptions::new()
-    };
-    let paths = glob::glob_with(argument, options).map_err(|source| InputError::Pattern {
+    let mut files = Vec::new();
+    let known = errors.len();
+    let paths = pattern::paths(argument, errors).map_err(|source| InputError::Pattern {
         pattern: argument.to_owned(),
         source,
     })?;
-    let mut files = Vec::new();
-    let known = errors.len();
     for path in paths {
-        match path {
-            Ok(path) if path.is_dir() => walk(&path, &mut files, errors),
-            Ok(path) => files.push(path),
-            Err(error) => errors.push(InputError::Io {
-                name: error.path().display().to_string(),
-                source: error.into(),
-            }),
+        if path.is_dir() {
+            walk(&path, &mut files, errors);
+        } else {
+            files.push(path);
         }
     }
     if files.is_empty() && errors.len() == known {
@@ -176,29 +177,30 @@ fn expand_one(argument: &str, errors: &mut Vec<InputError>) -> Result<Vec<Input>
 
 /// Collects the manifests in a folder and below it. An unreadable folder does not affect the others.
 fn walk(folder: &Path, files: &mut Vec<PathBuf>, errors: &mut Vec<InputError>) {
-    let failed = |path: &Path, source| InputError::Io {
-        name: path.display().to_string(),
-        source,
-    };
-    let entries = std::fs::read_dir(folder).and_then(Iterator::collect::<io::Result<Vec<_>>>);
-    let mut entries = match entries {
-        Ok(entries) => entries,
-        Err(source) => return errors.push(failed(folder, source)),
-    };
-    entries.sort_by_key(std::fs::DirEntry::file_name);
-    for entry in entries {
+    for entry in entries(folder, errors) {
         let path = entry.path();
         if entry.file_name().to_string_lossy().starts_with('.') {
             continue;
         }
         match entry.file_type() {
-            Err(source) => errors.push(failed(&path, source)),
+            Err(source) => errors.push(InputError::of(&path, source)),
             Ok(kind) if kind.is_dir() => walk(&path, files, errors),
             // A pipe or a device in a folder was not named by anyone, so it is left out without an error.
             Ok(_) if is_manifest(&path) && path.is_file() => files.push(path),
             Ok(_) => {}
         }
     }
+}
+
+/// The entries of a folder by name; none of one that cannot be read.
+fn entries(folder: &Path, errors: &mut Vec<InputError>) -> Vec<DirEntry> {
+    let entries = std::fs::read_dir(folder).and_then(Iterator::collect::<io::Result<Vec<_>>>);
+    let mut entries = entries.unwrap_or_else(|source| {
+        errors.push(InputError::of(folder, source));
+        Vec::new()
+    });
+    entries.sort_by_key(DirEntry::file_name);
+    entries
 }
 
 fn is_manifest(path: &Path) -> bool {
@@ -389,6 +391,29 @@ mod tests {
             ["notes.md"],
             "whatever it is called"
         );
+    }
+
+    #[test]
+    fn a_pattern_with_two_stars_ends_where_links_lead_in_a_circle_and_follows_others_once() {
+        use std::os::unix::fs::symlink;
+        let folder = folder();
+        let at = |name: &str| folder.path().join(name);
+        let elsewhere = tempfile::tempdir().unwrap();
+        fs::write(elsewhere.path().join("d.yaml"), "").unwrap();
+        for name in ["one", "two"] {
+            symlink(folder.path(), at(name)).unwrap();
+        }
+        symlink("../sub", at("sub/three")).unwrap();
+        symlink(elsewhere.path(), at("linked")).unwrap();
+        let names = |argument: &str| names(folder.path(), &[argument]).unwrap();
+        assert_eq!(names("**/d.yaml"), ["linked/d.yaml", "sub/d.yaml"]);
+        assert_eq!(names("s*/**/d.y*ml"), ["sub/d.yaml"]);
+        assert_eq!(names("**/sub/*.yaml"), ["sub/d.yaml"]);
+        assert_eq!(names("**/.git/**/*.yaml"), [".git/e.yaml"]);
+        let all = ["[x].yaml", "a.yaml", "linked/d.yaml", "sub/d.yaml"];
+        assert_eq!(names("**/*.yaml"), all);
+        // Folders, of which only the manifests count.
+        assert_eq!(names("**"), ["linked/d.yaml", "sub/d.yaml"]);
     }
 
     #[test]

@@ -6,6 +6,7 @@ use super::objects::{FrontEnd, Object};
 use super::overlay::{Change, Field, Overlay, SetTo};
 use super::placeholder::in_comment;
 use super::position::{Lines, Position};
+use super::roots::Roots;
 use super::yaml::{self, Node, Stream};
 use refit_api::names::GROUP;
 
@@ -22,6 +23,8 @@ pub struct Source {
     pub stream: Stream,
     /// What kustomizations among the files do to the Plans of this one.
     pub overlays: Vec<Overlay>,
+    /// The kustomizations among the files that load this one.
+    pub roots: Roots,
     lines: Lines,
 }
 
@@ -33,6 +36,7 @@ impl Source {
             path: path.map(Path::to_owned),
             stream: yaml::read(&text),
             overlays: Vec::new(),
+            roots: Roots::default(),
             lines: Lines::new(&text),
             text,
         }

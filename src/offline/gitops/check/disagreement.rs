@@ -15,11 +15,11 @@ impl Subject<'_> {
         &mut self,
         own: &Known,
         others: impl IntoIterator<Item = &'k Known>,
-        nodes: &[Running],
+        nodes: &[&Running],
     ) -> bool {
         const FIELD: &str = "spec.version";
         for other in others {
-            let is_other = other.namespace == own.namespace && other.name != own.name;
+            let is_other = own.is_beside(other) && other.name != own.name;
             if !is_other || own.is_suspended || other.is_suspended || !have_different_versions(own, other) {
                 continue;
             }
@@ -53,7 +53,7 @@ fn have_different_versions(own: &Known, other: &Known) -> bool {
 
 /// Which nodes both Plans select, if that is certain: by the nodes in the files, or because the selector of one of them
 /// implies that of the other.
-fn shared_nodes(own: &Known, other: &Known, nodes: &[Running]) -> Option<String> {
+fn shared_nodes(own: &Known, other: &Known, nodes: &[&Running]) -> Option<String> {
     let (mine, theirs) = (own.selector.as_ref()?, other.selector.as_ref()?);
     if !nodes.is_empty() {
         let (mine, theirs) = (Selector::new(Some(mine)).ok()?, Selector::new(Some(theirs)).ok()?);

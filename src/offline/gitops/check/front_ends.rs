@@ -11,19 +11,20 @@ use super::running::Running;
 use super::subject::Subject;
 use crate::gitops::finding::{Finding, Levels};
 use crate::gitops::objects::{FrontEnd, Object};
+use crate::gitops::roots::Roots;
 use crate::gitops::rule::{Rule, Severity};
 use crate::gitops::source::Source;
 use refit_base::nearest::nearest;
 
-/// Where the first `NodeMaintenance` for each node is, by the name of the node.
-pub(super) type Maintained = BTreeMap<String, String>;
+/// Where the first `NodeMaintenance` for each node is, by the name of the node, and the cluster of its file.
+pub(super) type Maintained = BTreeMap<String, Vec<(String, Roots)>>;
 
 impl Subject<'_> {
     pub(super) fn check_front_end(
         &mut self,
         kind: FrontEnd,
         options: &Options,
-        nodes: &[Running],
+        nodes: &[&Running],
         maintained: &mut Maintained,
     ) {
         self.check_repeated_keys();

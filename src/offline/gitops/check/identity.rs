@@ -3,10 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::subject::Subject;
+use crate::gitops::roots::Roots;
 use crate::gitops::rule::Rule;
 use crate::gitops::yaml::{Key, Kind};
 use refit_api::names::GROUP;
 use refit_base::nearest::nearest;
+
+/// Where Plans are, by namespace and name, and the clusters of their files.
+pub(super) type Names = BTreeMap<(String, String), Vec<(String, Roots)>>;
 
 impl Subject<'_> {
     pub(super) fn check_repeated_keys(&mut self) {
@@ -74,8 +78,8 @@ impl Subject<'_> {
         begins
     }
 
-    /// Reports a Plan whose name an earlier Plan has, in this file or in another one.
-    pub(super) fn check_unique(&mut self, names: &mut BTreeMap<(String, String), String>) {
+    /// Reports a Plan whose name an earlier Plan of the same cluster has, in this file or in another one.
+    pub(super) fn check_unique(&mut self, names: &mut Names) {
         let Some(name) = self.object.metadata("name") else {
             return;
         };
@@ -83,12 +87,14 @@ impl Subject<'_> {
         let key = (namespace.to_owned(), name.to_owned());
         let position = self.source.position(self.offset("metadata.name"));
         let here = format!("{}:{}", self.source.name, position.line);
-        if let Some(first) = names.get(&key) {
+        let roots = &self.source.roots;
+        let known = names.entry(key).or_default();
+        if let Some((first, _)) = known.iter().find(|(_, other)| other.may_share_cluster(roots)) {
             let message = format!("Plan {:?} is defined in {first} already", self.object.title());
             let hint = "rename one of them; otherwise the one that is applied last wins".to_owned();
             self.report(Rule::DuplicateObject, "metadata.name", message, Some(hint));
         } else {
-            names.insert(key, here);
+            known.push((here, roots.clone()));
         }
     }
 

@@ -9,8 +9,11 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use super::control_plane::Role;
 use super::metadata::is_subdomain;
 use super::subject::Subject;
+use super::waits::Waits;
 use crate::gitops::placeholder::{given, is_placeholder};
+use crate::gitops::roots::Roots;
 use crate::gitops::rule::Rule;
+use crate::gitops::source::Source;
 use crate::gitops::yaml::{Kind, Node};
 use refit_api::Plan;
 use refit_api::prepare::Prepare;
@@ -19,17 +22,17 @@ use refit_base::version::tag::munge;
 
 const FIELD: &str = "spec.prepare.args";
 const COMMAND: &str = "spec.prepare.command";
-/// Maximum length of a cycle that is searched for, because there may be thousands of Plans.
-const LONGEST_CIRCLE: usize = 16;
 
 /// A Plan, and what the check of other Plans needs to know of it.
 #[derive(Clone, Debug)]
 pub(super) struct Known {
     pub(super) namespace: String,
     pub(super) name: String,
-    role: Role,
+    pub(super) file: String,
+    pub(super) roots: Roots,
+    pub(super) role: Role,
     pub(super) program: Option<&'static str>,
-    prepare: Option<Prepare>,
+    pub(super) prepare: Option<Prepare>,
     pub(super) version: Option<String>,
     channel: Option<String>,
     pub(super) depends_on: Vec<String>,
@@ -39,11 +42,13 @@ pub(super) struct Known {
 }
 
 impl Known {
-    pub(super) fn new(plan: &Plan) -> Self {
+    pub(super) fn new(plan: &Plan, source: &Source) -> Self {
         let spec = &plan.spec;
         Self {
             namespace: plan.metadata.namespace.clone().unwrap_or_default(),
             name: plan.metadata.name.clone().unwrap_or_default(),
+            file: source.name.clone(),
+            roots: source.roots.clone(),
             role: Role::of(spec.node_selector.as_ref()),
             program: distribution_of(spec.upgrade_image()),
             prepare: spec.prepare.as_deref().and_then(Prepare::of),
@@ -60,21 +65,15 @@ impl Known {
         }
     }
 
-    /// The Plan in `all` that this one waits for.
-    fn awaited<'k>(&self, all: &'k [Self]) -> Option<&'k Self> {
-        self.beside(all, self.prepare.as_ref()?.plan()?)
-    }
-
-    /// The Plan in `all` of this name in the same namespace.
-    pub(super) fn beside<'k>(&self, all: &'k [Self], name: &str) -> Option<&'k Self> {
-        all.iter()
-            .find(|other| other.namespace == self.namespace && other.name == name)
+    /// Whether both are in the same namespace of one cluster.
+    pub(super) fn is_beside(&self, other: &Self) -> bool {
+        other.namespace == self.namespace && other.roots.may_share_cluster(&self.roots)
     }
 }
 
 impl Subject<'_> {
-    /// Checks which Plan this one waits for. `all` has all Plans of the files.
-    pub(super) fn check_prepare(&mut self, own: &Known, all: &[Known]) {
+    /// Checks which Plan this one waits for.
+    pub(super) fn check_prepare(&mut self, own: &Known, waits: &Waits<'_>) {
         let Some(prepare) = &own.prepare else { return };
         if !self.has_texts(FIELD) || !self.has_texts(COMMAND) {
             return; // one that was refused for its type
@@ -86,8 +85,8 @@ impl Subject<'_> {
         let in_command = command.len() > 1 && !has_args || is_program;
         let field = if in_command { COMMAND } else { FIELD };
         let servers = || {
-            all.iter().find(|other| {
-                other.namespace == own.namespace
+            waits.all.iter().find(|other| {
+                own.is_beside(other)
                     && other.name != own.name
                     && other.program == own.program
                     && other.role == Role::ControlPlane
@@ -98,14 +97,6 @@ impl Subject<'_> {
             format!(
                 "the arguments are `prepare` and the Plan for control-plane nodes, as in `[prepare, {name}]`"
             )
-        };
-        let elsewhere = |name: &str| {
-            let mut others = all.iter().filter(|other| other.name == name);
-            let other = others.find(|other| other.namespace != own.namespace)?;
-            Some(format!(
-                "is in namespace {:?}, while prepare looks in that of its own Plan",
-                other.namespace
-            ))
         };
         let problem = match prepare {
             Prepare::Upgrades if !has_args && command.is_empty() => {
@@ -127,17 +118,17 @@ impl Subject<'_> {
             Prepare::WaitsFor(name) if *name == own.name => {
                 format!("{field} waits for Plan {name:?}, which is this Plan: no Job ever gets past prepare")
             }
-            Prepare::WaitsFor(name) => match own.awaited(all) {
-                Some(awaited) => return self.check_awaited(field, own, awaited, all),
+            Prepare::WaitsFor(name) => match waits.beside(own, name) {
+                Some(awaited) => return self.check_awaited(field, own, awaited, waits),
                 None if !is_subdomain(name) => format!(
                     "{field} waits for Plan {name:?}, which cannot be the name of a Plan: no Job ever gets past prepare"
                 ),
                 None if servers().is_some() => {
-                    let why = elsewhere(name).unwrap_or_else(|| "does not exist".to_owned());
+                    let why = waits.elsewhere(own, name);
                     format!("{field} waits for Plan {name:?}, which {why}: no Job ever gets past prepare")
                 }
                 None => {
-                    let why = elsewhere(name).unwrap_or_else(|| "is in none of these files".to_owned());
+                    let why = waits.elsewhere(own, name);
                     let message = format!("{field} waits for Plan {name:?}, which {why}");
                     let hint =
                         "check that it exists in the same namespace; otherwise no Job ever gets past prepare";
@@ -162,19 +153,15 @@ impl Subject<'_> {
         })
     }
 
-    fn check_awaited(&mut self, field: &str, own: &Known, awaited: &Known, all: &[Known]) {
+    fn check_awaited(&mut self, field: &str, own: &Known, awaited: &Known, waits: &Waits<'_>) {
         let name = &awaited.name;
-        // Longer cycles are found too, up to a limit that no real roll-out reaches.
-        let chain = std::iter::successors(Some(awaited), |plan| plan.awaited(all));
-        for next in chain.skip(1).take(LONGEST_CIRCLE) {
-            if next.name == own.name {
-                let message = format!(
-                    "{field} waits for Plan {name:?}, which waits for this Plan: no Job of either gets past prepare"
-                );
-                let hint = "remove spec.prepare from the Plan for control-plane nodes".to_owned();
-                self.report(Rule::PreparePlan, field, message, Some(hint));
-                return;
-            }
+        let cycle = waits.cycle(own, name).filter(|_| awaited.role != Role::Worker);
+        if let Some(members) = cycle {
+            let message = format!("{field} makes a cycle, so that no Job gets past prepare: {members}");
+            let hint =
+                "let the Plan for control-plane nodes wait for no other, neither by prepare nor by dependsOn";
+            self.report(Rule::PreparePlan, field, message, Some(hint.to_owned()));
+            return;
         }
         if own.role == Role::ControlPlane {
             let message = format!(

@@ -85,7 +85,7 @@ impl Script {
 }
 
 impl Subject<'_> {
-    pub(super) fn check_reboots(&mut self, plan: &Plan, scripts: &[Script]) {
+    pub(super) fn check_reboots(&mut self, plan: &Plan, scripts: &[&Script]) {
         if plan.spec.reboot.is_some() {
             return;
         }

@@ -38,7 +38,7 @@ fn is_implied(one: &LabelConstraint, other: &LabelConstraint) -> bool {
 }
 
 impl Subject<'_> {
-    pub(super) fn check_selector(&mut self, plan: &Plan, nodes: &[Running]) {
+    pub(super) fn check_selector(&mut self, plan: &Plan, nodes: &[&Running]) {
         const FIELD: &str = "spec.nodeSelector";
         let Some(selector) = &plan.spec.node_selector else {
             if !self.has(FIELD) {
@@ -70,6 +70,7 @@ impl Subject<'_> {
                     format!("spec.nodeSelector selects every node, control-plane nodes included{several}");
                 self.report(Rule::SelectsEveryNode, FIELD, message, None);
             }
+            self.check_against_nodes(selector, &read, nodes);
             return;
         }
         let mut asked = BTreeMap::<&str, LabelConstraint>::new();
@@ -107,15 +108,26 @@ impl Subject<'_> {
     }
 
     /// Reports a selector that none of the nodes in the files meets.
-    fn check_against_nodes(&mut self, selector: &LabelSelector, read: &Selector, nodes: &[Running]) {
+    fn check_against_nodes(&mut self, selector: &LabelSelector, read: &Selector, nodes: &[&Running]) {
         const FIELD: &str = "spec.nodeSelector";
         // A placeholder may become the label of a node.
         let has_placeholder = self.found.iter().any(|found| {
             let is_in_selector = |field: &String| field.starts_with(FIELD);
             found.rule == Rule::Placeholder && found.field.as_ref().is_some_and(is_in_selector)
         });
-        let is_selected = |node: &Running| read.matches(&node.labels);
-        if nodes.is_empty() || has_placeholder || nodes.iter().any(is_selected) {
+        let mut met = nodes.iter().filter(|node| read.matches(&node.labels)).peekable();
+        let has_met = met.peek().is_some();
+        let has_hostname = |node: &&Running| node.labels.contains_key(LABEL_HOSTNAME);
+        if nodes.is_empty() || has_placeholder || met.any(has_hostname) {
+            return;
+        }
+        if has_met {
+            let message = format!(
+                "{FIELD} selects none of the nodes in these files: those that meet it lack the label {LABEL_HOSTNAME}, without \
+                 which no Plan selects a node"
+            );
+            let hint = "the kubelet gives each node this label; add it where it is missing".to_owned();
+            self.report(Rule::SelectsNoNode, FIELD, message, Some(hint));
             return;
         }
         let requirements = explain::requirements(selector);

@@ -4,7 +4,8 @@ use super::subject::Subject;
 use crate::gitops::rule::Rule;
 use crate::gitops::yaml::{Kind, Node};
 use refit_api::names::ANNOTATION_DIGEST;
-use refit_api::{DrainTimeout, Plan, PlanSpec};
+use refit_api::prepare::Prepare;
+use refit_api::{ApiAccess, DrainTimeout, Plan, PlanSpec};
 use refit_base::go::GoDuration;
 use refit_job::digest::check_fields;
 
@@ -16,6 +17,7 @@ impl Subject<'_> {
     pub(super) fn check_suspicious(&mut self, plan: &Plan) {
         self.check_concurrency(&plan.spec);
         self.check_account(&plan.spec);
+        self.check_access_of_prepare(&plan.spec);
         self.check_drain_timeout(&plan.spec);
         self.check_digest(plan);
         self.check_new_nodes(&plan.spec);
@@ -121,6 +123,37 @@ impl Subject<'_> {
             message,
             Some(hint.to_owned()),
         );
+    }
+
+    /// `prepare` of the images of K3s and RKE2 reads Plans and nodes with kubectl, and tries that again for ever.
+    fn check_access_of_prepare(&mut self, spec: &PlanSpec) {
+        const ACCOUNT: &str = "spec.serviceAccountName";
+        let prepare = spec.prepare.as_deref().and_then(Prepare::of);
+        if !matches!(prepare, Some(Prepare::WaitsFor(_))) {
+            return;
+        }
+        let account = spec.service_account_name.as_deref().unwrap_or_default();
+        // A misspelt name of the field has a finding of its own.
+        let has_account = self.has(ACCOUNT) || self.renamed.contains(ACCOUNT);
+        let (why, hint) = if spec.api_access == Some(ApiAccess::None) {
+            (
+                "has no token of the API server, because spec.apiAccess is None",
+                "set `apiAccess: PrepareOnly`",
+            )
+        } else if account.is_empty() && (!has_account || spec.service_account_name.is_some()) {
+            (
+                "runs as the service account \"default\", which may not read Plans and nodes",
+                if has_account {
+                    "set `serviceAccountName: system-upgrade`, or another account with those rights"
+                } else {
+                    "add `serviceAccountName: system-upgrade`, or another account with those rights"
+                },
+            )
+        } else {
+            return;
+        };
+        let message = format!("spec.prepare {why}: no Job ever gets past prepare");
+        self.report(Rule::PreparePlan, "spec.prepare", message, Some(hint.to_owned()));
     }
 
     fn check_drain_timeout(&mut self, spec: &PlanSpec) {

@@ -20,11 +20,15 @@ use refit_base::version::{Version, distribution_of, kubelet_version};
 use super::jobs::containers;
 
 impl Subject<'_> {
-    pub(super) fn check_versions(&mut self, plan: &Plan, nodes: &[Running]) {
+    pub(super) fn check_versions(&mut self, plan: &Plan, nodes: &[&Running]) {
+        let selector = Selector::new(plan.spec.node_selector.as_ref()).ok();
+        let is_selected = |node: &Running| selector.as_ref().is_some_and(|it| it.matches(&node.labels));
+        let selected: Vec<_> = nodes.iter().copied().filter(|node| is_selected(node)).collect();
         self.check_spelling(&plan.spec);
         self.check_distribution(&plan.spec);
         self.check_candidate(&plan.spec);
-        self.check_step(plan, nodes);
+        self.check_nodes(&plan.spec, &selected);
+        self.check_step(plan, &selected);
     }
 
     /// Reports a version of K3s or RKE2 whose spelling no tag of an image has.
@@ -147,48 +151,70 @@ impl Subject<'_> {
         }
     }
 
+    /// Compares the distribution of nodes in the same files with that of the image.
+    fn check_nodes(&mut self, spec: &PlanSpec, selected: &[&Running]) {
+        const FIELD: &str = "spec.upgrade.image";
+        let image = spec.upgrade_image();
+        let Some(program) = distribution_of(image) else {
+            return;
+        };
+        // A version without a build may be of any distribution.
+        let other = |node: &&&Running| node.version.builder().is_some_and(|builder| builder != program);
+        let Some(node) = selected.iter().find(other) else {
+            return;
+        };
+        let message = format!(
+            "{FIELD} is {image:?}, an image of {}, but node {} runs {}",
+            name_of(program),
+            node.name,
+            node.version.text()
+        );
+        let hint =
+            "use the image and a version of the distribution that the nodes run, or select other nodes";
+        self.report(Rule::NoRelease, FIELD, message, Some(hint.to_owned()));
+    }
+
     /// Compares the version in status, or on nodes in the same files, with the Plan's.
-    fn check_step(&mut self, plan: &Plan, nodes: &[Running]) {
-        let Some(to) = plan
-            .spec
-            .version
-            .as_deref()
-            .and_then(|version| version.parse::<Version>().ok())
-        else {
+    fn check_step(&mut self, plan: &Plan, selected: &[&Running]) {
+        let version = plan.spec.version.as_deref().unwrap_or_default();
+        // A release candidate of RKE2 installs the kubelet of the release.
+        let reported = kubelet_version(version).parse::<Version>();
+        let (Ok(to), Ok(reported)) = (version.parse::<Version>(), reported) else {
             return;
         };
         let status = self.node("status.latestVersion").and_then(Node::text);
         let status = status.and_then(|version| version.parse::<Version>().ok());
-        let selector = Selector::new(plan.spec.node_selector.as_ref()).ok();
-        let selected = nodes.iter().filter(|node| {
-            selector
-                .as_ref()
-                .is_some_and(|selector| selector.matches(&node.labels))
-        });
-        let mut from: Vec<(Version, String)> = selected
+        let mut steps: Vec<(&Version, Version, String)> = selected
+            .iter()
             .map(|node| {
                 (
+                    &reported,
                     node.version.clone(),
                     format!("node {} runs {}", node.name, node.version.text()),
                 )
             })
             .collect();
-        from.extend(status.map(|version| {
+        steps.extend(status.map(|version| {
             let text = format!("the Plan was at {} before", version.text());
-            (version, text)
+            (&to, version, text)
         }));
-        let is_older = |from: &Version| to.compare(from) == Ok(Ordering::Less);
-        let older = from.iter().find(|(from, _)| is_older(from));
-        if let Some((_, what)) = older {
+        let is_older = |to: &Version, from: &Version| to.compare(from) == Ok(Ordering::Less);
+        let older = steps.iter().find(|(to, from, _)| is_older(to, from));
+        if let Some((.., what)) = older {
             let message = format!("spec.version is {:?}, a downgrade: {what}", to.text());
             let hint = "Kubernetes does not support downgrades; restore a backup of etcd instead".to_owned();
             self.report(Rule::VersionStep, "spec.version", message, Some(hint));
         }
-        let skips = |from: &Version| !is_older(from) && to.minors_from(from).is_some_and(|minors| minors > 1);
+        let skips = |to: &Version, from: &Version| {
+            !is_older(to, from) && to.minors_from(from).is_some_and(|minors| minors > 1)
+        };
         // Dates, and versions of programs other than Kubernetes, may skip minor versions.
         let is_kubernetes = to.builder().is_some()
             || containers(&plan.spec).any(|(_, of)| distribution_of(&of.image).is_some());
-        if let Some((_, what)) = from.iter().find(|(from, _)| is_kubernetes && skips(from)) {
+        let skipping = steps
+            .iter()
+            .find(|(to, from, _)| is_kubernetes && skips(to, from));
+        if let Some((.., what)) = skipping {
             let message = format!(
                 "spec.version is {:?}, which skips a minor version: {what}",
                 to.text()

@@ -113,7 +113,7 @@ impl Folders {
 }
 
 /// The absolute path.
-fn whole(path: &Path) -> PathBuf {
+pub(super) fn whole(path: &Path) -> PathBuf {
     let whole = absolute(Path::new(".").join(path));
     plain(&whole.unwrap_or_else(|_| path.to_owned()))
 }

@@ -1,4 +1,5 @@
-//! What the kustomizations among the files do to the Plans: their version and channel, and their namespace.
+//! What the kustomizations among the files do to the Plans: their version and channel, and their namespace; and which of
+//! them load a file.
 //!
 //! A patch applies to the resources of its kustomization, to those of the bases below it, and, in a component, to those of
 //! the kustomization that includes it. Flux and Argo CD add patches to a folder of the repository. Other transformers are
@@ -7,12 +8,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use super::outer::{Folders, outer};
+use super::outer::{Folders, outer, whole};
 use super::patch::{Place, Transform};
 use super::paths::{is_kustomization, plain};
 use super::target::Metadata;
 use crate::gitops::objects::{Object, objects};
 use crate::gitops::overlay::{Change, Field, Overlay, SetTo};
+use crate::gitops::roots::{Loaded, Roots};
 use crate::gitops::source::Source;
 use crate::gitops::yaml::{Node, Step};
 
@@ -34,19 +36,26 @@ struct Kustomization<'s> {
     namespace: Option<&'s str>,
 }
 
-/// The files that a kustomization covers, and what happens to them.
+/// The files that a kustomization covers, with its folder and those below it, and what happens to them.
 type Covered<'s> = BTreeMap<PathBuf, (Vec<Transform>, Option<&'s str>)>;
 
-/// Notes in each source what the kustomizations among the sources do to its Plans.
+/// Notes in each source which kustomizations among the sources load it, and what they do to its Plans.
 pub fn attach(sources: &mut [Source]) {
-    let mut overlays = overlays(sources);
+    let (mut overlays, loaded) = overlays(sources);
+    let roots = Roots::of(&loaded);
     for source in sources {
-        let path = source.path.as_deref().map(plain);
-        source.overlays = path.and_then(|path| overlays.remove(&path)).unwrap_or_default();
+        let Some(path) = source.path.as_deref().map(plain) else {
+            continue;
+        };
+        source.overlays = overlays.remove(&path).unwrap_or_default();
+        // A file that no kustomization loads belongs to that of its folder.
+        let roots = whole(&path).ancestors().find_map(|path| roots.get(path));
+        source.roots = roots.cloned().unwrap_or_default();
     }
 }
 
-fn overlays(sources: &[Source]) -> BTreeMap<PathBuf, Vec<Overlay>> {
+/// The overlays of each file, and what the outermost kustomizations load.
+fn overlays(sources: &[Source]) -> (BTreeMap<PathBuf, Vec<Overlay>>, Loaded) {
     let all = kustomizations(sources);
     let included: BTreeSet<&PathBuf> = all
         .iter()
@@ -54,8 +63,14 @@ fn overlays(sources: &[Source]) -> BTreeMap<PathBuf, Vec<Overlay>> {
         .collect();
     let is_root = |one: &&Kustomization<'_>| one.own.as_ref().is_none_or(|own| !included.contains(own));
     let mut overlays: BTreeMap<PathBuf, Vec<Overlay>> = BTreeMap::new();
+    let mut loaded = Loaded::new();
     for root in all.iter().filter(is_root) {
         let covered = root.covered(&all, sources, 0);
+        if let Some(path) = root.source.path.as_deref() {
+            // The objects of a file are applied together.
+            let of_file = loaded.entry(whole(path)).or_default();
+            of_file.extend(covered.keys().map(|path| whole(path)));
+        }
         for source in sources {
             let Some((path, (transforms, namespace))) = source
                 .path
@@ -73,7 +88,7 @@ fn overlays(sources: &[Source]) -> BTreeMap<PathBuf, Vec<Overlay>> {
             }
         }
     }
-    overlays
+    (overlays, loaded)
 }
 
 /// What becomes of a Plan: the last patch of a field wins.
@@ -192,6 +207,7 @@ impl<'s> Kustomization<'s> {
         if depth > MAX_DEPTH {
             return covered;
         }
+        covered.extend(self.own.iter().map(|own| (own.clone(), (Vec::new(), None))));
         let of_folder = |folder: &PathBuf| all.iter().find(|one| one.own.as_ref() == Some(folder));
         for resource in self.resources.iter().chain(&self.components) {
             match of_folder(resource) {

@@ -7,9 +7,9 @@ use crate::gitops::objects::{Object, objects};
 use crate::gitops::overlay::{Change, Changes, Field, SetTo};
 use crate::gitops::source::Source;
 use crate::gitops::yaml::{Kind, Node, Step};
-use refit_api::VersionPolicySpec;
-use refit_base::version::installed_by;
+use refit_api::{Installs, VersionPolicySpec};
 use refit_base::version::policy::Policy;
+use refit_base::version::{installed_by, installs_kubernetes};
 
 pub(super) const VERSION: &str = "version";
 pub(super) const CHANNEL: &str = "channel";
@@ -42,6 +42,8 @@ pub struct PlanInFile {
     pub images: Vec<(Vec<Step>, String)>,
     /// What `spec.upgrade.image` installs, judged by its name.
     pub installed: Option<&'static str>,
+    /// Whether the version is that of Kubernetes, as far as `spec.installs` and the name of the image say.
+    pub installs_kubernetes: bool,
     /// What patches of Kustomize make of the version.
     pub patched: Changes,
     /// The patch of Kustomize that deletes the Plan.
@@ -136,6 +138,10 @@ fn plan_in_file(source: &Source, object: &Object<'_>) -> PlanInFile {
             .filter_map(image)
             .collect(),
         installed: image("upgrade").and_then(|(_, image)| installed_by(&image)),
+        installs_kubernetes: field("installs").and_then(Node::text).map_or_else(
+            || image("upgrade").is_some_and(|(_, image)| installs_kubernetes(&image)),
+            |installs| installs == Installs::Kubernetes.as_str(),
+        ),
         patched: changes
             .and_then(|changes| changes.get(&Field::Version).cloned())
             .unwrap_or_default(),

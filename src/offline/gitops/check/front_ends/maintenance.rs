@@ -33,14 +33,16 @@ impl Subject<'_> {
             self.object.metadata("name").unwrap_or("without a name"),
             self.source.name
         );
-        if let Some(first) = maintained.get(name) {
+        let known = maintained.entry(name.to_owned()).or_default();
+        let roots = &self.source.roots;
+        if let Some((first, _)) = known.iter().find(|(_, other)| other.may_share_cluster(roots)) {
             let message = format!(
                 "NodeMaintenance {first} is for node {name} already, and a node has one at a time: the other one fails"
             );
             let hint = "remove one of the two".to_owned();
             self.report(Rule::DuplicateObject, NODE, message, Some(hint));
         } else {
-            maintained.insert(name.to_owned(), here);
+            known.push((here, roots.clone()));
         }
     }
 }

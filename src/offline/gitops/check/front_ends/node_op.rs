@@ -44,7 +44,7 @@ const ABOUT_TRANSLATION: [Rule; 5] = [
 ];
 
 impl Subject<'_> {
-    pub(super) fn check_node_op(&mut self, options: &Options, nodes: &[Running]) {
+    pub(super) fn check_node_op(&mut self, options: &Options, nodes: &[&Running]) {
         let written = self.object.written();
         let namespace = options.namespace.as_deref().unwrap_or(NAMESPACE);
         let converted = match before_annotation(&written, namespace) {
