@@ -424,7 +424,9 @@ fn a_version_of_a_patch_that_is_no_text_is_an_error() {
         ));
         dir.run("rehearse . --nodes 3 -q").ends(2);
         let refused = dir.run("pin --to v1.33.4+k3s1 .").ends(2);
-        refused.err_has(&format!("./kustomization.yaml:5 has {written}, which is no text"));
+        refused.err_has(&format!(
+            "./kustomization.yaml:5 has {written}, which must be text"
+        ));
     }
 }
 
@@ -512,17 +514,29 @@ fn flux_and_argo_cd_name_a_folder_from_the_root_of_the_repository() {
 fn flux_applies_a_folder_of_its_own_clone() {
     let dir = Workdir::new([]);
     for clone in ["a", "b"] {
-        std::fs::create_dir_all(dir.path().join(format!("{clone}/.git"))).unwrap();
         std::fs::create_dir_all(dir.path().join(format!("{clone}/app"))).unwrap();
         dir.write(&format!("{clone}/app/server.yaml"), SERVER);
     }
     let flux = "apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\nspec:\n  path: app\n  patches: [{target: {kind: Plan}, patch: 'spec: {version: v1.33.4+k3s1}'}]\n";
     dir.write("b/ks.yaml", flux);
-    let found = dir.run("validate .").ends(1);
-    found
-        .out_has("./a/app/server.yaml:4:1: error")
-        .out_lacks("./b/app/server.yaml:4:1: error")
-        .out_has("(./b/ks.yaml:5)");
+    let is_patched = || {
+        let found = dir.run("validate .").ends(1);
+        found
+            .out_has("./a/app/server.yaml:4:1: error")
+            .out_lacks("./b/app/server.yaml:4:1: error")
+            .out_has("ks.yaml:5)");
+    };
+    is_patched();
+    // Below another folder of that path, the root of the clone decides.
+    for folder in ["b/.git", "b/flux/app"] {
+        std::fs::create_dir_all(dir.path().join(folder)).unwrap();
+    }
+    std::fs::rename(dir.path().join("b/ks.yaml"), dir.path().join("b/flux/ks.yaml")).unwrap();
+    dir.write(
+        "b/flux/app/other.yaml",
+        SERVER.replace("spec:", "spec:\n  version: v1.33.3+k3s1"),
+    );
+    is_patched();
 }
 
 #[test]

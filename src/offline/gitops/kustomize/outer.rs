@@ -62,7 +62,7 @@ fn text<'n>(node: &'n Node, field: &str) -> Option<&'n str> {
 /// The folders of the sources.
 pub(super) struct Folders {
     /// By their absolute path.
-    folders: BTreeMap<PathBuf, PathBuf>,
+    by_path: BTreeMap<PathBuf, PathBuf>,
     files: BTreeSet<PathBuf>,
     kustomizations: BTreeSet<PathBuf>,
 }
@@ -78,22 +78,25 @@ impl Folders {
         let above = above.filter(|folder| !folder.as_os_str().is_empty());
         let folders = above.chain([Path::new("")]);
         Self {
-            folders: folders.map(|folder| (whole(folder), folder.to_owned())).collect(),
+            by_path: folders.map(|folder| (whole(folder), folder.to_owned())).collect(),
             files,
             kustomizations,
         }
     }
 
-    /// The folder that a path from the root of the repository means. The root is the next folder above the source with
-    /// `.git`. If that is not known, the path is the end of that of the folder.
+    /// The folder that a path from the root of the repository means. The root is a folder above the source: the next one
+    /// with `.git`, otherwise the next one that has the path. If there is none, the folder only ends like the path.
     pub(super) fn find(&self, path: &str, source: &Source) -> Option<PathBuf> {
         let path = plain(Path::new(path.trim_start_matches('/')));
         let source = whole(source.path.as_deref()?);
-        let root = source.ancestors().find(|folder| folder.join(".git").exists());
-        let below_root = root.and_then(|root| self.folders.get(&root.join(&path)));
-        let mut all = self.folders.iter();
+        let git = source.ancestors().find(|folder| folder.join(".git").exists());
+        // Without a path, every folder has it.
+        let above = source.ancestors().filter(|_| !path.as_os_str().is_empty());
+        let mut roots = git.into_iter().chain(above);
+        let mut all = self.by_path.iter();
         let by_end = || Some(all.find(|(whole, _)| whole.ends_with(&path))?.1);
-        below_root.or_else(by_end).cloned()
+        let by_root = roots.find_map(|root| self.by_path.get(&root.join(&path)));
+        by_root.or_else(by_end).cloned()
     }
 
     /// What is applied of a folder: as by Flux, each kustomization in it, and the files that belong to none.

@@ -11,7 +11,7 @@ use crate::gitops::yaml::{self, Kind, Node};
 
 #[derive(Clone, Debug)]
 pub(super) enum Transform {
-    Patch(Patch),
+    Patch(Box<Patch>),
     /// Labels and annotations of all objects, by which a later patch may select them.
     Add(Metadata),
 }
@@ -57,11 +57,12 @@ impl<'s> Place<'s> {
             };
             Some(text?.patches(None))
         });
-        let merged: Vec<_> = merges.flatten().chain(self.targeted("patches")).collect();
+        let first: Vec<_> = merges.flatten().chain(self.targeted("patches")).collect();
         let last = self.targeted("patchesJson6902").chain(self.replacements());
-        let mut all: Vec<_> = merged.into_iter().map(Transform::Patch).collect();
+        let patch = |patch| Transform::Patch(Box::new(patch));
+        let mut all: Vec<_> = first.into_iter().map(patch).collect();
         all.push(Transform::Add(Metadata::added_by(self.node)));
-        all.extend(last.map(Transform::Patch));
+        all.extend(last.map(patch));
         all
     }
 
