@@ -133,7 +133,7 @@ impl ChannelFlags {
 
     /// Asks for each of these images whether it exists: the findings about those that do not, and why a registry does not
     /// say it.
-    pub(super) fn missing(&self, images: Vec<ImageAtVersion>) -> anyhow::Result<(Vec<Finding>, Vec<String>)> {
+    pub(super) fn missing(&self, images: &[ImageAtVersion]) -> anyhow::Result<(Vec<Finding>, Vec<String>)> {
         let names = images.iter().map(|image| image.image.clone()).collect();
         let found = self.look_up(names)?;
         let unknown = found.iter().filter_map(|(image, answer)| match answer {

@@ -17,6 +17,7 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 pub(super) use flags::Flags;
 use flags::Start;
+use input::RehearsalInput;
 use inputs::{
     approved, channel_offers, checked, choose, chosen_on_cluster, elsewhere, initial_cluster, missing_images,
     missing_secrets, namespace, read_snapshot, requests, settings, unwaited,
@@ -28,10 +29,11 @@ use super::output_format::OutputFormat;
 use super::{USAGE, html, output, validate};
 use refit_api::Plan;
 use refit_cluster::clock::Clock;
+use refit_controller::settings::Settings;
 use refit_rehearse::assumptions::Assumptions;
 use refit_rehearse::json::Value;
 use refit_rehearse::report::{Report, TimeFormat, report};
-use refit_rehearse::run::{InitialCluster, Outcome, Rehearsal, RehearsalError, run_rehearsal};
+use refit_rehearse::run::{ChannelOffers, InitialCluster, Outcome, Rehearsal, RehearsalError, run_rehearsal};
 
 pub(super) const EXAMPLES: &str = "Examples:
   refit rehearse examples/k3s-upgrade.yaml --nodes 12
@@ -228,13 +230,7 @@ fn prepare(flags: &Flags) -> anyhow::Result<(Rehearsal, Vec<String>)> {
     let plans: Vec<Value> = plans.chain(on_cluster).collect();
     requests(&plans, &mut initial_cluster, &mut assumed);
     let mut settings = settings(flags, &namespace, &initial_cluster, &mut assumed)?;
-    if flags.assumed.online && settings.check_images {
-        let missing = missing_images(flags, &given, &channel_offers, start)?;
-        if !missing.is_empty() {
-            missing.iter().for_each(output::error);
-            return Err(AlreadyPrinted.into());
-        }
-    }
+    refuse_missing_images(flags, &given, &settings, &channel_offers, start)?;
     front_ends::enable(&mut settings, &given.objects, &initial_cluster, &mut assumed);
     let rehearsal = Rehearsal {
         plans,
@@ -265,6 +261,25 @@ fn prepare(flags: &Flags) -> anyhow::Result<(Rehearsal, Vec<String>)> {
     }
     rehearsal.faults_without_effect().iter().for_each(output::note);
     Ok((rehearsal, assumed))
+}
+
+/// Fails if a registry does not have an image: no node would start.
+fn refuse_missing_images(
+    flags: &Flags,
+    given: &RehearsalInput,
+    settings: &Settings,
+    answers: &ChannelOffers,
+    start: Timestamp,
+) -> anyhow::Result<()> {
+    if !flags.assumed.online || !settings.check_images {
+        return Ok(());
+    }
+    let missing = missing_images(flags, given, answers, start)?;
+    if missing.is_empty() {
+        return Ok(());
+    }
+    missing.iter().for_each(output::error);
+    Err(AlreadyPrinted.into())
 }
 
 fn whole_second(at: Timestamp) -> Timestamp {

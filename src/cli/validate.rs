@@ -252,7 +252,7 @@ fn ask(flags: &Flags, sources: &[Source], report: &mut Report) -> anyhow::Result
     let images: Vec<_> = images
         .flat_map(|images| images.at_version(offer(&images.channel), now))
         .collect();
-    let (missing, unknown) = flags.channels.missing(images)?;
+    let (missing, unknown) = flags.channels.missing(&images)?;
     // What the nodes' way to it is, nobody knows here.
     unknown.iter().for_each(output::note);
     report.findings.extend(missing);

@@ -566,13 +566,11 @@ pub(super) fn missing_images(
 ) -> anyhow::Result<Vec<String>> {
     let images = given.plans.iter().filter_map(|plan| plan.images.as_ref());
     let images = images.flat_map(|images| {
-        let offer = images
-            .channel
-            .as_deref()
-            .and_then(|channel| answers(channel).ok());
+        let channel = images.channel.as_deref();
+        let offer = channel.and_then(|channel| answers(channel).ok());
         images.at_version(offer.as_ref(), now)
     });
-    let (missing, unknown) = flags.channels.missing(images.collect())?;
+    let (missing, unknown) = flags.channels.missing(&images.collect::<Vec<_>>())?;
     unknown.iter().for_each(output::note);
     Ok(missing.iter().map(input::error).collect())
 }
