@@ -232,7 +232,7 @@ fn a_version_further_away_than_the_policy_allows_is_not_written_also_if_it_is_th
         of(Some("v1.34.1+k3s1"), "v1.36.3+k3s1"),
         Verdict::Kept(
             "v1.36.3+k3s1 is not taken yet: it is 2 minor versions from v1.34.1+k3s1, the oldest, and \
-             spec.versionPolicy.maxMinorSkip is 1; it can be taken when all nodes have a version in between"
+             spec.versionPolicy.maxMinorSkip is 1; it can be taken when all nodes, also those of Plans that wait for this one, have a version in between"
                 .to_owned()
         )
     );
