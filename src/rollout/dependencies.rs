@@ -70,12 +70,13 @@ fn wait(plan: &DerivedPlan, other: &DerivedPlan, now: Timestamp) -> Option<Strin
     // Kubernetes' version skew policy: a kubelet must not be newer than its API server, which the other Plan may
     // upgrade.
     let program = plan.spec().distribution();
-    if program.is_some() && program == other.spec().distribution() {
-        if parsed.is_some_and(|(own, theirs)| theirs < own) {
-            return Some(format!(
-                "is at {theirs}, which is older than {own}, the version of this Plan"
-            ));
-        }
+    if program.is_some()
+        && program == other.spec().distribution()
+        && parsed.is_some_and(|(own, theirs)| theirs < own)
+    {
+        return Some(format!(
+            "is at {theirs}, which is older than {own}, the version of this Plan"
+        ));
     }
     None
 }
