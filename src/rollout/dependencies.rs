@@ -8,7 +8,6 @@ use super::blocker::Blocker;
 use super::plan::DerivedPlan;
 use super::state::ClusterState;
 use refit_api::ConditionType;
-use refit_api::prepare::Prepare;
 use refit_base::version::Version;
 use refit_facts::PlanName;
 
@@ -35,31 +34,6 @@ pub(super) fn blocker(cluster: &ClusterState, plan: &DerivedPlan, now: Timestamp
         })
     });
     waits.next()
-}
-
-/// The oldest kubelets of the Plans that wait for another one, and take versions of the same channel by the same policy: by the
-/// name of that other Plan. Only with `maxMinorSkip`.
-pub(super) fn oldest_followers(plans: &BTreeMap<PlanName, DerivedPlan>) -> BTreeMap<PlanName, Version> {
-    let mut oldest: BTreeMap<PlanName, Version> = BTreeMap::new();
-    for plan in plans.values() {
-        if plan.facts.is_deleting() || plan.spec().max_minor_skip().is_none() {
-            continue;
-        }
-        let prepare = plan.spec().prepare.as_deref().and_then(Prepare::of);
-        let awaited = prepare.as_ref().and_then(Prepare::plan);
-        for name in names(plan).chain(awaited) {
-            let other = plans.get(name).filter(|other| {
-                plan.follows_channel_of(other) && plan.spec().version_policy == other.spec().version_policy
-            });
-            if let Some(other) = other
-                && let Some(own) = plan.targets.oldest_kubelet()
-                && oldest.get(name).is_none_or(|known| own < *known)
-            {
-                oldest.insert(other.facts.name.clone(), own);
-            }
-        }
-    }
-    oldest
 }
 
 fn names(plan: &DerivedPlan) -> impl Iterator<Item = &str> {
@@ -96,12 +70,13 @@ fn wait(plan: &DerivedPlan, other: &DerivedPlan, now: Timestamp) -> Option<Strin
     // Kubernetes' version skew policy: a kubelet must not be newer than its API server, which the other Plan may
     // upgrade.
     let program = plan.spec().distribution();
-    if program.is_some() && program == other.spec().distribution() {
-        if parsed.is_some_and(|(own, theirs)| theirs < own) {
-            return Some(format!(
-                "is at {theirs}, which is older than {own}, the version of this Plan"
-            ));
-        }
+    if program.is_some()
+        && program == other.spec().distribution()
+        && parsed.is_some_and(|(own, theirs)| theirs < own)
+    {
+        return Some(format!(
+            "is at {theirs}, which is older than {own}, the version of this Plan"
+        ));
     }
     None
 }

@@ -20,6 +20,7 @@ mod differs;
 mod digests;
 mod event;
 mod failure;
+mod followers;
 mod grants;
 mod hooks;
 mod label_receipts;

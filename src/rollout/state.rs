@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::dependencies;
 use super::event::Event;
+use super::followers::oldest_followers;
 use super::later::later;
 use super::memory::Memory;
 use super::memory::trusted_plans::TrustedPlans;
@@ -317,7 +317,7 @@ impl ClusterState {
         for plan in self.plans.values_mut() {
             plan.count_kubelets(&self.world);
         }
-        let followers = dependencies::oldest_followers(&self.plans);
+        let followers = oldest_followers(&self.plans);
         for (name, plan) in &mut self.plans {
             plan.refresh(&self.world, &self.defaults, followers.get(name), now);
         }

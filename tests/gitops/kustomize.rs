@@ -424,7 +424,9 @@ fn a_version_of_a_patch_that_is_no_text_is_an_error() {
         ));
         dir.run("rehearse . --nodes 3 -q").ends(2);
         let refused = dir.run("pin --to v1.33.4+k3s1 .").ends(2);
-        refused.err_has(&format!("./kustomization.yaml:5 has {written}, which is no text"));
+        refused.err_has(&format!(
+            "./kustomization.yaml:5 has {written}, which must be text"
+        ));
     }
 }
 

@@ -55,7 +55,7 @@ pub(super) fn decide(
         let plan = match &change.to {
             SetTo::Text(version) => outcome.plan.with_version(version),
             SetTo::NoText(written) => {
-                outdated.push(format!("{place} has {written}, which is no text"));
+                outdated.push(format!("{place} has {written}, which must be text"));
                 continue;
             }
             SetTo::Unknown | SetTo::Nothing => outcome.plan.clone(),

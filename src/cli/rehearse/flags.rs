@@ -134,8 +134,8 @@ pub(in crate::cli) struct Assumed {
     #[arg(long, value_name = "VERSION", conflicts_with = "snapshot", value_parser = kubelet)]
     pub(super) kubelet: Option<String>,
 
-    /// Version that channels give [default: the Plan's version in the snapshot; otherwise v1.34.1, or one that the name of
-    /// the channel, the range of the Plan and the kubelets ask for]
+    /// Version that channels give [default: the Plan's version in the snapshot; otherwise v1.34.1, unless the name of
+    /// the channel, the range of the Plan or a newer kubelet needs another one]
     #[arg(long, value_name = "VERSION", conflicts_with = "online")]
     pub(super) version: Option<String>,
 

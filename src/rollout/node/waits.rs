@@ -56,7 +56,9 @@ impl NodeReconciler<'_> {
             };
         }
         let Some(entry) = entry else { return state };
-        if let Some(phase) = entry.phase.known().filter(|_| is_ending) {
+        // Not that of a node that counted as lost, and is back before its Job has ended.
+        let is_of_job = |phase: &NodePhase| is_ending && *phase != NodePhase::Failed;
+        if let Some(phase) = entry.phase.known().filter(is_of_job) {
             state.phase = phase;
         }
         match wait_of(entry) {

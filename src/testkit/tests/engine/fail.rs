@@ -6,6 +6,7 @@ use refit_facts::PodStage;
 use refit_facts::record::Phase;
 use refit_fixtures::{plan, plan_with};
 use refit_rehearse::Kind;
+use refit_rehearse::json::json;
 
 const LIMIT: &str = "Job has reached the specified backoff limit";
 
@@ -254,6 +255,19 @@ fn a_job_that_cannot_end_because_its_node_is_away_says_so_until_it_ends() {
         )
     );
     assert!(scenario.node("a").records.is_empty() && scenario.events_of("JobFailed").is_empty());
+    // The kubelet is back, and has not reported the end of the pod yet.
+    let ready = json!({ "type": "Ready", "status": "True", "reason": "KubeletReady" });
+    scenario
+        .cluster
+        .patch_status(
+            Kind::Node,
+            "",
+            "a",
+            json!({ "status": { "conditions": [ready] } }),
+        )
+        .unwrap();
+    scenario.settle();
+    assert_eq!(scenario.phase("p", "a")[0], "Upgrading");
     scenario.power("a", true);
     scenario.settle();
     assert_eq!(scenario.phase("p", "a")[1], "DeadlineExceeded");
