@@ -60,8 +60,9 @@ fn wait(plan: &DerivedPlan, other: &DerivedPlan, now: Timestamp) -> Option<Strin
     let own = &plan.resolution.resolved()?.version;
     let theirs = &theirs.version;
     let parsed = own.parse::<Version>().ok().zip(theirs.parse::<Version>().ok());
-    let is_behind = parsed.as_ref().is_some_and(|(own, theirs)| own < theirs);
-    // One that is ahead is done with the version of this Plan, which may take it later: `maxMinorSkip`, another range.
+    // With `maxMinorSkip`, this Plan may be on its way to the version of one that is ahead.
+    let follows = plan.spec().max_minor_skip().is_some();
+    let is_behind = follows && parsed.as_ref().is_some_and(|(own, theirs)| own < theirs);
     if own != theirs && !is_behind && plan.follows_channel_of(other) {
         return Some(format!(
             "is at {theirs}, and this Plan at {own}, from the same channel"

@@ -12,23 +12,42 @@ use refit_facts::PlanName;
 pub(super) fn oldest_followers(plans: &BTreeMap<PlanName, DerivedPlan>) -> BTreeMap<PlanName, Version> {
     let mut oldest: BTreeMap<PlanName, Version> = BTreeMap::new();
     for plan in plans.values() {
-        if plan.facts.is_deleting() || plan.spec().max_minor_skip().is_none() {
+        let Some(limit) = plan.spec().max_minor_skip() else {
+            continue;
+        };
+        if plan.facts.is_deleting() || plan.invalid.is_some() {
             continue;
         }
+        let own = version_of(plan);
+        // A node that is too far behind its own Plan does not come nearer by itself.
+        let is_in_reach = |kubelet: &Version| {
+            let skip = own.as_ref().and_then(|own| own.minors_from(kubelet));
+            skip.is_none_or(|skip| skip <= limit)
+        };
+        let Some(kubelet) = plan.targets.oldest_kubelet(is_in_reach) else {
+            continue;
+        };
         let prepare = plan.spec().prepare.as_deref().and_then(Prepare::of);
         let dependencies = plan.spec().depends_on.iter().flatten();
         let dependencies = dependencies.map(|dependency| dependency.name.as_str());
         for name in dependencies.chain(prepare.as_ref().and_then(Prepare::plan)) {
-            let other = plans.get(name).filter(|other| {
-                plan.follows_channel_of(other) && plan.spec().version_policy == other.spec().version_policy
-            });
-            if let Some(other) = other
-                && let Some(own) = plan.targets.oldest_kubelet()
-                && oldest.get(name).is_none_or(|known| own < *known)
+            let follows = |other: &&DerivedPlan| {
+                plan.follows_channel_of(other)
+                    && plan.spec().version_policy == other.spec().version_policy
+                    // One that is ahead waits for the other, and would hold it for ever.
+                    && !own.as_ref().zip(version_of(other).as_ref()).is_some_and(|(own, other)| own > other)
+            };
+            if let Some(other) = plans.get(name).filter(follows)
+                && oldest.get(name).is_none_or(|known| kubelet < *known)
             {
-                oldest.insert(other.facts.name.clone(), own);
+                oldest.insert(other.facts.name.clone(), kubelet.clone());
             }
         }
     }
     oldest
+}
+
+/// The version at which the last decision has found the Plan.
+fn version_of(plan: &DerivedPlan) -> Option<Version> {
+    plan.resolution.resolved()?.version.parse().ok()
 }

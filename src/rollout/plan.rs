@@ -403,7 +403,7 @@ impl DerivedPlan {
             owned(resolve::current(&self.facts)),
             resolve::first_seen(&self.facts, self.channel.as_ref()),
             owned(resolve::withdrawn(&self.facts, self.channel.as_ref())),
-            text(self.targets.oldest_kubelet().as_ref()),
+            text(self.targets.oldest_kubelet(|_| true).as_ref()),
             text(oldest_follower),
         );
         let is_current = self.chosen.as_ref().is_some_and(|chosen| {

@@ -118,13 +118,14 @@ impl Targets {
         &self.answered
     }
 
-    /// The version of the oldest kubelet, as far as it can be compared.
-    pub(super) fn oldest_kubelet(&self) -> Option<Version> {
+    /// The version of the oldest of these kubelets, as far as it can be compared.
+    pub(super) fn oldest_kubelet(&self, counts: impl Fn(&Version) -> bool) -> Option<Version> {
         // Many nodes share few versions.
         let distinct: BTreeSet<&Text> = self.kubelets.values().collect();
         let versions = distinct
             .into_iter()
-            .filter_map(|text| text.parse::<Version>().ok());
+            .filter_map(|text| text.parse::<Version>().ok())
+            .filter(counts);
         versions.reduce(|oldest, next| if next < oldest { next } else { oldest })
     }
 

@@ -281,6 +281,66 @@ fn overlays_with_different_versions_leave_that_of_the_plan() {
     dir.run("resolve -o name .").ends(0).prints("v1.34.2+k3s1\n");
 }
 
+/// What `pin` would write into the base counts for all overlays.
+#[test]
+fn the_base_of_overlays_with_different_channels_is_not_pinned_by_one_of_them() {
+    let channel = |name: &str| {
+        format!(
+            "resources: [../base]\npatches:\n- target: {{kind: Plan}}\n  patch: '[{{op: add, path: /spec/channel, value: \
+             \"https://127.0.0.1:1/{name}\"}}]'\n"
+        )
+    };
+    let dir = Workdir::new([]);
+    for folder in ["prod", "staging", "base"] {
+        std::fs::create_dir(dir.path().join(folder)).unwrap();
+    }
+    dir.write("base/server.yaml", SERVER);
+    dir.write("base/kustomization.yaml", "resources: [server.yaml]\n");
+    dir.write("staging/kustomization.yaml", channel("latest"));
+    dir.write("prod/kustomization.yaml", channel("stable"));
+    dir.run("pin .")
+        .err_has("it has no channel")
+        .err_lacks("127.0.0.1");
+    // If all have one channel, that is asked.
+    dir.write("prod/kustomization.yaml", channel("latest"));
+    dir.run("pin .").ends(2).err_has("its channel gives no version");
+    assert_eq!(dir.read("base/server.yaml"), SERVER);
+}
+
+#[test]
+fn one_overlay_without_a_version_does_not_keep_the_others_from_theirs() {
+    let dir = Workdir::new([]);
+    for folder in ["dev", "prod", "base"] {
+        std::fs::create_dir(dir.path().join(folder)).unwrap();
+    }
+    let server = with("  version: v1.33.0+k3s1\n");
+    dir.write("base/server.yaml", &server);
+    dir.write("base/kustomization.yaml", "resources: [server.yaml]\n");
+    dir.write("prod/kustomization.yaml", "resources: [../base]\n");
+    dir.write(
+        "dev/kustomization.yaml",
+        "resources: [../base]\npatches:\n- target: {kind: Plan}\n  patch: '[{op: remove, path: /spec/version}]'\n",
+    );
+    dir.run("pin --to v1.33.4+k3s1 .").ends(0);
+    assert_eq!(dir.read("base/server.yaml"), server.replace("1.33.0", "1.33.4"));
+}
+
+#[test]
+fn an_artifact_of_flux_is_not_this_repository() {
+    let (prod, staging) = (server("v1.33.3+k3s1"), server("v1.34.1+k3s1"));
+    let artifact = "apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\nmetadata: {name: podinfo}\nspec: \
+                    {path: ./, sourceRef: {kind: OCIRepository, name: podinfo}, targetNamespace: podinfo}\n";
+    let dir = Workdir::new([]);
+    for (folder, plan) in [("clusters/prod", prod), ("clusters/staging", staging)] {
+        std::fs::create_dir_all(dir.path().join(folder)).unwrap();
+        dir.write(&format!("{folder}/server.yaml"), plan);
+        dir.write(&format!("{folder}/podinfo.yaml"), artifact);
+        let resources = "resources: [server.yaml, podinfo.yaml]\n";
+        dir.write(&format!("{folder}/kustomization.yaml"), resources);
+    }
+    dir.run("validate .").ends(0).out_lacks("duplicate-object");
+}
+
 #[test]
 fn a_placeholder_in_a_patch_is_not_checked() {
     for own in ["", "  version: v1.33.0+k3s1\n"] {
@@ -642,8 +702,8 @@ const BOTH: &str = "resources: [server.yaml, agent.yaml]\n";
 
 fn argo(path: &str) -> String {
     format!(
-        "apiVersion: argoproj.io/v1alpha1\nkind: Application\nmetadata: {{name: plans}}\nspec: {{source: {{path: {path}, \
-         kustomize: {{}}}}}}\n"
+        "apiVersion: argoproj.io/v1alpha1\nkind: Application\nmetadata: {{name: plans}}\nspec: {{source: {{repoURL: \
+         'https://example.com/fleet', path: {path}}}}}\n"
     )
 }
 

@@ -62,6 +62,8 @@ pub(super) fn decide(
         };
         match (wanted(flags, &plan, channels, now), &change.to) {
             (Decision::Same | Decision::Keep(..), _) => {}
+            // Of the other overlays, the version has an effect.
+            (Decision::Take(_), SetTo::Nothing) if outcome.plan.patched.is_partial => {}
             (Decision::Fail(why), _) => outdated.push(format!("{place}: {why}")),
             (Decision::Take(version), SetTo::Nothing) => {
                 outdated.push(format!("{version} has no effect, since {place} removes it"));

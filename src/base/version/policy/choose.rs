@@ -232,8 +232,9 @@ impl<'a> VersionFilter<'a> {
         // A channel with one version has chosen it, and each node decides for itself.
         if let (Some(limit), Some(oldest), false) = (policy.max_minor_skip, &self.oldest, self.is_alone) {
             // Nodes that follow hold back the next minor version, not another release of the one that is there.
-            let follower = self.oldest_follower.as_ref();
-            let follower = follower.filter(|_| version.minors_from(oldest).is_some_and(|skip| skip > 0));
+            let base = self.current.as_ref().unwrap_or(oldest);
+            let is_next = version > base && version.minors_from(base).is_some_and(|skip| skip > 0);
+            let follower = self.oldest_follower.as_ref().filter(|_| is_next);
             let too_far = [Some(oldest), follower].into_iter().flatten().find_map(|from| {
                 let skip = version.minors_from(from)?;
                 (skip > limit && version > from).then_some((from, skip))

@@ -582,6 +582,7 @@ fn nodes_of_plans_that_wait_hold_back_the_next_minor_version_and_no_other_releas
         ("v1.36.3", "v1.36.3", "v1.34.1", "v1.36.4"),
         ("v1.35.3", "v1.35.3", "not a version", "v1.36.4"),
         ("v1.35.3", "v1.34.1", "v1.36.3", "v1.35.3"),
+        ("v1.35.2", "v1.34.1", "v1.33.9", "v1.35.3"),
     ] {
         let case = Case {
             oldest: Some(oldest),

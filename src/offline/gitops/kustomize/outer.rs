@@ -9,6 +9,8 @@ use crate::gitops::yaml::Node;
 
 const FLUX: &str = "kustomize.toolkit.fluxcd.io/";
 const ARGO: &str = "argoproj.io/";
+/// The name that `flux bootstrap` gives to the source that is the repository itself.
+const OWN_SOURCE: &str = "flux-system";
 
 /// What such an object applies.
 pub(super) struct Outer<'n> {
@@ -27,9 +29,15 @@ pub(super) fn outer(document: &Node) -> Vec<Outer<'_>> {
     };
     let spec = match kind {
         Some("Kustomization") if is_of(FLUX) => {
+            let path = text(spec, "path").unwrap_or_default();
+            let source = spec.get("sourceRef").and_then(|source| text(source, "name"));
+            // The whole of another source, such as an artifact, is not this repository.
+            if is_root(path) && source.is_some_and(|name| name != OWN_SOURCE) {
+                return Vec::new();
+            }
             return vec![Outer {
                 node: spec,
-                path: text(spec, "path").unwrap_or_default(),
+                path,
                 namespace: text(spec, "targetNamespace"),
             }];
         }
@@ -40,11 +48,11 @@ pub(super) fn outer(document: &Node) -> Vec<Outer<'_>> {
     let Some(spec) = spec else { return Vec::new() };
     let sources = spec.get("sources").map(Node::items).unwrap_or_default();
     let of_source = |source| {
-        let node: &Node = Node::get(source, "kustomize")?;
+        let kustomize = Node::get(source, "kustomize");
         Some(Outer {
-            node,
-            path: text(source, "path")?,
-            namespace: text(node, "namespace"),
+            node: kustomize.unwrap_or(source),
+            path: text(source, "path").filter(|path| !is_root(path))?,
+            namespace: kustomize.and_then(|kustomize| text(kustomize, "namespace")),
         })
     };
     sources
@@ -52,6 +60,12 @@ pub(super) fn outer(document: &Node) -> Vec<Outer<'_>> {
         .chain(spec.get("source"))
         .filter_map(of_source)
         .collect()
+}
+
+/// Whether a path is that of the whole repository.
+fn is_root(path: &str) -> bool {
+    let path = plain(Path::new(path.trim_start_matches('/')));
+    path.as_os_str().is_empty()
 }
 
 fn text<'n>(node: &'n Node, field: &str) -> Option<&'n str> {

@@ -104,9 +104,13 @@ fn parts(written: Written) -> (Option<String>, bool, Option<Other>) {
 fn plan_in_file(source: &Source, object: &Object<'_>) -> PlanInFile {
     let spec = object.node.get("spec");
     let field = |name: &str| spec.and_then(|spec| spec.get(name));
-    // One that a patch removes may still say where the version comes from.
-    let own_channel = || field(CHANNEL).and_then(Node::text);
-    let channel = source.text_of(object, Field::Channel).or_else(own_channel);
+    let changes = source.overlay(object).map(|overlay| &overlay.changes);
+    // Overlays with different channels have no version in common. One that a patch removes may still say where it comes from.
+    let patched_channel = changes.and_then(|changes| match &changes.get(&Field::Channel)?.common()?.to {
+        SetTo::Text(channel) => Some(channel.as_str()),
+        SetTo::NoText(_) | SetTo::Unknown | SetTo::Nothing => None,
+    });
+    let channel = patched_channel.or_else(|| field(CHANNEL).and_then(Node::text));
     let channel = channel.map(str::trim).filter(|channel| !channel.is_empty());
     let place = field(VERSION).or(field(CHANNEL)).unwrap_or(object.node);
     let image = |container: &str| {
@@ -119,7 +123,6 @@ fn plan_in_file(source: &Source, object: &Object<'_>) -> PlanInFile {
         Some((path, image))
     };
     let (version, is_number, other) = parts(written::version(source, spec));
-    let changes = source.overlay(object).map(|overlay| &overlay.changes);
     PlanInFile {
         document: object.document,
         path: object.path.clone(),
