@@ -115,14 +115,14 @@ impl Folders {
 
     /// What is applied of a folder: as by Flux, each kustomization in it, and the files that belong to none.
     pub(super) fn resources(&self, folder: &Path) -> Vec<PathBuf> {
-        let mut found: Vec<PathBuf> = Vec::new();
+        let mut found: BTreeSet<&Path> = BTreeSet::new();
         let below = self.kustomizations.iter().chain(&self.files);
-        for path in below.filter(|path| path.starts_with(folder)) {
-            if !found.iter().any(|known| path.starts_with(known)) {
-                found.push(path.clone());
-            }
-        }
-        found
+        let below = below.filter(|path| path.starts_with(folder));
+        let outermost = below.filter(|path| {
+            let is_within = path.ancestors().any(|above| found.contains(above));
+            !is_within && found.insert(path)
+        });
+        outermost.cloned().collect()
     }
 }
 
