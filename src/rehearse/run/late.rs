@@ -30,9 +30,9 @@ impl Rehearsal {
 
     /// Whether a node that a Plan selects is yet to join.
     pub(super) fn is_joining(&self, cluster: &Cluster) -> bool {
-        let selected = self.selected_nodes();
-        let mut late = selected.into_iter().filter(|node| self.late(node).is_some());
-        late.any(|node| cluster.get(Kind::Node, "", node).is_none())
+        let late = self.assumptions.faults.iter().filter(|fault| fault.late().is_some());
+        let mut absent = late.filter(|fault| cluster.get(Kind::Node, "", &fault.node).is_none());
+        absent.any(|fault| self.selected_nodes().contains(fault.node.as_str()))
     }
 
     /// Creates the late nodes, each in its time. Ends only if one is refused.
@@ -43,14 +43,15 @@ impl Rehearsal {
             .filter_map(|node| Some((self.late(&name(node))?, node)))
             .collect();
         late.sort_by_key(|(after, _)| *after);
+        let failing = match self.failing() {
+            Ok(failing) => failing,
+            Err(error) => return error.into(),
+        };
         let mut passed = SignedDuration::ZERO;
         for (after, node) in late {
             tokio::time::sleep(Duration::try_from(after - passed).unwrap_or_default()).await;
             passed = after;
-            let mut node = match self.steered(node) {
-                Ok(node) => node,
-                Err(error) => return error,
-            };
+            let mut node = self.steered(node, &failing);
             // It is registered now, as a new object.
             node["metadata"]["creationTimestamp"] = cluster.clock().now().to_string().into();
             if let Some(metadata) = node["metadata"].as_object_mut() {

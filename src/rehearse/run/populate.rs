@@ -1,6 +1,6 @@
 //! Sets up the cluster of a rehearsal, and applies the objects to rehearse.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{InitialCluster, Rehearsal, RehearsalError};
 use crate::cluster::{Cluster, place};
@@ -19,10 +19,11 @@ impl Rehearsal {
     pub(super) fn populate(&self, cluster: &Cluster) -> Result<(), RehearsalError> {
         let definition = serde_json::to_value(crd::plans()).unwrap_or_default();
         put(cluster, definition.into())?;
+        let failing = self.failing()?;
         match &self.initial_cluster {
             InitialCluster::Generated { nodes, workloads } => {
                 for node in nodes.iter().filter(|node| !self.is_absent_at_start(node)) {
-                    put(cluster, self.steered(node)?)?;
+                    put(cluster, self.steered(node, &failing))?;
                 }
                 let mut daemon_sets: BTreeMap<String, Value> = BTreeMap::new();
                 for object in workloads.iter().filter(|object| !self.is_absent_at_start(object)) {
@@ -44,7 +45,7 @@ impl Rehearsal {
                 snapshot.objects.retain(|object| !self.is_absent_at_start(object));
                 for object in &mut snapshot.objects {
                     if object["kind"] == "Node" {
-                        *object = self.steered(object)?;
+                        *object = self.steered(object, &failing);
                     }
                 }
                 cluster
@@ -73,8 +74,7 @@ impl Rehearsal {
     }
 
     /// The node with the annotations that steer its simulated kubelet.
-    pub(super) fn steered(&self, node: &Value) -> Result<Value, RehearsalError> {
-        let failing = self.failing()?;
+    pub(super) fn steered(&self, node: &Value, failing: &BTreeSet<&str>) -> Value {
         let mut node = node.clone();
         // The rehearsal may begin before, and no node of it has just joined.
         node["metadata"]["creationTimestamp"] = Value::Null;
@@ -86,7 +86,7 @@ impl Rehearsal {
         for (key, value) in steering {
             node["metadata"]["annotations"][key.as_str()] = value.into();
         }
-        Ok(node)
+        node
     }
 
     /// Creates empty Secrets in place of those that a Plan names and no file has.

@@ -224,15 +224,11 @@ fn leaving(cluster: &ClusterState) -> BTreeMap<PlanName, BTreeSet<NodeName>> {
         .all_open()
         .filter(of_a_deleted_plan)
         .map(|job| (&job.plan, &job.node));
-    let nodes: BTreeSet<_> = cluster
-        .world
-        .pods
-        .live()
-        .filter_map(|pod| pod.node.as_ref())
-        .collect();
-    let pods = nodes
-        .into_iter()
-        .flat_map(|node| left_behind(cluster, node).map(move |pod| (&pod.plan, node)));
+    let pods = cluster.world.pods.live();
+    let pods = pods
+        .filter_map(|pod| Some((pod, pod.node.as_ref()?)))
+        .filter(|(pod, node)| is_left_behind(cluster, pod, node))
+        .map(|(pod, node)| (&pod.plan, node));
     let mut leaving = BTreeMap::<_, BTreeSet<_>>::new();
     // A kubelet that is down may never report the end of its pods: nobody but its own node waits for that.
     let is_up = |(_, node): &(_, &NodeName)| cluster.world.nodes.get(node).is_some_and(|node| node.ready);
@@ -245,8 +241,12 @@ fn leaving(cluster: &ClusterState) -> BTreeMap<PlanName, BTreeSet<NodeName>> {
 /// The pods on the node whose Job is gone. A Job can be deleted while its pod terminates: with its Plan, with orphan
 /// propagation, or while its kubelet is down. That pod may still upgrade the host.
 fn left_behind<'a>(cluster: &'a ClusterState, node: &'a NodeName) -> impl Iterator<Item = &'a PodFacts> {
-    let has_job = |pod: &PodFacts| cluster.world.jobs.all_on(node).any(|job| job.uid == pod.job_uid);
-    cluster.world.pods.live_on(node).filter(move |pod| !has_job(pod))
+    let pods = cluster.world.pods.live_on(node);
+    pods.filter(move |pod| is_left_behind(cluster, pod, node))
+}
+
+fn is_left_behind(cluster: &ClusterState, pod: &PodFacts, node: &str) -> bool {
+    !cluster.world.jobs.all_on(node).any(|job| job.uid == pod.job_uid)
 }
 
 fn disturbed<'a>(
