@@ -74,8 +74,14 @@ pub fn plans(source: &Source) -> Vec<PlanInFile> {
 
 /// Why the version or channel of a Plan is invalid, so that it cannot be resolved.
 pub fn wrong_version(source: &Source, object: &Object<'_>) -> Option<String> {
-    let version = match source.change(object, Field::Version).map(|change| &change.to) {
+    let change = source.change(object, Field::Version);
+    let version = match change.map(|change| &change.to) {
         Some(SetTo::Text(text)) => written::of_text(text),
+        Some(SetTo::Unknown) => written::other(
+            change.map(written::of_elsewhere).unwrap_or_default(),
+            "pass the output of `kustomize build`",
+            false,
+        ),
         Some(SetTo::Nothing) => Written::Absent,
         _ => written::version(source, object.node.get("spec")),
     };
