@@ -248,6 +248,7 @@ fn application_set(generators: &str, path: &str, server: &str) -> String {
 fn an_application_set_patches_each_folder_that_its_generators_give() {
     for (generators, path) in [
         ("[{git: {directories: [{path: clusters/*}]}}]", "{{path}}"),
+        ("[{git: {files: [{path: clusters/*/a.json}]}}]", "{{path}}"),
         (
             "[{matrix: {generators: [{git: {directories: [{path: clusters}, {path: old, exclude: true}]}}]}}]",
             "{{ .path.path }}/{{ .values.name }}",

@@ -99,8 +99,10 @@ fn patterns(path: &str, set: &Node) -> Vec<String> {
     let mut paths = Vec::new();
     let mut nodes: Vec<&Node> = set.get("spec").into_iter().collect();
     while let Some(node) = nodes.pop() {
-        let listed = node.get("directories").map(Node::items).unwrap_or_default();
-        let listed = listed.iter().filter(|one| one.get("exclude").is_none());
+        let of = |field| node.get(field).map(Node::items).unwrap_or_default().iter();
+        let listed = of("directories").filter(|one| one.get("exclude").is_none());
+        let files = of("files").filter_map(|one| Path::new(text(one, "path")?).parent()?.to_str());
+        paths.extend(files.map(|path| with_stars(path) + &with_stars(below)));
         paths.extend(listed.filter_map(|one| Some(with_stars(text(one, "path")?) + &with_stars(below))));
         nodes.extend(node.items());
         let fields = node.object().map(|object| object.entries.as_slice());
