@@ -157,7 +157,7 @@ fn overlays_and_components_and_kustomizations_of_flux_patch_the_plans_below_them
         )
     };
     let prod = format!("resources: [../base]\n{}", patch("v1"));
-    let test = "resources: [../base]\ncomponents: [../newest]\n";
+    let test = "resources: [../base]\ncomponents: [../several]\n";
     let component = format!("kind: Component\n{}", patch("v2"));
     let flux = format!(
         "apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\nspec:\n  path: ./clusters/a\n  {}",
@@ -168,6 +168,10 @@ fn overlays_and_components_and_kustomizations_of_flux_patch_the_plans_below_them
         ("r/base/server.yaml", SERVER),
         ("r/prod/kustomization.yaml", &prod),
         ("r/test/kustomization.yaml", test),
+        (
+            "r/several/kustomization.yaml",
+            "kind: Component\ncomponents: [../newest]\n",
+        ),
         ("r/newest/kustomization.yaml", &component),
         ("r/flux/plans.yaml", &flux),
         ("r/clusters/a/server.yaml", SERVER),
@@ -234,6 +238,18 @@ fn the_names_and_labels_that_kustomizations_add_before_a_patch_select_its_plans(
         let files = files.map(|(name, text)| (name, text.as_str()));
         assert_eq!(set(&files), Vec::from_iter(expected), "{base_patch}{over_patch}");
     }
+}
+
+#[test]
+fn kustomizations_that_include_each_other_end() {
+    let both = "resources: [../a, ../b, server.yaml]\ncomponents: [../a, ../b]\n";
+    let files = [
+        ("r/a/kustomization.yaml", both),
+        ("r/b/kustomization.yaml", both),
+        ("r/b/server.yaml", SERVER),
+        ("r/c/kustomization.yaml", "resources: [../a]\n"),
+    ];
+    assert_eq!(set(&files), [""; 0]);
 }
 
 fn application_set(generators: &str, path: &str, server: &str) -> String {

@@ -8,9 +8,10 @@ use super::report::{Outcome, Result};
 use refit_offline::gitops::Source;
 use refit_offline::gitops::overlay::SetTo;
 use refit_offline::gitops::pin::PlanInFile;
+use refit_offline::gitops::yaml::Step;
 
 /// Gives partial Plans, which are patches in files of their own, what they lack of the Plan that they patch: the channel,
-/// the policy, and what is installed.
+/// the policy, the images, and what is installed.
 pub(super) fn complete(sources: &[Source], found: &mut [Vec<PlanInFile>]) {
     let patched: Vec<PlanInFile> = found
         .iter()
@@ -32,6 +33,13 @@ pub(super) fn complete(sources: &[Source], found: &mut [Vec<PlanInFile>]) {
                 if matches!(&plan.policy, Ok(own) if !own.is_given) {
                     plan.policy.clone_from(&of.policy);
                 }
+                let container = |path: &[Step]| path.iter().rev().nth(1).cloned();
+                let own: Vec<_> = plan.images.iter().map(|(path, _)| container(path)).collect();
+                let others = of
+                    .images
+                    .iter()
+                    .filter(|(path, _)| !own.contains(&container(path)));
+                plan.patched_images = others.map(|(_, image)| image.clone()).collect();
                 plan.installed = of.installed;
                 plan.installs_kubernetes = of.installs_kubernetes;
             }
@@ -104,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_patch_with_a_channel_of_its_own_keeps_to_the_policy_of_its_plan() {
+    fn a_patch_gets_what_it_lacks_of_its_plan() {
         let plan = |spec: &str| {
             format!(
                 "apiVersion: upgrade.cattle.io/v1\nkind: Plan\nmetadata: {{name: server}}\nspec: {spec}\n"
@@ -113,14 +121,17 @@ mod tests {
         let base =
             plan("{channel: a, versionPolicy: {maxMinorSkip: 1}, upgrade: {image: rancher/k3s-upgrade}}");
         let kustomization = "resources: [base.yaml]\npatches: [{path: patch.yaml}]\n".to_owned();
-        for (patch, channel, limit) in [
-            ("{version: v1.34.1+k3s1}", "a", 1),
-            ("{version: v1.34.1+k3s1, channel: b}", "b", 1),
+        let image = &["rancher/k3s-upgrade"][..];
+        for (patch, channel, limit, images) in [
+            ("{version: v1.34.1+k3s1}", "a", 1, image),
+            ("{version: v1.34.1+k3s1, channel: b}", "b", 1, image),
             (
                 "{version: v1.34.1+k3s1, versionPolicy: {maxMinorSkip: 2}}",
                 "a",
                 2,
+                image,
             ),
+            ("{version: v1.34.1+k3s1, upgrade: {image: i}}", "a", 1, &[]),
         ] {
             let files = [
                 ("base.yaml", base.clone()),
@@ -140,6 +151,7 @@ mod tests {
                 (patch.channel.as_deref(), policy.max_minor_skip),
                 (Some(channel), Some(limit))
             );
+            assert_eq!(patch.patched_images, images);
         }
     }
 }

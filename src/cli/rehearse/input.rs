@@ -96,7 +96,7 @@ pub(super) fn read(sources: &[Source]) -> RehearsalInput {
             } else if let Some(kind) = object.front_end() {
                 given.front_end(source, &object, kind);
             } else {
-                given.other(&object);
+                given.other(source, &object);
             }
         }
     }
@@ -232,13 +232,22 @@ impl RehearsalInput {
     }
 
     /// Keeps an object that affects a roll-out. Service accounts do not: the simulated API server allows everything.
-    fn other(&mut self, object: &Object<'_>) {
+    fn other(&mut self, source: &Source, object: &Object<'_>) {
         let (version, kind) = (object.api_version.as_str(), object.kind.as_str());
         match (version, kind) {
             ("v1", "Secret" | "Namespace")
             | ("policy/v1", "PodDisruptionBudget")
             | ("apps/v1", "ReplicaSet" | "StatefulSet" | "DaemonSet") => {
                 self.objects.push(object.node.to_json().into());
+            }
+            ("v1", "Node") => {
+                let note = format!(
+                    "{}: its Nodes are not used; give them with --snapshot",
+                    source.name
+                );
+                if !self.notes.contains(&note) {
+                    self.notes.push(note);
+                }
             }
             ("v1", "ConfigMap") if object.metadata("name") == Some(limits::NAME) => {
                 self.objects.push(object.node.to_json().into());

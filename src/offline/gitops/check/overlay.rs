@@ -46,7 +46,7 @@ impl<'a> Subject<'a> {
             let used = self.source.change(self.object, field);
             // The controller ignores the channel of a Plan with a version.
             let is_ignored = field == Field::Channel && read["spec"]["version"].is_string();
-            // What is wrong in the file is not applied.
+            // What the file itself has is not applied.
             let path = format!("spec.{name}");
             self.found
                 .retain(|one| used.is_none() || one.field.as_ref() != Some(&path));
@@ -58,7 +58,7 @@ impl<'a> Subject<'a> {
             };
             match used.map(|change| &change.to) {
                 Some(SetTo::Text(text)) => drop(spec.insert(name.to_owned(), json!(text))),
-                // What the file has is neither what is applied.
+                // The text of the file is not what is applied.
                 Some(SetTo::Nothing | SetTo::Unknown) => drop(spec.remove(name)),
                 Some(SetTo::NoText(_)) | None => {}
             }
