@@ -162,7 +162,7 @@ pub struct PlanSpec {
     /// Plans in the same namespace that must be `Complete` before a node starts. Defaults to none.
     ///
     /// They must be `Complete` for their current generation and version, at this Plan's version if both follow one
-    /// channel, and at no older one if both install one distribution.
+    /// channel (with `maxMinorSkip`, or a newer one), and at no older one if both install one distribution.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32))]
     pub depends_on: Option<Vec<DependencySpec>>,

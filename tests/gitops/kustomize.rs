@@ -157,7 +157,7 @@ fn overlays_and_components_and_kustomizations_of_flux_patch_the_plans_below_them
         )
     };
     let prod = format!("resources: [../base]\n{}", patch("v1"));
-    let test = "resources: [../base]\ncomponents: [../newest]\n";
+    let test = "resources: [../base]\ncomponents: [../several]\n";
     let component = format!("kind: Component\n{}", patch("v2"));
     let flux = format!(
         "apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\nspec:\n  path: ./clusters/a\n  {}",
@@ -168,6 +168,10 @@ fn overlays_and_components_and_kustomizations_of_flux_patch_the_plans_below_them
         ("r/base/server.yaml", SERVER),
         ("r/prod/kustomization.yaml", &prod),
         ("r/test/kustomization.yaml", test),
+        (
+            "r/several/kustomization.yaml",
+            "kind: Component\ncomponents: [../newest]\n",
+        ),
         ("r/newest/kustomization.yaml", &component),
         ("r/flux/plans.yaml", &flux),
         ("r/clusters/a/server.yaml", SERVER),
@@ -184,13 +188,13 @@ fn overlays_and_components_and_kustomizations_of_flux_patch_the_plans_below_them
 }
 
 #[test]
-fn the_labels_that_kustomizations_add_before_a_patch_select_its_plans() {
+fn the_names_and_labels_that_kustomizations_add_before_a_patch_select_its_plans() {
     let patch = |field: &str, selector: &str| {
         format!(
             "{field}:\n- target: {{{selector}}}\n  patch: |\n    - {{op: add, path: /spec/version, value: v1}}\n"
         )
     };
-    let base = "resources: [server.yaml]\nlabels: [{pairs: {tier: prod}}]\ncommonAnnotations: {a: b}\n";
+    let base = "resources: [server.yaml]\nnameSuffix: -k3s\nlabels: [{pairs: {tier: prod}}]\ncommonAnnotations: {a: b}\n";
     for (base_patch, over_patch, expected) in [
         (
             "",
@@ -208,8 +212,20 @@ fn the_labels_that_kustomizations_add_before_a_patch_select_its_plans() {
         (
             &patch("patchesJson6902", "labelSelector: tier=prod"),
             String::new(),
-            Some("k/base/kustomization.yaml:7 v1"),
+            Some("k/base/kustomization.yaml:8 v1"),
         ),
+        (
+            "",
+            patch("patches", "name: server-k3s"),
+            Some("k/prod/kustomization.yaml:5 v1"),
+        ),
+        // By its first name, too.
+        (
+            "",
+            patch("patches", "name: server"),
+            Some("k/prod/kustomization.yaml:5 v1"),
+        ),
+        (&patch("patches", "name: server-k3s"), String::new(), None),
     ] {
         let files = [
             ("k/base/kustomization.yaml", &format!("{base}{base_patch}")),
@@ -221,6 +237,54 @@ fn the_labels_that_kustomizations_add_before_a_patch_select_its_plans() {
         ];
         let files = files.map(|(name, text)| (name, text.as_str()));
         assert_eq!(set(&files), Vec::from_iter(expected), "{base_patch}{over_patch}");
+    }
+}
+
+#[test]
+fn kustomizations_that_include_each_other_end() {
+    let both = "resources: [../a, ../b, server.yaml]\ncomponents: [../a, ../b]\n";
+    let files = [
+        ("r/a/kustomization.yaml", both),
+        ("r/b/kustomization.yaml", both),
+        ("r/b/server.yaml", SERVER),
+        ("r/c/kustomization.yaml", "resources: [../a]\n"),
+    ];
+    assert_eq!(set(&files), [""; 0]);
+}
+
+fn application_set(generators: &str, path: &str, server: &str) -> String {
+    format!(
+        "apiVersion: argoproj.io/v1alpha1\nkind: ApplicationSet\nmetadata: {{name: plans}}\nspec:\n  generators: {generators}\n  \
+         template:\n    spec:\n      destination: {{server: '{server}'}}\n      source:\n        path: '{path}'\n        \
+         kustomize: {{patches: [{{target: {{kind: Plan}}, patch: '[{{op: add, path: /spec/labels, value: a}}]'}}]}}\n"
+    )
+}
+
+#[test]
+fn an_application_set_patches_each_folder_that_its_generators_give() {
+    for (generators, path) in [
+        ("[{git: {directories: [{path: clusters/*}]}}]", "{{path}}"),
+        ("[{git: {files: [{path: clusters/*/a.json}]}}]", "{{path}}"),
+        (
+            "[{matrix: {generators: [{git: {directories: [{path: clusters}, {path: old, exclude: true}]}}]}}]",
+            "{{ .path.path }}/{{ .values.name }}",
+        ),
+        (
+            "[{list: {elements: [{cluster: a}, {cluster: b}]}}]",
+            "clusters/{{cluster}}",
+        ),
+    ] {
+        let one = application_set(generators, path, "").replace("/spec/labels", "/spec/version");
+        let files = [
+            ("r/argo/set.yaml", one.as_str()),
+            ("r/clusters/a/server.yaml", SERVER),
+            ("r/clusters/b/server.yaml", SERVER),
+            ("r/clusters/b/more/server.yaml", SERVER),
+            ("r/old/server.yaml", SERVER),
+        ];
+        let patch = "r/argo/set.yaml:11 a";
+        // What is below `b` is of `b`.
+        assert_eq!(set(&files), [patch; 3], "{path}");
     }
 }
 
@@ -465,6 +529,36 @@ replacements:
     gone.run("validate .").ends(1).out_has("[no-version]");
     let known = dir(&patched(copy), SERVER);
     known.run("validate .").ends(0).out_lacks("no-version");
+}
+
+#[test]
+fn what_kustomize_takes_from_elsewhere_is_unknown_whatever_the_file_has() {
+    let node = "apiVersion: v1\nkind: Node\nmetadata: {name: a, labels: {kubernetes.io/hostname: a, node-role.kubernetes.io/control-plane: \"true\"}}\nstatus: \
+                {nodeInfo: {kubeletVersion: v1.33.4+k3s1}}\n";
+    let copy = |field: &str| {
+        patched(&format!(
+            "- {{op: copy, from: /metadata/annotations/v, path: /spec/{field}}}"
+        ))
+    };
+    let elsewhere = "is what Kustomize takes from elsewhere (./kustomization.yaml:5)";
+    for own in ["v0.0.0+k3s0", "'>=1.30'", "0"] {
+        let dir = dir(&copy("version"), &with(&format!("  version: {own}\n")));
+        dir.write("node.yaml", node);
+        let found = dir.run("validate .").ends(0);
+        found.out_has("[patch]").err_has("1 note");
+        for command in ["resolve .", "render . --node a"] {
+            dir.run(command).err_has(&format!("spec.version {elsewhere}"));
+        }
+        dir.run("rehearse . --nodes 3 --version v1.34.1+k3s1 -q")
+            .ends(0)
+            .out_has("server  v1.34.1-k3s1");
+        dir.run("pin .").ends(0);
+    }
+    let dir = dir(&copy("channel"), &with("  channel: https://127.0.0.1:1\n"));
+    for command in ["resolve .", "pin ."] {
+        let ran = dir.run(command).err_has(&format!("spec.channel {elsewhere}"));
+        ran.err_lacks("127.0.0.1");
+    }
 }
 
 #[test]
@@ -733,6 +827,7 @@ fn plans_of_clusters_side_by_side_are_not_compared() {
         b_flux.replace("clusters", "apps"),
     );
     let (a_argo, b_argo) = (argo("clusters/a"), argo("clusters/b"));
+    let of_clusters = application_set("[]", "clusters/{{name}}", "{{server}}");
     let plans = [
         ("clusters/a/plans/agent.yaml", a_agent.as_str()),
         ("clusters/a/plans/server.yaml", &a_server),
@@ -795,6 +890,10 @@ fn plans_of_clusters_side_by_side_are_not_compared() {
             "folders of Argo CD",
             &[("argo/a.yaml", &a_argo), ("argo/b.yaml", &b_argo)],
         ),
+        (
+            "an ApplicationSet of several clusters",
+            &[("argo/set.yaml", &of_clusters)],
+        ),
     ] {
         let files = [&plans[..], more].concat();
         assert_eq!(found(&files), [] as [&str; 0], "{case}");
@@ -815,11 +914,21 @@ fn plans_are_compared_unless_only_different_kustomizations_load_them() {
     let (a, b) = (flux.replace("all", "a"), flux.replace("all", "b"));
     let both = format!("{a}---\n{b}");
     let (a_argo, b_argo) = (argo("a"), argo("b"));
+    let of_one = application_set("[]", "{{name}}", "https://a.example.com");
     for (files, expected) in [
+        // One object applies both to the same cluster.
+        (
+            &[
+                ("a/server.yaml", server.as_str()),
+                ("b/server.yaml", &server),
+                ("set.yaml", &of_one),
+            ][..],
+            &[duplicate][..],
+        ),
         // Nothing says which files belong together.
         (
-            &[("a/server.yaml", server.as_str()), ("b/server.yaml", &server)][..],
-            &[duplicate][..],
+            &[("a/server.yaml", &server), ("b/server.yaml", &server)],
+            &[duplicate],
         ),
         // One of them is loaded, and nothing says where the other one belongs.
         (

@@ -366,6 +366,15 @@ fn a_snapshot_with_plans_needs_no_files() {
 }
 
 #[test]
+fn nodes_that_are_no_snapshot_are_not_ignored_in_silence() {
+    let dir = with_plan("a", "");
+    let node = "apiVersion: v1\nkind: Node\nmetadata: {name: a}\n";
+    dir.write("nodes.yaml", format!("{node}---\n{node}"));
+    let ran = dir.run("rehearse plan.yaml nodes.yaml -q").ends(0);
+    ran.err_has("nodes.yaml: its Nodes are not used; give them with --snapshot\n");
+}
+
+#[test]
 fn a_null_field_is_dropped_and_placeholders_are_replaced_or_left_out() {
     for (from, to, note) in [
         ("", "  cordon: null\n", ""),

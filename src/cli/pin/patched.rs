@@ -8,8 +8,10 @@ use super::report::{Outcome, Result};
 use refit_offline::gitops::Source;
 use refit_offline::gitops::overlay::SetTo;
 use refit_offline::gitops::pin::PlanInFile;
+use refit_offline::gitops::yaml::Step;
 
-/// Gives partial Plans, which are patches in files of their own, the channel and the policy of the Plan that they patch.
+/// Gives partial Plans, which are patches in files of their own, what they lack of the Plan that they patch: the channel,
+/// the policy, the images, and what is installed.
 pub(super) fn complete(sources: &[Source], found: &mut [Vec<PlanInFile>]) {
     let patched: Vec<PlanInFile> = found
         .iter()
@@ -18,15 +20,26 @@ pub(super) fn complete(sources: &[Source], found: &mut [Vec<PlanInFile>]) {
         .cloned()
         .collect();
     for (source, plans) in sources.iter().zip(found) {
-        for plan in plans.iter_mut().filter(|plan| plan.channel.is_none()) {
+        for plan in plans {
             let is_by = |of: &&PlanInFile| {
                 let mut set = of.patched.all.iter().filter(|set| set.is_partial_plan);
                 set.any(|set| set.file == source.name && set.line == plan.line)
             };
             if let Some(of) = patched.iter().find(is_by) {
-                plan.channel.clone_from(&of.channel);
-                plan.channel_placeholder.clone_from(&of.channel_placeholder);
-                plan.policy.clone_from(&of.policy);
+                if plan.channel.is_none() {
+                    plan.channel.clone_from(&of.channel);
+                    plan.channel_placeholder.clone_from(&of.channel_placeholder);
+                }
+                if matches!(&plan.policy, Ok(own) if !own.is_given) {
+                    plan.policy.clone_from(&of.policy);
+                }
+                let container = |path: &[Step]| path.iter().rev().nth(1).cloned();
+                let own: Vec<_> = plan.images.iter().map(|(path, _)| container(path)).collect();
+                let others = of
+                    .images
+                    .iter()
+                    .filter(|(path, _)| !own.contains(&container(path)));
+                plan.patched_images = others.map(|(_, image)| image.clone()).collect();
                 plan.installed = of.installed;
                 plan.installs_kubernetes = of.installs_kubernetes;
             }
@@ -87,4 +100,58 @@ pub(super) fn decide(
         outcome.why = Some(why);
     }
     outcome
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use refit_offline::gitops::kustomize::attach;
+    use refit_offline::gitops::pin::plans;
+
+    use super::*;
+
+    #[test]
+    fn a_patch_gets_what_it_lacks_of_its_plan() {
+        let plan = |spec: &str| {
+            format!(
+                "apiVersion: upgrade.cattle.io/v1\nkind: Plan\nmetadata: {{name: server}}\nspec: {spec}\n"
+            )
+        };
+        let base =
+            plan("{channel: a, versionPolicy: {maxMinorSkip: 1}, upgrade: {image: rancher/k3s-upgrade}}");
+        let kustomization = "resources: [base.yaml]\npatches: [{path: patch.yaml}]\n".to_owned();
+        let image = &["rancher/k3s-upgrade"][..];
+        for (patch, channel, limit, images) in [
+            ("{version: v1.34.1+k3s1}", "a", 1, image),
+            ("{version: v1.34.1+k3s1, channel: b}", "b", 1, image),
+            (
+                "{version: v1.34.1+k3s1, versionPolicy: {maxMinorSkip: 2}}",
+                "a",
+                2,
+                image,
+            ),
+            ("{version: v1.34.1+k3s1, upgrade: {image: i}}", "a", 1, &[]),
+        ] {
+            let files = [
+                ("base.yaml", base.clone()),
+                ("kustomization.yaml", kustomization.clone()),
+                ("patch.yaml", plan(patch)),
+            ];
+            let mut sources = files.map(|(name, text)| Source::new(name, Some(Path::new(name)), text));
+            attach(&mut sources);
+            let mut found = sources.each_ref().map(plans);
+            complete(&sources, &mut found);
+            let [_, _, of_patch] = found;
+            let [patch] = of_patch.as_slice() else {
+                panic!("{of_patch:?}")
+            };
+            let policy = patch.policy.as_ref().unwrap();
+            assert_eq!(
+                (patch.channel.as_deref(), policy.max_minor_skip),
+                (Some(channel), Some(limit))
+            );
+            assert_eq!(patch.patched_images, images);
+        }
+    }
 }

@@ -9,7 +9,7 @@ use super::front_ends::InputOp;
 use refit_api::{Plan, limits};
 use refit_offline::gitops::check::{ReadPlan, SERVER_FIELDS, VersionedImages, name_for, read_plan, refused};
 use refit_offline::gitops::objects::{FrontEnd, Object, objects};
-use refit_offline::gitops::overlay::Field;
+use refit_offline::gitops::overlay::{Field, SetTo};
 use refit_offline::gitops::placeholder::{in_comment, is_placeholder};
 use refit_offline::gitops::yaml::Node;
 use refit_offline::gitops::{Finding, Source};
@@ -96,7 +96,7 @@ pub(super) fn read(sources: &[Source]) -> RehearsalInput {
             } else if let Some(kind) = object.front_end() {
                 given.front_end(source, &object, kind);
             } else {
-                given.other(&object);
+                given.other(source, &object);
             }
         }
     }
@@ -132,11 +132,15 @@ impl RehearsalInput {
         }
         let spec = object.node.get("spec").and_then(Node::object);
         let in_comment = spec.and_then(|spec| in_comment(source, spec.entry("version")?));
-        if let Some((comment, _)) = in_comment.filter(|_| plan.spec.version.is_none()) {
+        let in_comment = in_comment.map(|(comment, _)| comment.trim_matches('"').to_owned());
+        let elsewhere = source
+            .change(object, Field::Version)
+            .filter(|change| change.to == SetTo::Unknown);
+        let placeholder = in_comment.or_else(|| elsewhere.map(|_| "${VERSION}".to_owned()));
+        if let Some(placeholder) = placeholder.filter(|_| plan.spec.version.is_none()) {
             // Treated like any other placeholder: flags give its value.
-            let comment = comment.trim_matches('"').to_owned();
-            value["spec"]["version"] = comment.as_str().into();
-            plan.spec.version = Some(comment);
+            value["spec"]["version"] = placeholder.as_str().into();
+            plan.spec.version = Some(placeholder);
         }
         let has_limit = plan.spec.concurrency.is_some() || plan.spec.max_concurrent.is_some();
         let limits = |field: &str| matches!(field, "spec.concurrency" | "spec.maxConcurrent");
@@ -228,13 +232,22 @@ impl RehearsalInput {
     }
 
     /// Keeps an object that affects a roll-out. Service accounts do not: the simulated API server allows everything.
-    fn other(&mut self, object: &Object<'_>) {
+    fn other(&mut self, source: &Source, object: &Object<'_>) {
         let (version, kind) = (object.api_version.as_str(), object.kind.as_str());
         match (version, kind) {
             ("v1", "Secret" | "Namespace")
             | ("policy/v1", "PodDisruptionBudget")
             | ("apps/v1", "ReplicaSet" | "StatefulSet" | "DaemonSet") => {
                 self.objects.push(object.node.to_json().into());
+            }
+            ("v1", "Node") => {
+                let note = format!(
+                    "{}: its Nodes are not used; give them with --snapshot",
+                    source.name
+                );
+                if !self.notes.contains(&note) {
+                    self.notes.push(note);
+                }
             }
             ("v1", "ConfigMap") if object.metadata("name") == Some(limits::NAME) => {
                 self.objects.push(object.node.to_json().into());

@@ -205,11 +205,13 @@ fn entries(folder: &Path, errors: &mut Vec<InputError>) -> Vec<DirEntry> {
 
 fn is_manifest(path: &Path) -> bool {
     let extension = path.extension().and_then(|extension| extension.to_str());
-    extension.is_some_and(|extension| {
+    let is_known = |extension: &str| {
         EXTENSIONS
             .iter()
             .any(|known| known.eq_ignore_ascii_case(extension))
-    })
+    };
+    // The third name that Kustomize reads.
+    extension.is_some_and(is_known) || path.ends_with("Kustomization")
 }
 
 /// Opens a file. Refuses a named pipe, because a writer may never come, and a device. Pipes of a shell, such as

@@ -90,7 +90,7 @@ impl Source {
     pub fn text_of<'s>(&'s self, object: &Object<'s>, field: Field) -> Option<&'s str> {
         match self.change(object, field).map(|change| &change.to) {
             Some(SetTo::Text(text)) => Some(text),
-            Some(SetTo::Nothing) => None,
+            Some(SetTo::Nothing | SetTo::Unknown) => None,
             _ => object.node.get("spec")?.get(field.name())?.text(),
         }
     }

@@ -46,6 +46,10 @@ impl<'a> Subject<'a> {
             let used = self.source.change(self.object, field);
             // The controller ignores the channel of a Plan with a version.
             let is_ignored = field == Field::Channel && read["spec"]["version"].is_string();
+            // What the file itself has is not applied.
+            let path = format!("spec.{name}");
+            self.found
+                .retain(|one| used.is_none() || one.field.as_ref() != Some(&path));
             if !is_ignored || used.is_none_or(|change| change.to != SetTo::Nothing) {
                 self.report_changes(name, changes, used);
             }
@@ -54,8 +58,9 @@ impl<'a> Subject<'a> {
             };
             match used.map(|change| &change.to) {
                 Some(SetTo::Text(text)) => drop(spec.insert(name.to_owned(), json!(text))),
-                Some(SetTo::Nothing) => drop(spec.remove(name)),
-                Some(SetTo::NoText(_) | SetTo::Unknown) | None => {}
+                // The text of the file is not what is applied.
+                Some(SetTo::Nothing | SetTo::Unknown) => drop(spec.remove(name)),
+                Some(SetTo::NoText(_)) | None => {}
             }
         }
     }

@@ -184,7 +184,10 @@ impl Subject<'_> {
         };
         let status = self.node("status.latestVersion").and_then(Node::text);
         let status = status.and_then(|version| version.parse::<Version>().ok());
-        let mut steps: Vec<(&Version, Version, String)> = selected
+        // Other versions, as of Talos, or dates, are none of kubelets, and may skip minor versions.
+        let is_kubernetes = to.builder().is_some() || plan.spec.installs_kubernetes();
+        let comparable = if is_kubernetes { selected } else { &[] };
+        let mut steps: Vec<(&Version, Version, String)> = comparable
             .iter()
             .map(|node| {
                 (
@@ -202,15 +205,13 @@ impl Subject<'_> {
         let older = steps.iter().find(|(to, from, _)| is_older(to, from));
         if let Some((.., what)) = older {
             let message = format!("spec.version is {:?}, a downgrade: {what}", to.text());
-            let hint = "Kubernetes does not support downgrades; restore a backup of etcd instead".to_owned();
-            self.report(Rule::VersionStep, "spec.version", message, Some(hint));
+            let hint = "Kubernetes does not support downgrades; restore a backup of etcd instead";
+            let hint = is_kubernetes.then(|| hint.to_owned());
+            self.report(Rule::VersionStep, "spec.version", message, hint);
         }
         let skips = |to: &Version, from: &Version| {
             !is_older(to, from) && to.minors_from(from).is_some_and(|minors| minors > 1)
         };
-        // Dates, and versions of programs other than Kubernetes, may skip minor versions.
-        let is_kubernetes = to.builder().is_some()
-            || containers(&plan.spec).any(|(_, of)| distribution_of(&of.image).is_some());
         let skipping = steps
             .iter()
             .find(|(to, from, _)| is_kubernetes && skips(to, from));

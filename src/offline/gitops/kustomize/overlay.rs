@@ -6,7 +6,7 @@
 //! not read.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use super::outer::{Folders, outer, whole};
 use super::patch::{Place, Transform};
@@ -18,7 +18,7 @@ use crate::gitops::roots::{Loaded, Roots};
 use crate::gitops::source::Source;
 use crate::gitops::yaml::{Node, Step};
 
-/// More levels of bases are a cycle.
+/// Kustomizations have no more levels.
 const MAX_DEPTH: usize = 32;
 
 /// A kustomization.
@@ -28,6 +28,8 @@ struct Kustomization<'s> {
     /// The folder to which its paths are relative.
     folder: PathBuf,
     source: &'s Source,
+    /// Objects of the same source are of other clusters.
+    is_of_clusters: bool,
     /// The object with the fields of a kustomization.
     node: &'s Node,
     /// Folders and files that it includes.
@@ -65,10 +67,18 @@ fn overlays(sources: &[Source]) -> (BTreeMap<PathBuf, Vec<Overlay>>, Loaded) {
     let mut overlays: BTreeMap<PathBuf, Vec<Overlay>> = BTreeMap::new();
     let mut loaded = Loaded::new();
     for root in all.iter().filter(is_root) {
-        let covered = root.covered(&all, sources, 0);
+        let covered = root.covered(&all, sources, &[]);
         if let Some(path) = root.source.path.as_deref() {
-            // The objects of a file are applied together.
-            let of_file = loaded.entry(whole(path)).or_default();
+            // The objects of a file are applied together, except for those of several clusters.
+            let mut by = whole(path);
+            if root.is_of_clusters {
+                by.extend(
+                    root.folder
+                        .components()
+                        .filter(|part| !matches!(part, Component::RootDir)),
+                );
+            }
+            let of_file = loaded.entry(by).or_default();
             of_file.extend(covered.keys().map(|path| whole(path)));
         }
         for source in sources {
@@ -162,6 +172,7 @@ fn kustomizations(sources: &[Source]) -> Vec<Kustomization<'_>> {
                 own: Some(folder.clone()),
                 folder: folder.clone(),
                 source,
+                is_of_clusters: false,
                 node,
                 resources: [paths("resources"), paths("bases")].concat(),
                 components: paths("components"),
@@ -173,18 +184,17 @@ fn kustomizations(sources: &[Source]) -> Vec<Kustomization<'_>> {
     let folders = Folders::new(folders, sources);
     for source in sources {
         for outer in source.stream.documents.iter().flat_map(outer) {
-            let Some(folder) = folders.find(outer.path, source) else {
-                continue;
-            };
-            all.push(Kustomization {
+            let found = folders.find(&outer.path, source).into_iter();
+            all.extend(found.map(|folder| Kustomization {
                 own: None,
                 source,
+                is_of_clusters: outer.is_of_clusters,
                 node: outer.node,
                 resources: folders.resources(&folder),
                 components: paths(outer.node, "components", &folder),
                 folder,
                 namespace: outer.namespace,
-            });
+            }));
         }
     }
     all
@@ -202,26 +212,24 @@ fn paths(node: &Node, field: &str, folder: &Path) -> Vec<PathBuf> {
 }
 
 impl<'s> Kustomization<'s> {
-    fn covered(&self, all: &[Self], sources: &[Source], depth: usize) -> Covered<'s> {
+    /// With those that include it, on the way from the root.
+    fn covered(&self, all: &[Self], sources: &[Source], way: &[&Self]) -> Covered<'s> {
         let mut covered = Covered::new();
-        if depth > MAX_DEPTH {
+        if self.is_too_deep(way) {
             return covered;
         }
+        let inner_way = [way, &[self]].concat();
         covered.extend(self.own.iter().map(|own| (own.clone(), (Vec::new(), None))));
         let of_folder = |folder: &PathBuf| all.iter().find(|one| one.own.as_ref() == Some(folder));
         for resource in self.resources.iter().chain(&self.components) {
             match of_folder(resource) {
-                Some(inner) => covered.extend(inner.covered(all, sources, depth + 1)),
+                Some(inner) => covered.extend(inner.covered(all, sources, &inner_way)),
                 None => {
                     covered.insert(resource.clone(), (Vec::new(), None));
                 }
             }
         }
-        let components = self.components.iter().filter_map(of_folder);
-        let transforms: Vec<_> = components
-            .chain([self])
-            .flat_map(|one| one.transforms(sources))
-            .collect();
+        let transforms = self.transforms(all, sources, &[]);
         for (of_file, namespace) in covered.values_mut() {
             of_file.extend(transforms.iter().cloned());
             *namespace = self.namespace.or(*namespace);
@@ -229,13 +237,29 @@ impl<'s> Kustomization<'s> {
         covered
     }
 
-    fn transforms(&self, sources: &[Source]) -> Vec<Transform> {
+    /// Some include each other.
+    fn is_too_deep(&self, way: &[&Self]) -> bool {
+        way.len() > MAX_DEPTH || way.iter().any(|one| std::ptr::eq(*one, self))
+    }
+
+    /// Those of the components come first.
+    fn transforms(&self, all: &[Self], sources: &[Source], way: &[&Self]) -> Vec<Transform> {
+        if self.is_too_deep(way) {
+            return Vec::new();
+        }
+        let way = [way, &[self]].concat();
+        let of_folder = |folder: &PathBuf| all.iter().find(|one| one.own.as_ref() == Some(folder));
+        let components = self.components.iter().filter_map(of_folder);
+        let mut transforms: Vec<_> = components
+            .flat_map(|one| one.transforms(all, sources, &way))
+            .collect();
         let place = Place {
             node: self.node,
             source: self.source,
             folder: &self.folder,
             sources,
         };
-        place.transforms()
+        transforms.extend(place.transforms());
+        transforms
     }
 }

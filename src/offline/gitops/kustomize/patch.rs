@@ -12,7 +12,7 @@ use crate::gitops::yaml::{self, Kind, Node};
 #[derive(Clone, Debug)]
 pub(super) enum Transform {
     Patch(Box<Patch>),
-    /// Labels and annotations of all objects, by which a later patch may select them.
+    /// Names, labels and annotations of all objects, by which a later patch may select them.
     Add(Metadata),
 }
 

@@ -80,7 +80,7 @@ impl Target {
         is(&self.group, Some(GROUP))
             && is(&self.version, Some(VERSION))
             && is(&self.kind, Some("Plan"))
-            && is(&self.name, plan.metadata("name"))
+            && (self.name.is_none() || metadata.names.iter().any(|name| is(&self.name, Some(name))))
             && (namespace.is_none() || is(&self.namespace, namespace))
             && has(&self.labels, &metadata.labels)
             && has(&self.annotations, &metadata.annotations)
@@ -88,9 +88,13 @@ impl Target {
     }
 }
 
-/// Labels and annotations.
+/// Names, labels and annotations.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Metadata {
+    /// Kustomize finds an object by each name that it has had.
+    names: Vec<String>,
+    prefix: String,
+    suffix: String,
     labels: BTreeMap<String, String>,
     annotations: BTreeMap<String, String>,
 }
@@ -100,22 +104,31 @@ impl Metadata {
         let metadata = plan.node.get("metadata");
         let texts = |field: &str| texts(metadata.and_then(|metadata| metadata.get(field)));
         Self {
+            names: plan.metadata("name").map(str::to_owned).into_iter().collect(),
             labels: texts("labels").collect(),
             annotations: texts("annotations").collect(),
+            ..Self::default()
         }
     }
 
-    /// Those that a kustomization adds to all objects.
+    /// What a kustomization adds to all objects.
     pub(super) fn added_by(kustomization: &Node) -> Self {
         let labels = kustomization.get("labels").map(Node::items).unwrap_or_default();
         let pairs = labels.iter().flat_map(|one| texts(one.get("pairs")));
+        let text = |field: &str| kustomization.get(field).and_then(Node::text).unwrap_or_default();
         Self {
+            names: Vec::new(),
+            prefix: text("namePrefix").to_owned(),
+            suffix: text("nameSuffix").to_owned(),
             labels: texts(kustomization.get("commonLabels")).chain(pairs).collect(),
             annotations: texts(kustomization.get("commonAnnotations")).collect(),
         }
     }
 
     pub(super) fn add(&mut self, other: &Self) {
+        let name = self.names.last();
+        let renamed = name.map(|name| format!("{}{name}{}", other.prefix, other.suffix));
+        self.names.extend(renamed);
         self.labels.extend(other.labels.clone());
         self.annotations.extend(other.annotations.clone());
     }

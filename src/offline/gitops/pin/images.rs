@@ -61,10 +61,11 @@ pub fn images_to_run(request: &PinRequest) -> Vec<String> {
     let (now, wanted) = (request.plan.version.as_deref(), &request.version);
     let images = request.plan.images.iter();
     let images = images.filter_map(|(_, image)| versioned_image(image, now, wanted));
-    images
-        .filter(|image| !image.has_tag || request.images && !image.has_digest)
-        .map(|image| image.tagged)
-        .collect()
+    let images = images.filter(|image| !image.has_tag || request.images && !image.has_digest);
+    let patched = request.plan.patched_images.iter();
+    let patched = patched.filter_map(|image| versioned_image(image, now, wanted));
+    let all = images.chain(patched.filter(|image| !image.has_tag));
+    all.map(|image| image.tagged).collect()
 }
 
 /// An image that keeps its tag although the version changes, and so continues to install another one.

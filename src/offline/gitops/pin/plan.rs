@@ -40,6 +40,8 @@ pub struct PlanInFile {
     pub is_guarded_by_sops: bool,
     /// Images and their paths.
     pub images: Vec<(Vec<Step>, String)>,
+    /// Of a patch, the images of its Plan, which it does not set.
+    pub patched_images: Vec<String>,
     /// What `spec.upgrade.image` installs, judged by its name.
     pub installed: Option<&'static str>,
     /// Whether the version is that of Kubernetes, as far as `spec.installs` and the name of the image say.
@@ -74,8 +76,14 @@ pub fn plans(source: &Source) -> Vec<PlanInFile> {
 
 /// Why the version or channel of a Plan is invalid, so that it cannot be resolved.
 pub fn wrong_version(source: &Source, object: &Object<'_>) -> Option<String> {
-    let version = match source.change(object, Field::Version).map(|change| &change.to) {
+    let change = source.change(object, Field::Version);
+    let version = match change.map(|change| &change.to) {
         Some(SetTo::Text(text)) => written::of_text(text),
+        Some(SetTo::Unknown) => written::other(
+            change.map(written::of_elsewhere).unwrap_or_default(),
+            "pass the output of `kustomize build`",
+            false,
+        ),
         Some(SetTo::Nothing) => Written::Absent,
         _ => written::version(source, object.node.get("spec")),
     };
@@ -140,6 +148,7 @@ fn plan_in_file(source: &Source, object: &Object<'_>) -> PlanInFile {
             .into_iter()
             .filter_map(image)
             .collect(),
+        patched_images: Vec::new(),
         installed: image("upgrade").and_then(|(_, image)| installed_by(&image)),
         installs_kubernetes: field("installs").and_then(Node::text).map_or_else(
             || image("upgrade").is_some_and(|(_, image)| installs_kubernetes(&image)),

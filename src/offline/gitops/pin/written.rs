@@ -1,7 +1,7 @@
 //! The value of `spec.version`: a version, nothing, or something else, which is not replaced.
 
 use crate::gitops::objects::Object;
-use crate::gitops::overlay::Field;
+use crate::gitops::overlay::{Change, Field, SetTo};
 use crate::gitops::placeholder::{in_comment, is_marker, is_placeholder, is_whole_placeholder, syntax};
 use crate::gitops::source::Source;
 use crate::gitops::yaml::{Kind, Node};
@@ -114,7 +114,7 @@ pub(super) fn of_text(text: &str) -> Written {
     }
 }
 
-fn other(what: String, remedy: &'static str, is_mistake: bool) -> Written {
+pub(super) fn other(what: String, remedy: &'static str, is_mistake: bool) -> Written {
     Written::Other(Other {
         what,
         remedy,
@@ -123,14 +123,21 @@ fn other(what: String, remedy: &'static str, is_mistake: bool) -> Written {
     })
 }
 
+/// What a replacement or the operation `copy` sets.
+pub(super) fn of_elsewhere(change: &Change) -> String {
+    format!("what Kustomize takes from elsewhere ({})", change.place())
+}
+
 /// The placeholder in `spec.channel`.
 pub(super) fn channel_placeholder(source: &Source, object: &Object<'_>) -> Option<String> {
     let in_text = || {
         let text = source.text_of(object, Field::Channel)?;
         Some(format!("{}, {}", quoted(text), syntax(text)?))
     };
-    if source.change(object, Field::Channel).is_some() {
-        return in_text();
+    match source.change(object, Field::Channel) {
+        Some(change) if change.to == SetTo::Unknown => return Some(of_elsewhere(change)),
+        Some(_) => return in_text(),
+        None => {}
     }
     let entry = object.node.get("spec")?.object()?.entry("channel")?;
     let in_comment = in_comment(source, entry).map(|(comment, syntax)| format!("{comment}, {syntax}"));
