@@ -3,7 +3,6 @@
 
 mod protocol;
 
-use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use refit_api::names::{LABEL_ROLE, ROLE_REBOOT};
 use serde_json::{Value, json};
