@@ -3,15 +3,13 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{Event, Node, Secret};
-use kube::Api;
-use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
+use k8s_openapi::api::core::v1::Secret;
 use serde_json::json;
 
 use crate::testenv::context::{TestContext, create};
 use crate::testenv::faults::Rule;
 use crate::testenv::plan::{plan, says};
-use crate::testenv::wait::{self, SOON};
+use crate::testenv::wait::SOON;
 
 const NOT_READY: &str = "False/NotReady/plan is not valid and resolved";
 
@@ -82,55 +80,4 @@ async fn plans_of_other_namespaces_are_ignored() {
         .collect();
     assert!(strange.is_empty(), "{strange:#?}");
     assert!(asked.forbidden().is_empty(), "{:#?}", asked.forbidden());
-}
-
-/// Go accepts times until the end of 9999, and any kubelet can write one on its own Node.
-#[tokio::test]
-async fn a_node_with_a_time_that_cannot_be_read_holds_up_nothing_and_is_named() {
-    let ctx = TestContext::alone().await;
-    let nodes = ctx.manual_kubelet(["one"]).await;
-    let node = nodes.name("one");
-    let odd = ctx.node_name("odd");
-    let all = Api::<DynamicObject>::all_with(ctx.client.clone(), &ApiResource::erase::<Node>(&()));
-    create(
-        &all,
-        json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": odd } }),
-    )
-    .await;
-    let condition = json!({
-        "type": "Ready", "status": "True", "reason": "Odd", "message": "odd",
-        "lastHeartbeatTime": "2026-01-01T00:00:00Z", "lastTransitionTime": "9999-12-31T23:59:59Z",
-    });
-    let patch = json!({ "status": { "conditions": [condition] } });
-    all.patch_status(&odd, &PatchParams::default(), &Patch::Merge(&patch))
-        .await
-        .unwrap();
-
-    let controller = ctx.start_and_warm_up().await;
-    ctx.plan(&plan(
-        "healthy",
-        "{version: v1, concurrency: 1, nodeSelector: {}, upgrade: {image: i}}",
-    ))
-    .await;
-    nodes.succeed("healthy", &node).await;
-    controller
-        .logs("lastTransitionTime of condition Ready is ignored", SOON)
-        .await;
-    let events = Api::<Event>::namespaced(ctx.client.clone(), "default");
-    let of_it = ListParams::default().fields(&format!("involvedObject.name={odd},reason=ObjectUnreadable"));
-    wait::eventually("an event names the node", SOON, async || {
-        let events = events.list(&of_it).await.unwrap().items;
-        events.into_iter().next().ok_or_else(|| controller.log())
-    })
-    .await;
-    assert!(controller.terminate().await.success());
-
-    // A restart works at once.
-    let controller = ctx.start_and_warm_up().await;
-    ctx.edit_plan("healthy", json!({ "spec": { "version": "v2" } }))
-        .await;
-    nodes.succeed("healthy", &node).await;
-    ctx.plan_complete("healthy", SOON).await;
-    assert!(controller.is_running());
-    all.delete(&odd, &DeleteParams::default()).await.unwrap();
 }

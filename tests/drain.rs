@@ -12,7 +12,6 @@ mod rights;
 mod side_by_side;
 mod virtual_machines;
 mod waits;
-mod workloads;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,9 +1,8 @@
-//! Faults of the API server and the network, and a controller that is killed at every write: a roll-out always ends,
+//! Faults of the API server and the network, and what `just soak` needs to kill a controller at a write: a roll-out always ends,
 //! each node gets one Job, and never more nodes are in progress than the Plan allows.
 
 use std::time::Duration;
 
-use futures::StreamExt as _;
 use serde_json::json;
 
 use crate::rollout::{RollOut, Shape};
@@ -90,43 +89,6 @@ pub(crate) async fn killed_at(shape: Shape, rule: Rule, moment: Moment) -> bool 
         }
     })
     .await
-}
-
-#[tokio::test]
-async fn a_controller_that_is_killed_at_a_write_has_a_successor_that_continues_from_there() {
-    // `just soak` tries all of them. Each of the three nodes takes four at the least: it is in status, gets a Job and its
-    // label, and the result of the Job is recorded.
-    let at = [1, 2, 3, 5, 8]
-        .into_iter()
-        .flat_map(|n| [(n, Moment::Before), (n, Moment::After)]);
-    let tries = at.map(|(n, moment)| async move {
-        assert!(
-            killed_at(SMALL, Rule::write().nth(n), moment).await,
-            "there is no write {n}"
-        );
-    });
-    futures::stream::iter(tries)
-        .buffer_unordered(2)
-        .collect::<()>()
-        .await;
-}
-
-#[tokio::test]
-async fn an_event_is_written_once_even_if_the_controller_is_killed_during_its_write() {
-    let at = [1, 4]
-        .into_iter()
-        .flat_map(|n| [(n, Moment::Before), (n, Moment::After)]);
-    let tries = at.map(|(n, moment)| async move {
-        // The first two are `Starting` and `Started`.
-        assert!(
-            killed_at(SMALL, Rule::on("create", "events").nth(n + 2), moment).await,
-            "there is no event {n}"
-        );
-    });
-    futures::stream::iter(tries)
-        .buffer_unordered(2)
-        .collect::<()>()
-        .await;
 }
 
 /// Runs two roll-outs on a control plane of their own through an outage: one whose controller has a Lease, which

@@ -1,8 +1,10 @@
 //! Plans in files: `refit validate`, `refit pin` and `refit render`. None of these tests needs a cluster.
 
+mod clusters;
 mod convert;
 mod corpus;
 mod fixtures;
+mod flux;
 mod generated;
 mod hints;
 mod kustomize;

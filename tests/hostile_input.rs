@@ -23,6 +23,7 @@ use refit_channel::hosts::HostPattern;
 use refit_facts::objects::{Intern, RawPlan, SlimJob, SlimNode, SlimPod, SlimSecret};
 use refit_facts::read::read;
 use refit_facts::record::Record;
+use refit_fixtures::pointers;
 use refit_fixtures::repetitions::cases;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
@@ -133,31 +134,9 @@ fn value() -> impl Strategy<Value = Value> + Clone {
     .boxed()
 }
 
-/// JSON pointers to all values of an object.
-fn pointers(value: &Value, at: &str, all: &mut Vec<String>) {
-    all.push(at.to_owned());
-    let below: Vec<(String, &Value)> = match value {
-        Value::Object(map) => map
-            .iter()
-            .map(|(key, value)| (key.replace('~', "~0").replace('/', "~1"), value))
-            .collect(),
-        Value::Array(list) => list
-            .iter()
-            .enumerate()
-            .map(|(n, value)| (n.to_string(), value))
-            .collect(),
-        _ => Vec::new(),
-    };
-    for (key, value) in below {
-        pointers(value, &format!("{at}/{key}"), all);
-    }
-}
-
 /// An object that is right but for up to four of its values.
 fn broken(whole: Value) -> impl Strategy<Value = Value> {
-    let mut places = Vec::new();
-    pointers(&whole, "", &mut places);
-    let edits = vec((proptest::sample::select(places), value()), 0..5);
+    let edits = vec((proptest::sample::select(pointers(&whole)), value()), 0..5);
     edits.prop_map(move |edits| {
         let mut object = whole.clone();
         for (place, value) in edits {
@@ -516,7 +495,5 @@ fn the_generators_break_objects_and_leave_some_whole() {
         readable > 20 && unreadable > 20,
         "{readable} read, {unreadable} not"
     );
-    let mut all = Vec::new();
-    pointers(&Value::Object(Map::new()), "", &mut all);
-    assert_eq!(all, [""]);
+    assert_eq!(pointers(&Value::Object(Map::new())), [""]);
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use kube::ResourceExt as _;
-use kube::api::{Api, DeleteParams, Patch, PatchParams};
+use kube::api::Api;
 use refit_api::{NodePhase, Plan, names};
 use serde_json::json;
 
@@ -160,13 +160,6 @@ async fn lease(ctx: &TestContext) -> LeaseSpec {
     lease.spec.unwrap_or_default()
 }
 
-/// Changes the holder of the Lease, as a user.
-async fn set_holder(ctx: &TestContext, name: &str) {
-    let patch = Patch::Merge(json!({ "spec": { "holderIdentity": name } }));
-    let patched = leases(ctx).patch(NAME, &PatchParams::default(), &patch).await;
-    patched.expect("the Lease is patched");
-}
-
 async fn holder(ctx: &TestContext) -> Option<String> {
     lease(ctx).await.holder_identity
 }
@@ -264,43 +257,6 @@ async fn a_follower_reads_and_writes_nothing_but_the_lease() {
     ];
     assert_eq!(asked, expected);
     assert_eq!(requests.count("create", "events"), 1);
-}
-
-#[tokio::test]
-async fn a_leader_whose_lease_a_user_assigns_to_another_holder_ends() {
-    let replicas = Replicas::new(["600s", "300s", "500ms"]).await;
-    let (one, other) = replicas.under_way().await;
-    other.kill();
-    let ctx = &replicas.rollout.ctx;
-    set_holder(ctx, "a-user").await;
-    has_lost(&one).await;
-    assert_eq!(holder(ctx).await.as_deref(), Some("a-user"));
-    // After that user releases it, the roll-out continues.
-    set_holder(ctx, "").await;
-    let _again = one.start_again();
-    replicas.rollout.check_success().await;
-}
-
-#[tokio::test]
-async fn a_lease_that_a_user_deletes_is_created_again_by_its_holder() {
-    let replicas = Replicas::new(["600s", "300s", "500ms"]).await;
-    let one = replicas.one.start();
-    one.leading().await;
-    let ctx = &replicas.rollout.ctx;
-    let leases = leases(ctx);
-    let before = leases.get(NAME).await.expect("the Lease");
-    let deleted = leases.delete(NAME, &DeleteParams::default()).await;
-    deleted.expect("the Lease is deleted");
-    let now = async || leases.get_opt(NAME).await;
-    wait::until(
-        "there is another Lease of the same holder",
-        now,
-        |lease| matches!(lease, Ok(Some(lease)) if lease.metadata.uid != before.metadata.uid),
-    )
-    .await
-    .expect("the Lease");
-    holder_is(ctx, "one", SOON).await;
-    assert!(one.is_running());
 }
 
 #[tokio::test]

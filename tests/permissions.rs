@@ -1,7 +1,7 @@
-//! Permissions of the controller: no request is refused under the shipped roles, no rule of them is unused, and a
-//! permission that is removed is named until it is granted again.
+//! Permissions of the controller: no request is refused under the shipped roles, no rule of them is unused, and each that is
+//! missing is named.
 
-mod removed;
+mod roles;
 mod rules;
 mod secrets;
 
@@ -35,12 +35,6 @@ const SHAPE: Shape = Shape {
     nodes: 4,
     concurrency: 2,
     run: Duration::from_millis(200),
-};
-
-const BROAD: Shape = Shape {
-    nodes: 8,
-    concurrency: 2,
-    run: Duration::from_millis(500),
 };
 
 /// A roll-out with a channel, Secrets, a window, an exclusive Plan with prepare and delay, a failure and the attempt
@@ -345,7 +339,7 @@ async fn under_the_shipped_roles_nothing_is_refused_and_each_of_their_rules_is_u
         };
         used.insert((place, qualified(&request.group, &request.resource), request.verb));
     }
-    let [cluster, role] = removed::rules(ctx).await;
+    let [cluster, role] = roles::rules(ctx).await;
     let writes_crd = Api::<ClusterRole>::all(ctx.client.clone());
     let writes_crd = writes_crd
         .get(&ctx.local_name("system-upgrade-controller-crd"))

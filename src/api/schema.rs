@@ -3,9 +3,6 @@
 //! `refit validate` and the simulated API server share it, each with its own kind of values and its own words for a problem. Only the
 //! keywords that the definition of Plans uses are implemented.
 
-#[cfg(test)]
-mod tests;
-
 use std::fmt;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{

@@ -1,6 +1,7 @@
 //! `refit rehearse`: a roll-out on a simulated cluster, in virtual time.
 
 mod assumed_version;
+mod channel_offers;
 mod compare;
 mod context;
 mod event_line;
@@ -15,11 +16,12 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
+use channel_offers::channel_offers;
 pub(super) use flags::Flags;
 use flags::Start;
 use input::RehearsalInput;
 use inputs::{
-    approved, channel_offers, checked, choose, chosen_on_cluster, elsewhere, initial_cluster, missing_images,
+    approved, checked, choose, chosen_on_cluster, elsewhere, initial_cluster, missing_images,
     missing_secrets, namespace, read_snapshot, requests, settings, unwaited,
 };
 use jiff::{SignedDuration, Timestamp};

@@ -362,7 +362,7 @@ mod tests {
     use super::*;
     use refit_offline::gitops::position::Position;
 
-    fn finding() -> Finding {
+    pub(super) fn finding() -> Finding {
         Finding {
             file: "a,b:c.yaml".to_owned(),
             position: Position { line: 3, column: 5 },

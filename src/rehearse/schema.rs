@@ -1,5 +1,8 @@
 //! Plans as the served CRD has them: validated and pruned by its schema.
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::JSONSchemaProps;

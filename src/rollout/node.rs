@@ -140,6 +140,12 @@ impl NodeReconciler<'_> {
             .collect()
     }
 
+    /// Since when this process has known the record.
+    fn known_since(&self, node: &NodeFacts, record: &Record) -> Timestamp {
+        let known = self.cluster.memory.timers.record_known_since(node, record);
+        known.unwrap_or(self.now)
+    }
+
     fn is_eligible(&self, node: &NodeFacts) -> bool {
         self.plan.targets.is_eligible(&node.name)
     }

@@ -57,6 +57,19 @@ pub struct Rule {
     effect: Effect,
 }
 
+/// In RBAC's notation, and any.
+const VERBS: [&str; 9] = [
+    "*",
+    "get",
+    "list",
+    "watch",
+    "create",
+    "update",
+    "patch",
+    "delete",
+    "deletecollection",
+];
+
 #[derive(Clone, Debug)]
 enum Matches {
     /// Verb and resource; `None` is any.
@@ -67,7 +80,11 @@ enum Matches {
 
 impl Rule {
     /// Requests with this verb and resource in RBAC's notation (`patch`, `plans/status`); `*` is any.
+    ///
+    /// # Panics
+    /// Panics if there is no such verb: the rule would apply to nothing.
     pub fn on(verb: &str, resource: &str) -> Self {
+        assert!(VERBS.contains(&verb), "{verb} is no verb");
         let unless_any = |text: &str| (text != "*").then(|| text.to_owned());
         Self::of(Matches::Resource(unless_any(verb), unless_any(resource)))
     }

@@ -1,17 +1,17 @@
-//! `settle`: conditions, taints and pods of DaemonSets on a real control plane, and workloads against what was ready before
-//! a real drain, with the component that grants what it needs.
+//! `settle`: workloads against what was ready before a real drain, with the component that grants what it needs, and what
+//! else needs it.
 
 use std::path::Path;
 
-use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::ResourceExt as _;
 use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patch, PatchParams};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::DrainHarness;
-use super::plans::{make, real_drains, wait_for_progress};
+use super::plans::{make, real_drains};
 use crate::harness::ledger;
 use crate::testenv::context::cluster::create;
 use crate::testenv::manifest;
@@ -39,109 +39,6 @@ async fn grant(harness: &DrainHarness, group: &str) {
         manifest::apply(&harness.ctx.client, object).await.unwrap();
     }
     harness.ctx.in_force(&objects).await;
-}
-
-/// Writes part of the status of the node `one`.
-async fn patch_status(harness: &DrainHarness, status: Value) {
-    let nodes = Api::<Node>::all(harness.ctx.client.clone());
-    let patch = Patch::Strategic(json!({ "status": status }));
-    nodes
-        .patch_status(&harness.node("one"), &PatchParams::default(), &patch)
-        .await
-        .unwrap();
-}
-
-/// Makes a pod Ready or not, as its kubelet would say.
-async fn be_ready(pods: &Api<Pod>, name: &str, ready: bool) {
-    let status = if ready { "True" } else { "False" };
-    let patch = json!({ "status": { "conditions": [{ "type": "Ready", "status": status }] } });
-    pods.patch_status(name, &PatchParams::default(), &Patch::Strategic(patch))
-        .await
-        .unwrap();
-}
-
-#[tokio::test]
-async fn a_node_waits_for_its_condition_its_taint_and_its_daemon_set_and_says_so() {
-    let harness = real_drains(&["one"]).await;
-    grant(&harness, "example.com").await;
-    let labels = json!({ "app": "agent" });
-    let set = json!({
-        "metadata": { "name": "agent", "namespace": harness.ctx.namespace() },
-        "spec": { "selector": { "matchLabels": labels }, "template": {
-            "metadata": { "labels": labels },
-            "spec": { "nodeSelector": harness.ctx.node_labels(), "tolerations": [{ "operator": "Exists" }],
-                "containers": [{ "name": "main", "image": "example.com/main" }] },
-        } },
-    });
-    create(
-        &Api::<DaemonSet>::namespaced(harness.ctx.client.clone(), harness.ctx.namespace()),
-        set,
-    )
-    .await;
-    let pod = wait::eventually("the DaemonSet has a pod", SOON, async || {
-        let pods = harness.ctx.pods_with("app=agent").await;
-        pods.first()
-            .map(Pod::name_any)
-            .ok_or_else(|| "it has none".to_owned())
-    })
-    .await;
-    harness.phase(&pod, "Running").await;
-    be_ready(&harness.ctx.pods(), &pod, false).await;
-    let taint = json!({ "key": "example.com/agent-not-ready", "effect": "PreferNoSchedule" });
-    harness
-        .ctx
-        .edit_node(&harness.node("one"), json!({ "spec": { "taints": [taint] } }))
-        .await;
-    let deadlock = |status: &str| json!({ "conditions": [{ "type": "KernelDeadlock", "status": status, "reason": "Test" }] });
-    patch_status(&harness, deadlock("True")).await;
-
-    let _controller = harness.ctx.controller().start();
-    let settle = json!({
-        "conditions": [{ "type": "KernelDeadlock", "status": "False" }],
-        "taintsGone": ["example.com/agent-not-ready"],
-        "daemonSets": { "namespace": harness.ctx.namespace() },
-    });
-    make(&harness, "well", json!({ "cordon": true, "settle": settle })).await;
-    let waits = async |reason: &'static str| {
-        let what = format!("waits for {reason}");
-        let entry = wait_for_progress(&harness, "well", &what, |node| {
-            node.reason.as_deref() == Some(reason)
-                && node.message.as_deref() != Some("the pods of DaemonSets on the node are being listed")
-        });
-        entry.await
-    };
-    let entry = waits("NodeCondition").await;
-    assert_eq!(
-        entry.message.as_deref(),
-        Some("condition KernelDeadlock is True, and must be False (Test)")
-    );
-    assert_eq!(entry.about[0].name, harness.node("one"));
-    assert!(harness.is_cordoned("one").await, "released when it is proven");
-    patch_status(&harness, deadlock("False")).await;
-    let entry = waits("TaintStays").await;
-    let text = "the node still has the taint example.com/agent-not-ready:PreferNoSchedule";
-    assert_eq!(entry.message.as_deref(), Some(text));
-    let node = harness.get("one").await;
-    let taints = node.spec.unwrap_or_default().taints.unwrap_or_default();
-    let left: Vec<_> = taints
-        .into_iter()
-        .filter(|it| it.key != "example.com/agent-not-ready")
-        .collect();
-    harness
-        .ctx
-        .edit_node(&harness.node("one"), json!({ "spec": { "taints": left } }))
-        .await;
-    let entry = waits("DaemonSetPods").await;
-    let path = format!("{}/{pod}", harness.ctx.namespace());
-    let text = format!("pod {path} of DaemonSet agent is not Ready");
-    assert_eq!(entry.message.as_deref(), Some(text.as_str()));
-    assert_eq!(
-        (entry.about[0].kind.as_str(), entry.about[0].name.as_str()),
-        ("Pod", pod.as_str())
-    );
-    be_ready(&harness.ctx.pods(), &pod, true).await;
-    harness.ctx.plan_complete("well", SOON).await;
-    assert!(harness.ctx.controller_requests().await.forbidden().is_empty());
 }
 
 /// A kind with a scale, in a group of this test.
@@ -225,7 +122,7 @@ async fn workloads_that_were_broken_before_a_drain_do_not_hold_the_node_whatever
     make(
         &harness,
         "waits",
-        json!({ "drain": {}, "concurrency": 2, "settle": { "workloads": true } }),
+        json!({ "drain": {}, "concurrency": 2, "settle": { "workloads": true, "daemonSets": { "namespace": own } } }),
     )
     .await;
     // The ledger has what was ready before the evictions.

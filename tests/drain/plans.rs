@@ -1,8 +1,7 @@
 //! Plans that cordon and drain, until the node is released. The init containers run as processes with their real
 //! command lines.
 
-use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::api::DeleteParams;
+use k8s_openapi::api::core::v1::Pod;
 use refit_api::names::LABEL_PLAN;
 use refit_api::{NodeProgress, Plan};
 use serde_json::{Value, json};
@@ -179,118 +178,6 @@ async fn a_pod_that_prevents_the_drain_is_reported_and_the_node_stays_schedulabl
     assert!(message.contains(&why), "{message}");
     let node = harness.get("one").await;
     assert!(is_free(&node));
-}
-
-/// Plans of two independent controllers hold one node at the same time. Each begins first and each leaves first, on a
-/// node that a user had cordoned and on one that was schedulable.
-#[tokio::test]
-async fn two_plans_that_hold_one_node_restore_it_in_every_order() {
-    let harness = real_drains(&["one"]).await;
-    let beside = harness.ctx.beside().await;
-    let node = harness.node("one");
-    let _drains = harness.ctx.controller().start();
-    let _cordons = beside.controller().start();
-    let orders = (0..8).map(|order| (order, order & 1 != 0, order & 2 != 0, order & 4 != 0));
-    for (round, before, drain_begins, drain_leaves) in orders {
-        let name = format!("round-{round}");
-        if before {
-            harness.ctx.cordon(&node).await;
-        }
-        let own = format!("pod-{round}");
-        if !before {
-            harness.pods("one", [own.as_str()], json!({})).await;
-        }
-        // The upgrades run until they are released below.
-        harness.behave("one", &[("upgrade.run-delay", "never")]).await;
-        let drain = (&harness.ctx, json!({ "drain": {} }));
-        let cordon = (&beside, json!({ "cordon": true }));
-        let (first, second) = if drain_begins {
-            (drain, cordon)
-        } else {
-            (cordon, drain)
-        };
-        for (holders, (ctx, spec)) in [(1, first), (2, second)] {
-            ctx.plan(&harness::plan(&name, json!({ "spec": spec }))).await;
-            let all = |node: &Node| {
-                ledger(node).is_some_and(|ledger| {
-                    ledger.holders.len() == holders && ledger.holders.iter().all(|one| one.completed)
-                })
-            };
-            let held = harness
-                .ctx
-                .node_until(&node, &format!("is held by {holders}"), SOON, all)
-                .await;
-            assert!(is_cordoned(&held), "round {round}");
-            assert_eq!(ledger(&held).unwrap().before, before, "round {round}");
-        }
-        assert!(!harness.on_node("one").await.contains_key(&own));
-
-        let (leaves, stays) = if drain_leaves {
-            (&harness.ctx, &beside)
-        } else {
-            (&beside, &harness.ctx)
-        };
-        leaves.delete_plan(&name).await;
-        let one_left = |node: &Node| ledger(node).is_some_and(|ledger| ledger.holders.len() == 1);
-        let held = harness
-            .ctx
-            .node_until(&node, "is held by one", SOON, one_left)
-            .await;
-        let holder = &ledger(&held).unwrap().holders[0];
-        assert_eq!(holder.namespace, stays.namespace());
-        assert!(is_cordoned(&held));
-        harness.behave("one", &[("upgrade.run-delay", "0s")]).await;
-        stays.plan_complete(&name, SOON).await;
-        let free = |node: &Node| ledger(node).is_none();
-        let free = harness.ctx.node_until(&node, "has no holder", SOON, free).await;
-        assert_eq!(is_cordoned(&free), before, "round {round}");
-        stays.delete_plan(&name).await;
-        harness.ctx.uncordon(&node).await;
-    }
-}
-
-#[tokio::test]
-async fn a_node_whose_pods_do_not_end_in_time_is_released_as_it_was_and_says_when_its_turn_comes() {
-    let harness = real_drains(&["one"]).await;
-    harness
-        .pods("one", ["runner-1"], json!({ "app": "runner" }))
-        .await;
-    let _controller = harness.ctx.controller().start();
-    let wait = |after: &str, timeout: &str| {
-        json!({ "drain": { "excludeFromLoadBalancers": true, "waitFor": [{
-            "podSelector": { "matchLabels": { "app": "runner" } }, "timeout": timeout, "afterTimeout": after,
-        }] } })
-    };
-    make(&harness, "k3s", wait("Skip", "3s")).await;
-    let is_skipped = |node: &NodeProgress| node.reason.as_deref() == Some("DrainSkipped");
-    let skipped = wait_for_progress(&harness, "k3s", "was released", is_skipped).await;
-    let message = skipped.message.unwrap_or_default();
-    assert!(
-        message.contains("/runner-1 had not ended within 3s") && message.contains("its turn comes again at "),
-        "{message}"
-    );
-    is_released(&harness).await;
-    let label = "node.kubernetes.io/exclude-from-external-load-balancers";
-    let node = harness.get("one").await;
-    assert!(!node.metadata.labels.unwrap_or_default().contains_key(label));
-    assert!(harness.on_node("one").await.contains_key("runner-1"));
-    assert_eq!(harness.kubelet.runs(&harness.node("one"), "upgrade").await, 0);
-
-    // An edit gives it its turn at once.
-    harness
-        .ctx
-        .edit_plan("k3s", json!({ "spec": wait("Evict", "10m") }))
-        .await;
-    let runs = |node: &NodeProgress| node.reason.as_deref() == Some("PodsRunning");
-    let waits = wait_for_progress(&harness, "k3s", "waits for the pod", runs).await;
-    let message = waits.message.unwrap_or_default();
-    assert!(message.contains("/runner-1 to end since "), "{message}");
-    let now = DeleteParams::default().grace_period(0);
-    harness.ctx.pods().delete("runner-1", &now).await.unwrap();
-    harness.ctx.plan_complete("k3s", SOON).await;
-    is_released(&harness).await;
-    let requests = harness.drainer_requests().await;
-    assert!(requests.forbidden().is_empty(), "{:#?}", requests.forbidden());
 }
 
 #[tokio::test]

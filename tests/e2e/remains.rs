@@ -2,15 +2,15 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Child;
 
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::testenv::process::lives;
-use crate::testenv::real::{self, PATIENCE};
+use crate::testenv::real;
 use crate::testenv::wait;
-use crate::testenv_tests::lifetime::HOLD;
+use crate::testenv_tests::lifetime::hold_in_process;
 
 /// What nodes could leave on this machine, apart from the effects of other tests.
 #[derive(Debug, PartialEq, Eq)]
@@ -93,26 +93,7 @@ impl Holder {
     async fn start() -> Self {
         let runs = TempDir::new().unwrap();
         let before = Machine::look(runs.path(), None);
-        let file = runs.path().join("held");
-        let mut process = Command::new(std::env::current_exe().unwrap())
-            .args([
-                "--exact",
-                "testenv_tests::lifetime::holds_nodes_until_it_is_killed",
-                "--ignored",
-            ])
-            .env("REFIT_TEST_RUNS", runs.path().join("runs"))
-            .env(HOLD, &file)
-            .stdout(Stdio::null())
-            .stderr(Stdio::inherit())
-            .spawn()
-            .unwrap();
-        // It may have to build them first.
-        let held: Value = wait::eventually("another process has nodes", 10 * PATIENCE, async || {
-            assert!(process.try_wait().unwrap().is_none(), "it ended");
-            let text = std::fs::read_to_string(&file).map_err(|error| error.to_string())?;
-            serde_json::from_str(&text).map_err(|error| error.to_string())
-        })
-        .await;
+        let (process, held) = hold_in_process("holds_nodes_until_it_is_killed", runs.path()).await;
         let pid = |value: &Value| u32::try_from(value.as_u64().unwrap()).unwrap();
         let holder = Self {
             machines: held["machines"].as_array().unwrap().iter().map(pid).collect(),

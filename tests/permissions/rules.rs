@@ -8,7 +8,7 @@ use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule, Role};
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::json;
 
-use super::removed::until_refused_for;
+use super::roles::until_refused_for;
 use super::{BACKOFF_LIMIT, SHAPE, find_condition};
 use crate::harness::{is_cordoned, ledger};
 use crate::rollout::{PLAN, RollOut};

@@ -2,37 +2,12 @@
 
 use serde_json::json;
 
-use super::removed::{Removed, complete_says, refusal, rules, until_refused, write_rules};
-use super::{BACKOFF_LIMIT, MISSING, SHAPE, apply, whole_roll_out};
+use super::roles::{rules, until_refused, write_rules};
+use super::{BACKOFF_LIMIT, SHAPE, apply, whole_roll_out};
 use crate::rollout::{PLAN, RollOut};
 use crate::testenv::context::TestContext;
 use crate::testenv::context::cluster::{create, find_condition};
-use crate::testenv::wait::{self, SOON};
-
-#[tokio::test]
-async fn without_the_permission_to_watch_secrets_from_the_start_plans_that_have_none_are_carried_out() {
-    let mut rollout = RollOut::prepare(TestContext::new().await, SHAPE).await;
-    rollout.rough = true;
-    let ctx = &rollout.ctx;
-    let removed = Removed::from(ctx, &["list", "watch"], "", "secrets").await;
-    let controller = rollout.controller().start();
-    rollout.begin().await;
-    let without = json!({
-        "concurrency": 2, "version": "v1", "nodeSelector": {}, "upgrade": { "image": "example.com/other" },
-    });
-    apply(ctx, "without", without).await;
-    ctx.plan_complete("without", SOON).await;
-    complete_says(&rollout, &[MISSING, "list secrets", "watch secrets"]).await;
-    assert_eq!(ctx.jobs_of(PLAN).await.len(), 0);
-    controller.logs(&refusal("list", "secrets"), SOON).await;
-    controller.logs("tries again kind=Secret", SOON).await;
-    // Events are written beside statuses, and may come later.
-    let events = async || ctx.events_with(MISSING).await;
-    let events = wait::until("an event says so", events, |events| !events.is_empty()).await;
-    assert_eq!(events.len(), 1, "{events:?}");
-    removed.restore(&rollout.ctx).await;
-    rollout.ends().await;
-}
+use crate::testenv::wait::SOON;
 
 /// The API server authorizes a list and a watch by name if their field selector is `metadata.name`.
 #[tokio::test]

@@ -316,32 +316,6 @@ fn a_failed_node_keeps_its_slot_and_is_reported_with_its_termination_message() {
 }
 
 #[test]
-fn a_closed_window_of_several_and_a_blackout_are_waited_for() {
-    let more = "  windows: [{days: [mon, wed], startTime: '22:00', endTime: '23:30', timeZone: UTC}]
-  blackouts: [{start: 2026-01-05, end: 2026-01-06, reason: sale, timeZone: UTC}]";
-    let ran = with_plan("agents", more)
-        .run("rehearse plan.yaml --nodes 5 -q")
-        .ends(0);
-    // Monday is in the blackout.
-    ran.out_has("Blackout").out_has("at 2026-01-07 22:");
-}
-
-#[test]
-fn a_blackout_of_all_plans_is_waited_for() {
-    let limits = "apiVersion: v1
-kind: ConfigMap
-metadata: {name: refit, namespace: system-upgrade}
-data: {blackouts: '[{start: 12-20, end: 01-06, reason: end of the year, timeZone: UTC}]'}
-";
-    let folder = Workdir::new([
-        ("plan.yaml", plan("agents", "").as_str()),
-        ("limits.yaml", limits),
-    ]);
-    let ran = folder.run("rehearse plan.yaml limits.yaml --nodes 5 -q").ends(0);
-    ran.out_has("Blackout").out_has("at 2026-01-07 00:");
-}
-
-#[test]
 fn a_check_passes_unless_it_is_said_to_fail() {
     let checks = "  checks:\n  - {name: alerts, http: {url: 'https://a.example.com'}}\n  - {name: shop, http: {url: 'https://b.example.com'}}\n";
     let text = plan("checked", checks);

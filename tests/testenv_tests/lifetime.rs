@@ -1,8 +1,8 @@
 //! The processes of a test run end with it, even if it is killed.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Child, Command, Stdio};
+use std::time::Instant;
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -11,11 +11,11 @@ use tempfile::TempDir;
 use crate::testenv::controlplane::Options;
 use crate::testenv::environment::TestEnv;
 use crate::testenv::process::{Program, Run, lives, signal};
-use crate::testenv::real;
+use crate::testenv::real::{self, PATIENCE};
 use crate::testenv::wait;
 
 /// The file to which the process that is killed writes what it has started.
-pub(crate) const HOLD: &str = "REFIT_TEST_HOLD";
+const HOLD: &str = "REFIT_TEST_HOLD";
 
 /// Where the process that is killed writes what it has started.
 fn held() -> PathBuf {
@@ -70,9 +70,34 @@ async fn holds_a_test_env_until_it_is_killed() {
     hold(&file, held).await;
 }
 
+/// Runs one of the two above in a process, whose runs are in that folder, and waits for what it has started.
+pub(crate) async fn hold_in_process(test: &str, folder: &Path) -> (Child, Value) {
+    let file = folder.join("held");
+    let mut process = Command::new(std::env::current_exe().unwrap())
+        .args([
+            "--exact",
+            &format!("testenv_tests::lifetime::{test}"),
+            "--ignored",
+        ])
+        .env("REFIT_TEST_RUNS", folder.join("runs"))
+        .env(HOLD, &file)
+        .stdout(Stdio::null())
+        .stderr(Stdio::inherit())
+        .spawn()
+        .unwrap();
+    // It may have to build programs first.
+    let held = wait::eventually("another process has started all", 10 * PATIENCE, async || {
+        assert!(process.try_wait().unwrap().is_none(), "it ended");
+        let text = std::fs::read_to_string(&file).map_err(|error| error.to_string())?;
+        serde_json::from_str(&text).map_err(|error| error.to_string())
+    })
+    .await;
+    (process, held)
+}
+
 /// A process with a control plane and another child.
 struct Holder {
-    process: std::process::Child,
+    process: Child,
     runs: TempDir,
     pids: Vec<u32>,
     watchdog: u32,
@@ -83,29 +108,7 @@ impl Holder {
     async fn start() -> Self {
         TestEnv::shared().await; // builds the programs
         let runs = TempDir::new().unwrap();
-        let file = runs.path().join("held");
-        let mut process = Command::new(std::env::current_exe().unwrap())
-            .args([
-                "--exact",
-                "testenv_tests::lifetime::holds_a_test_env_until_it_is_killed",
-                "--ignored",
-            ])
-            .env("REFIT_TEST_RUNS", runs.path().join("runs"))
-            .env(HOLD, &file)
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let held: Value = wait::eventually(
-            "another process has a control plane",
-            Duration::from_secs(120),
-            async || {
-                assert!(process.try_wait().unwrap().is_none(), "it ended");
-                let text = std::fs::read_to_string(&file).map_err(|error| error.to_string())?;
-                serde_json::from_str(&text).map_err(|error| error.to_string())
-            },
-        )
-        .await;
+        let (process, held) = hold_in_process("holds_a_test_env_until_it_is_killed", runs.path()).await;
         let pid = |value: &Value| u32::try_from(value.as_u64().unwrap()).unwrap();
         let holder = Self {
             pids: held["pids"].as_array().unwrap().iter().map(pid).collect(),

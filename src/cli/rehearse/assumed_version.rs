@@ -130,14 +130,12 @@ fn range_of_name(channel: &str) -> Option<Range> {
     text.parse().ok()
 }
 
-/// Versions that a range may have: those that it names, and those beside them.
+/// Versions that a range may have: those that it names, and releases of the minor versions beside them.
 fn near(range: &Range, build: &str) -> Vec<Version> {
-    let words = range.text().split([' ', ',', '|']);
-    let words = words.map(|word| word.trim_start_matches(['<', '>', '=', '~', '^', '!']));
     let mut found = Vec::new();
-    for word in words {
-        let end = [".x", ".X", ".*"].iter().filter_map(|any| word.find(any)).min();
-        let word = &word[..end.unwrap_or(word.len())];
+    for word in range.text().split([' ', ',', '|']) {
+        let word = word.trim_start_matches(['<', '>', '=', '~', '^', '!', 'v', 'V']);
+        let word = word.trim_end_matches(['.', 'x', 'X', '*']);
         let Ok(version) = word.parse::<Version>() else {
             continue;
         };
@@ -145,23 +143,13 @@ fn near(range: &Range, build: &str) -> Vec<Version> {
             found.push(word.to_owned());
             continue;
         };
-        let numbers = word.trim_start_matches(['v', 'V']);
         if version.builder().is_some() {
-            found.push(format!("v{numbers}"));
-        } else if version.is_prerelease() {
-            found.push(format!("v{numbers}{build}"));
+            found.push(format!("v{word}"));
+        } else if word.split('.').count() > 2 {
+            found.push(format!("v{word}{build}"));
         }
-        for minor in [minor.saturating_sub(1), minor, minor + 1] {
-            found.push(format!("v1.{minor}.1{build}"));
-        }
-        let numbers = numbers.split(['-', '+']).next();
-        let patch = numbers.and_then(|numbers| numbers.split('.').nth(2)?.parse::<u64>().ok());
-        for patch in patch
-            .into_iter()
-            .flat_map(|patch| [patch.saturating_sub(1), patch, patch + 1])
-        {
-            found.push(format!("v1.{minor}.{patch}{build}"));
-        }
+        let minors = [minor.saturating_sub(1), minor, minor + 1];
+        found.extend(minors.map(|minor| format!("v1.{minor}.1{build}")));
     }
     found.iter().filter_map(|text| text.parse().ok()).collect()
 }
@@ -205,9 +193,9 @@ k3s-upgrade | channels/stable | ~1.36 | v1.36.4+k3s1 | v1.36.4+k3s1 | Kubelet
 k3s-upgrade | channels/stable | >=1.33 | v1.35.4+k3s1 | v1.35.4+k3s1 | Kubelet
 k3s-upgrade | channels/stable | >=1.35 <1.37 | - | v1.35.1+k3s1 | Range
 k3s-upgrade | channels/stable | <1.33 | - | v1.32.1+k3s1 | Range
-k3s-upgrade | channels/stable | >1.36.2 | - | v1.36.3+k3s1 | Range
+k3s-upgrade | channels/stable | >1.36.2 | - | v1.37.1+k3s1 | Range
 k3s-upgrade | channels/stable | 1.33.4 | - | v1.33.4+k3s1 | Range
-k3s-upgrade | channels/stable | >=1.36.0-rc1 | - | v1.36.0+k3s1 | Range
+k3s-upgrade | channels/stable | >=1.36.0-rc1 | - | v1.36.1+k3s1 | Range
 k3s-upgrade | channels/stable | 1.36.0-rc1 | - | v1.36.0-rc1+k3s1 | Range
 k3s-upgrade | channels/stable | >=1.36.4+k3s2 | - | v1.36.4+k3s2 | Range
 k3s-upgrade | channels/stable | 1.32.x || 1.36.x | - | v1.36.1+k3s1 | Range

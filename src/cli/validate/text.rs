@@ -75,19 +75,13 @@ fn place(text: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use refit_offline::gitops::Rule;
+    use crate::cli::validate::tests::finding;
 
     fn shown(text: &str, at: &str, styled: bool) -> String {
         let source = Source::new("a,b:c.yaml", None, text.to_owned());
         let found = Finding {
-            file: source.name.clone(),
             position: source.position(text.find(at).unwrap()),
-            rule: Rule::WrongType,
-            severity: Severity::Error,
-            plan: None,
-            field: None,
-            message: "100% wrong,\nall of it".to_owned(),
-            hint: Some("try: again".to_owned()),
+            ..finding()
         };
         super::text(&found, Some(&source), styled)
     }

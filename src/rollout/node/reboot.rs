@@ -128,12 +128,7 @@ impl NodeReconciler<'_> {
     pub(super) fn reboot(&self, node: &NodeFacts, record: &Record) -> Option<NodeDecision> {
         let reboot = record.reboot.as_ref()?;
         // A new controller counts from when it saw the record, because no reboot was requested before.
-        let since = self
-            .cluster
-            .memory
-            .timers
-            .record_known_since(node, record)
-            .unwrap_or(self.now);
+        let since = self.known_since(node, record);
         let deadline = later(since.max(reboot.since), self.plan.completion.reboot_timeout);
         let late = deadline <= self.now;
         let Some(boot_id) = reboot.boot_id.as_deref() else {

@@ -45,12 +45,7 @@ impl NodeReconciler<'_> {
 
     /// The state of a node whose evicted workloads are not available yet.
     pub(super) fn recover(&self, node: &NodeFacts, record: &Record) -> NodeDecision {
-        let known = self
-            .cluster
-            .memory
-            .timers
-            .record_known_since(node, record)
-            .unwrap_or(self.now);
+        let known = self.known_since(node, record);
         // A time in the future, by another clock or forged, would make every reading count as too old, and each be
         // followed by the next at once.
         let since = record.settling.unwrap_or(record.at);

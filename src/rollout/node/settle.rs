@@ -217,12 +217,7 @@ impl NodeReconciler<'_> {
             return None;
         }
         let policy = &self.plan.completion;
-        let known = self
-            .cluster
-            .memory
-            .timers
-            .record_known_since(node, record)
-            .unwrap_or(self.now);
+        let known = self.known_since(node, record);
         let since = |at: Timestamp| at.max(known);
         let rebooted = || {
             let reboot = record.reboot.as_ref()?;

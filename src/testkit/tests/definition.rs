@@ -6,28 +6,6 @@ use refit_rehearse::store::Key;
 use refit_rehearse::write::WriteTarget;
 use refit_rehearse::{Cluster, Kind};
 
-/// Spec fields in system-upgrade-controller's CRD.
-const KNOWN_SPEC: [&str; 17] = [
-    "channel",
-    "concurrency",
-    "cordon",
-    "drain",
-    "exclusive",
-    "imagePullSecrets",
-    "jobActiveDeadlineSecs",
-    "nodeSelector",
-    "postCompleteDelay",
-    "prepare",
-    "priorityClassName",
-    "secrets",
-    "serviceAccountName",
-    "tolerations",
-    "upgrade",
-    "version",
-    "window",
-];
-const KNOWN_STATUS: [&str; 4] = ["applying", "conditions", "latestHash", "latestVersion"];
-
 /// refit's CRD without descriptions, which are three quarters of its text: to read it is a large part of what each start
 /// of a controller costs in a test.
 pub(super) fn without_descriptions() -> serde_json::Value {
@@ -53,9 +31,10 @@ pub(super) fn put(cluster: &Cluster, theirs: bool) {
     let mut definition = serde_json::to_value(crd::plans()).unwrap();
     if theirs {
         let schema = &mut definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"];
-        for (part, known) in [("spec", &KNOWN_SPEC[..]), ("status", &KNOWN_STATUS[..])] {
-            let fields = schema[part]["properties"].as_object_mut().unwrap();
-            fields.retain(|name, _| known.contains(&name.as_str()));
+        for [part, name] in crd::OWN_FIELDS.iter() {
+            if let Some(fields) = schema[part]["properties"].as_object_mut() {
+                fields.remove(*name);
+            }
         }
     }
     cluster.with(|state| {

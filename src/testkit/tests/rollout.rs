@@ -112,20 +112,6 @@ pub(super) fn is_complete(state: &State) -> bool {
         .any(|one| one["type"] == "Complete" && one["status"] == "True")
 }
 
-fn roll_out(seed: u64, nodes: usize, concurrency: usize, more: &Value) -> (Cluster, Timestamp) {
-    roll_out_beside(seed, nodes, concurrency, more, |_| {})
-}
-
-pub(super) fn roll_out_beside(
-    seed: u64,
-    nodes: usize,
-    concurrency: usize,
-    more: &Value,
-    prepare: impl FnOnce(&Cluster),
-) -> (Cluster, Timestamp) {
-    roll_out_in(options(seed), nodes, concurrency, more, prepare)
-}
-
 /// A cluster with the definition of Plans and nodes `node-0000` and so on.
 pub(super) fn cluster_with(options: Options, nodes: usize) -> Cluster {
     let cluster = Cluster::new(options);
@@ -170,87 +156,6 @@ fn check(cluster: &Cluster, nodes: usize) {
     });
 }
 
-#[test]
-fn the_real_controller_rolls_a_plan_out_over_five_nodes() {
-    let (cluster, end) = roll_out(1, 5, 2, &json!({}));
-    check(&cluster, 5);
-    let start: Timestamp = START.parse().unwrap();
-    let minutes = end.duration_since(start).as_mins();
-    assert!(
-        (30..35).contains(&minutes),
-        "3 turns of 10 minutes, not {minutes}"
-    );
-}
-
-#[test]
-fn a_plan_that_cordons_runs_refits_own_cordon() {
-    let (cluster, _) = roll_out(1, 3, 1, &json!({ "cordon": true }));
-    check(&cluster, 3);
-    cluster.with(|state| {
-        let cordons = state
-            .trace()
-            .iter()
-            .filter(|line| line.contains("cordon on") && line.contains("PATCH"));
-        assert_eq!(cordons.count(), 3);
-    });
-}
-
-#[test]
-fn a_plan_that_reboots_leaves_each_node_in_a_new_boot() {
-    let more = json!({ "cordon": true, "reboot": { "when": "Always" }, "settle": { "minReady": "30s" } });
-    let (cluster, end) = roll_out(1, 3, 1, &more);
-    check(&cluster, 3);
-    cluster.with(|state| {
-        for node in state.all(Kind::Node) {
-            let name = node["metadata"]["name"].as_str().unwrap();
-            assert_ne!(node["status"]["nodeInfo"]["bootID"], boot_id(name).as_str());
-        }
-        assert_eq!(
-            state
-                .all(Kind::Pod)
-                .filter(|pod| pod["metadata"]["labels"]["refit.rs/role"].is_string())
-                .count(),
-            0
-        );
-    });
-    let minutes = end.duration_since(START.parse().unwrap()).as_mins();
-    assert!(
-        (36..42).contains(&minutes),
-        "3 times 10 minutes, 2 to boot and half a one to settle, not {minutes}"
-    );
-}
-
-#[test]
-fn a_plan_that_reboots_where_required_asks_the_machine() {
-    let more = json!({ "reboot": { "when": "IfRequired" } });
-    let (cluster, _) = roll_out_beside(1, 3, 1, &more, |cluster| {
-        let required = json!({ "metadata": { "annotations": { "fake-kubelet/reboot-required": "true" } } });
-        cluster.patch(Kind::Node, "", "node-0001", &required).unwrap();
-    });
-    check(&cluster, 3);
-    cluster.with(|state| {
-        let stays = |name: &str| {
-            let node = state.get(Kind::Node, "", name).unwrap();
-            node["status"]["nodeInfo"]["bootID"] == boot_id(name).as_str()
-        };
-        assert_eq!(
-            ["node-0000", "node-0001", "node-0002"].map(stays),
-            [true, false, true]
-        );
-    });
-}
-
-#[test]
-fn a_plan_that_waits_for_workloads_reads_those_that_it_evicted() {
-    let more = json!({ "drain": {}, "settle": { "workloads": true } });
-    let (cluster, _) = roll_out_beside(1, 4, 1, &more, shop);
-    check(&cluster, 4);
-    cluster.with(|state| {
-        let read = |line: &&String| line.contains("GET /apis/apps/v1/namespaces/shop/replicasets/web");
-        assert!(state.trace().iter().any(|line| read(&line)));
-    });
-}
-
 /// A workload of which one pod at a time may be unavailable.
 fn shop(cluster: &Cluster) {
     let labels = json!({ "app": "shop" });
@@ -272,13 +177,9 @@ fn shop(cluster: &Cluster) {
     cluster.put(budget).unwrap();
 }
 
-fn drained(seed: u64) -> (Cluster, Timestamp) {
-    roll_out_beside(seed, 4, 2, &json!({ "drain": {} }), shop)
-}
-
 #[test]
 fn a_drain_respects_the_budgets_and_every_node_is_released() {
-    let (cluster, _) = drained(1);
+    let (cluster, _) = roll_out_in(options(1), 4, 2, &json!({ "drain": {} }), shop);
     check(&cluster, 4);
     cluster.with(|state| {
         let evicted = |code: &str| {
@@ -300,28 +201,4 @@ fn a_drain_respects_the_budgets_and_every_node_is_released() {
         assert_eq!(budget["status"]["currentHealthy"], 4);
         assert_eq!(budget["status"]["disruptionsAllowed"], 1);
     });
-}
-
-#[test]
-fn the_same_seed_gives_the_same_requests_at_the_same_times() {
-    let trace = |seed| drained(seed).0.with(|state| state.trace().to_vec());
-    let (first, second) = (trace(7), trace(7));
-    for (one, other) in first.iter().zip(&second) {
-        assert_eq!(one, other);
-    }
-    assert_eq!(first.len(), second.len());
-    assert_ne!(first, trace(8));
-}
-
-#[test]
-fn a_hundred_nodes_ten_at_a_time_take_ten_rounds() {
-    let began = std::time::Instant::now();
-    let (cluster, end) = roll_out(1, 100, 10, &json!({ "cordon": true }));
-    check(&cluster, 100);
-    let minutes = end.duration_since(START.parse().unwrap()).as_mins();
-    assert!(
-        (100..112).contains(&minutes),
-        "10 turns of 10 minutes, not {minutes}"
-    );
-    println!("{minutes} minutes took {:?}", began.elapsed());
 }

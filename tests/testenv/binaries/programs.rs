@@ -10,61 +10,33 @@ pub struct Module {
     pub tags: &'static str,
 }
 
-const ETCD: Module = Module {
-    name: "etcd",
-    go_mod: include_str!("../go/etcd/go.mod"),
-    go_sum: include_str!("../go/etcd/go.sum"),
-    tags: "",
-};
-pub const KUBE: Module = Module {
-    name: "kube",
-    go_mod: include_str!("../go/kube/go.mod"),
-    go_sum: include_str!("../go/kube/go.sum"),
-    tags: "",
-};
+/// The module in the folder of its name, with these tags.
+macro_rules! module {
+    ($name:literal, $tags:literal) => {
+        Module {
+            name: $name,
+            go_mod: include_str!(concat!("../go/", $name, "/go.mod")),
+            go_sum: include_str!(concat!("../go/", $name, "/go.sum")),
+            tags: $tags,
+        }
+    };
+}
+
+const ETCD: Module = module!("etcd", "");
+pub const KUBE: Module = module!("kube", "");
 /// The oldest Kubernetes on which the suite runs: that of the oldest releases of K3s and RKE2 which are still maintained.
-pub const OLDEST_KUBE: Module = Module {
-    name: "kube-1.32",
-    go_mod: include_str!("../go/kube-1.32/go.mod"),
-    go_sum: include_str!("../go/kube-1.32/go.sum"),
-    tags: "",
-};
+pub const OLDEST_KUBE: Module = module!("kube-1.32", "");
 /// A Kubernetes that the distributions do not have yet, for its alpha features.
-pub const NEXT_KUBE: Module = Module {
-    name: "kube-1.37",
-    go_mod: include_str!("../go/kube-1.37/go.mod"),
-    go_sum: include_str!("../go/kube-1.37/go.sum"),
-    tags: "",
-};
+pub const NEXT_KUBE: Module = module!("kube-1.37", "");
 /// A module of its own, because only tests with real nodes need its dependencies.
-const KUBELET: Module = Module {
-    name: "kubelet",
-    go_mod: include_str!("../go/kubelet/go.mod"),
-    go_sum: include_str!("../go/kubelet/go.sum"),
-    tags: "",
-};
-const CONTAINERD: Module = Module {
-    name: "containerd",
-    go_mod: include_str!("../go/containerd/go.mod"),
-    go_sum: include_str!("../go/containerd/go.sum"),
-    // The omitted snapshotters need headers of C libraries.
-    tags: "no_btrfs,no_zfs,no_devmapper,no_tracing",
-};
+const KUBELET: Module = module!("kubelet", "");
+// The omitted snapshotters need headers of C libraries.
+const CONTAINERD: Module = module!("containerd", "no_btrfs,no_zfs,no_devmapper,no_tracing");
 
-const PROMETHEUS: Module = Module {
-    name: "prometheus",
-    go_mod: include_str!("../go/prometheus/go.mod"),
-    go_sum: include_str!("../go/prometheus/go.sum"),
-    // The clients of clouds, with which it would find targets, are most of its code.
-    tags: "remove_all_sd",
-};
+// The clients of clouds, with which it would find targets, are most of its code.
+const PROMETHEUS: Module = module!("prometheus", "remove_all_sd");
 
-const HELM: Module = Module {
-    name: "helm",
-    go_mod: include_str!("../go/helm/go.mod"),
-    go_sum: include_str!("../go/helm/go.sum"),
-    tags: "",
-};
+const HELM: Module = module!("helm", "");
 
 /// The source of a program.
 #[derive(Debug)]

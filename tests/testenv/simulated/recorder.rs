@@ -6,10 +6,11 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
-use http::{Method, Response, request};
+use http::{Response, request};
 use http_body::Body;
 use http_body_util::{BodyExt as _, Full};
 use refit_rehearse::server::{ResponseBody, Transport};
+use refit_testkit::fault::ApiRequest;
 use serde_json::Value;
 use tower::{BoxError, Service};
 
@@ -53,42 +54,15 @@ impl Recorder {
 
     fn request(&self, parts: &request::Parts, sent: &[u8]) -> Request {
         let now = self.simulated.now();
-        let path: Vec<&str> = parts
-            .uri
-            .path()
-            .split('/')
-            .filter(|part| !part.is_empty())
-            .collect();
-        let (group, rest) = match path[..] {
-            ["api", _, ref rest @ ..] => ("", rest),
-            ["apis", group, _, ref rest @ ..] => (group, rest),
-            _ => ("", &[][..]),
-        };
-        let (namespace, rest) = match *rest {
-            ["namespaces", namespace, ref rest @ ..] if !rest.is_empty() => (namespace, rest),
-            ref rest => ("", rest),
-        };
-        let part = |at: usize| rest.get(at).copied().unwrap_or_default().to_owned();
-        let (name, subresource) = (part(1), part(2));
-        let watches = parts.uri.query().is_some_and(|query| query.contains("watch="));
-        let verb = match (&parts.method, name.is_empty()) {
-            (&Method::GET, _) if watches => "watch",
-            (&Method::GET, true) => "list",
-            (&Method::GET, false) => "get",
-            (&Method::POST, _) => "create",
-            (&Method::PUT, _) => "update",
-            (&Method::PATCH, _) => "patch",
-            (_, true) => "deletecollection",
-            (_, false) => "delete",
-        };
+        let asked = ApiRequest::of(&parts.method, &parts.uri);
         Request {
             user: (*self.user).to_owned(),
             user_agent: (*self.user_agent).to_owned(),
-            verb: verb.to_owned(),
-            group: group.to_owned(),
-            resource: [part(0), subresource].join("/").trim_end_matches('/').to_owned(),
-            namespace: namespace.to_owned(),
-            name,
+            verb: asked.verb,
+            group: asked.group,
+            resource: asked.resource,
+            namespace: asked.namespace,
+            name: asked.name,
             code: 0,
             received: now,
             at: now,

@@ -27,6 +27,16 @@ fn strict() -> JobSettings {
     }
 }
 
+fn init_names(pod: &PodSpec) -> Vec<&str> {
+    let inits = pod.init_containers.iter().flatten();
+    inits.map(|one| one.name.as_str()).collect()
+}
+
+fn volume_names(pod: &PodSpec) -> Vec<&str> {
+    let volumes = pod.volumes.iter().flatten();
+    volumes.map(|one| one.name.as_str()).collect()
+}
+
 #[test]
 fn an_image_that_cannot_take_the_version_stays_as_it_is() {
     let pod = linux_pod("{upgrade: {image: 'not an image'}, prepare: {image: x}}");
@@ -278,13 +288,10 @@ fn preflight_comes_first_has_no_privileges_and_can_change_nothing_on_the_host() 
     let yaml = "{upgrade: {image: x}, cordon: true, prepare: {image: y}, reboot: {when: Always},
                  preflight: {image: z, volumes: [{name: a, source: /a, destination: /a}]}}";
     let pod = linux_pod(yaml);
-    let names: Vec<_> = pod
-        .init_containers
-        .iter()
-        .flatten()
-        .map(|one| one.name.as_str())
-        .collect();
-    assert_eq!(names, ["probe", "preflight", "prepare", "cordon", "upgrade"]);
+    assert_eq!(
+        init_names(&pod),
+        ["probe", "preflight", "prepare", "cordon", "upgrade"]
+    );
     let preflight = container(&pod, "preflight");
     assert_eq!(preflight.image.as_deref(), Some("z:v1"));
     let mounts = preflight.volume_mounts.as_deref().unwrap_or_default();
@@ -329,13 +336,7 @@ fn verify_is_a_job_of_its_own_with_the_access_of_preflight() {
     let pod = of_job.template.spec.unwrap();
     assert!(pod.init_containers.is_none() && pod.containers.len() == 1);
     assert_eq!(pod.automount_service_account_token, Some(false));
-    let volumes: Vec<_> = pod
-        .volumes
-        .iter()
-        .flatten()
-        .map(|one| one.name.as_str())
-        .collect();
-    assert_eq!(volumes, ["host-root", "pod-info", "a"]);
+    assert_eq!(volume_names(&pod), ["host-root", "pod-info", "a"]);
     let verify = &pod.containers[0];
     assert_eq!(
         (verify.name.as_str(), verify.image.as_deref()),
@@ -365,13 +366,7 @@ fn verify_is_a_job_of_its_own_with_the_access_of_preflight() {
 fn the_volumes_that_only_preflight_has_are_in_its_pod() {
     let yaml = "{upgrade: {image: x}, apiAccess: None, preflight: {image: z, volumes: [{name: a, source: /a, destination: /a}]}}";
     let pod = linux_pod(yaml);
-    let volumes: Vec<_> = pod
-        .volumes
-        .iter()
-        .flatten()
-        .map(|one| one.name.as_str())
-        .collect();
-    assert_eq!(volumes, ["host-root", "pod-info", "a"]);
+    assert_eq!(volume_names(&pod), ["host-root", "pod-info", "a"]);
 }
 
 #[test]
@@ -380,13 +375,10 @@ fn an_image_is_pulled_before_the_node_is_disturbed_by_a_program_that_does_nothin
         "{upgrade: {image: x, volumes: [{name: a, source: /a, destination: /a}]}, drain: {}, prepull: true,
                  prepare: {image: y}, serviceAccountName: s, secrets: [{name: s, path: s}]}";
     let pod = linux_pod(yaml);
-    let names: Vec<_> = pod
-        .init_containers
-        .iter()
-        .flatten()
-        .map(|one| one.name.as_str())
-        .collect();
-    assert_eq!(names, ["prepare", "prepull-program", "prepull", "drain"]);
+    assert_eq!(
+        init_names(&pod),
+        ["prepare", "prepull-program", "prepull", "drain"]
+    );
     let pull = container(&pod, "prepull");
     assert_eq!(pull.image, container(&pod, "upgrade").image);
     assert_eq!(

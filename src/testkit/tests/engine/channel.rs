@@ -8,7 +8,6 @@ use super::scenario::{Scenario, Setup};
 use refit_api::SecretRef;
 use refit_api::names::{ANNOTATION_APPROVE, ANNOTATION_POLL_NOW};
 use refit_api::{ChannelStatus, Plan, PlanSpec, VersionPolicySpec};
-use refit_base::version::{Offer, Release};
 use refit_facts::PodStage;
 use refit_fixtures::plan_with;
 use refit_rehearse::Kind;
@@ -38,11 +37,6 @@ fn version(scenario: &Scenario) -> &str {
 
 fn channel(scenario: &Scenario) -> ChannelStatus {
     scenario.status("p").channel.clone().unwrap_or_default()
-}
-
-fn break_channel(scenario: &Scenario, why: &str) {
-    let offers = &mut scenario.channels.lock().unwrap().offers;
-    offers.insert(URL.to_owned(), Err(why.to_owned()));
 }
 
 #[test]
@@ -206,7 +200,7 @@ fn an_older_release_moves_no_plan_back_and_starts_no_node() {
     assert_eq!(scenario.complete("p"), ["False", "ChannelWithdrawn", text]);
     assert_eq!(channel(&scenario).last_error.as_deref(), Some(text));
     // An HTML page does not end the channel's failure.
-    break_channel(&scenario, "the answer is an HTML page, not a version");
+    scenario.break_channel(URL, "the answer is an HTML page, not a version");
     scenario.pass_secs(A_POLL);
     for _ in 0..2 {
         scenario.restart();

@@ -4,7 +4,6 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
 use super::scenario::Scenario;
 use refit_api::{DependencySpec, Plan, PlanSpec, VersionPolicySpec};
-use refit_base::version::{Offer, Release};
 use refit_facts::PodStage;
 use refit_fixtures::plan_with;
 use refit_rehearse::Kind;
@@ -224,22 +223,8 @@ fn plans_of_one_channel_have_the_same_version() {
 fn two_minors_behind(servers: &str, agents: impl Fn(&mut PlanSpec)) -> Scenario {
     let url = "https://example.com/feed";
     let mut scenario = Scenario::empty();
-    let release = |version: &str| Release {
-        version: version.to_owned(),
-        published: None,
-    };
-    let offer = Offer {
-        releases: ["v1.34.9+k3s1", "v1.35.3+k3s1", "v1.36.3+k3s1"]
-            .map(release)
-            .into(),
-        partial: None,
-    };
-    scenario
-        .channels
-        .lock()
-        .unwrap()
-        .offers
-        .insert(url.to_owned(), Ok(offer));
+    let releases = ["v1.34.9+k3s1", "v1.35.3+k3s1", "v1.36.3+k3s1"];
+    scenario.offer_list(url, &releases.map(|version| (version, None)));
     for (name, role) in [("s1", "server"), ("a1", "agent")] {
         scenario.add_node(name, &kubelet("v1.34.1+k3s1"));
         scenario.label(name, "role", Some(role));

@@ -417,8 +417,8 @@ fn a_failed_node_without_a_slot_counts_as_unavailable_while_it_is_cordoned() {
     }
 }
 
-#[test]
-fn a_machine_that_is_lost_holds_up_nobody_under_continue() {
+/// One of two nodes loses its power during its upgrade, until the Job's deadline is over.
+fn with_a_lost_machine() -> (Scenario, String) {
     let mut scenario = Scenario::with(
         &["a", "b"],
         plan_with("p", |spec| {
@@ -430,6 +430,12 @@ fn a_machine_that_is_lost_holds_up_nobody_under_continue() {
     scenario.comes_to(&lost, PodStage::Upgrade);
     scenario.power(&lost, false);
     scenario.pass_secs(140);
+    (scenario, lost)
+}
+
+#[test]
+fn a_machine_that_is_lost_holds_up_nobody_under_continue() {
+    let (mut scenario, lost) = with_a_lost_machine();
     assert_eq!(scenario.phase("p", &lost), ["Failed", "NodeLost"]);
     let other = if lost == "a" { "b" } else { "a" };
     let job = scenario.job_for(&lost).name.to_string();
@@ -450,17 +456,7 @@ fn a_machine_that_is_lost_holds_up_nobody_under_continue() {
 
 #[test]
 fn a_machine_that_is_lost_waits_for_its_turn_when_its_job_goes_and_the_version_has_changed() {
-    let mut scenario = Scenario::with(
-        &["a", "b"],
-        plan_with("p", |spec| {
-            policy(spec, FailurePolicy::Continue);
-            spec.job_active_deadline_secs = Some(120);
-        }),
-    );
-    let lost = scenario.live_nodes("p")[0].clone();
-    scenario.comes_to(&lost, PodStage::Upgrade);
-    scenario.power(&lost, false);
-    scenario.pass_secs(140);
+    let (mut scenario, lost) = with_a_lost_machine();
     scenario.edit("p", |spec| {
         spec.suspend = Some(true);
         spec.version = Some("v2".to_owned());

@@ -1,6 +1,7 @@
 //! Lifecycle conditions of nodes (KEP-5683): refit's own, and those of other clients.
 
 use super::scenario::{NAMESPACE, Scenario, Setup};
+use super::sweep::{EFFECTS, sweep};
 use crate::fault::{Effect, Moment, Rule};
 use refit_api::{ContainerSpec, DrainSpec, PlanSpec, names};
 use refit_facts::NodeCondition;
@@ -309,39 +310,24 @@ const MOST: u64 = 80;
 
 #[test]
 fn a_controller_that_dies_at_any_write_leaves_no_condition_and_says_what_holds() {
-    for (number, effect) in [
-        Effect::Kill(Moment::Before),
-        Effect::Kill(Moment::After),
-        Effect::Overtake,
-    ]
-    .into_iter()
-    .enumerate()
-    {
-        let mut is_over = false;
-        for write in repetitions::writes(MOST, u64::try_from(number).unwrap()) {
-            let mut scenario = Scenario::without_controller(&Setup { held: false, ..ON });
-            scenario.add_nodes(&["a", "b", "c"]);
-            scenario.apply(plan_with("p", |spec| {
-                drains(spec);
-                spec.verify = Some(Box::new(ContainerSpec {
-                    image: "look".to_owned(),
-                    ..ContainerSpec::default()
-                }));
+    let begin = || {
+        let mut scenario = Scenario::without_controller(&Setup { held: false, ..ON });
+        scenario.add_nodes(&["a", "b", "c"]);
+        scenario.apply(plan_with("p", |spec| {
+            drains(spec);
+            spec.verify = Some(Box::new(ContainerSpec {
+                image: "look".to_owned(),
+                ..ContainerSpec::default()
             }));
-            scenario.start();
-            let rule = Rule::write_or_event().nth(write + 1).effect(effect);
-            scenario.fault_injector.add(rule);
-            scenario.rest();
-            let was_met = scenario.fault_injector.clear_rules();
-            scenario.assert_over();
-            assert_eq!(scenario.invariants.upgrades, 3, "{effect:?} at write {write}");
-            if !was_met {
-                is_over = true;
-                break;
-            }
-        }
-        assert!(is_over, "{effect:?}: more than {MOST} writes");
-    }
+        }));
+        scenario.start();
+        scenario
+    };
+    let run = |scenario: &mut Scenario, _: &str| scenario.rest();
+    sweep(8..MOST, &EFFECTS, begin, run, |scenario, at| {
+        scenario.assert_over();
+        assert_eq!(scenario.invariants.upgrades, 3, "{at}");
+    });
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! `taintNewNodes`: no pod starts on a node that has joined until the Plan is done there.
 
 use super::scenario::{NAMESPACE, Scenario};
-use crate::fault::{Effect, Moment, Rule};
+use super::sweep::{EFFECTS, sweep};
 use refit_api::{Plan, names};
-use refit_fixtures::{plan, plan_with, repetitions};
+use refit_fixtures::{plan, plan_with};
 use refit_rehearse::Kind;
 use refit_rehearse::json::{Value, json};
 use refit_view::{PlanOverview, explain_node};
@@ -182,28 +182,14 @@ fn a_taint_that_the_kubelet_registers_is_removed_when_the_node_is_done_and_that_
 
 #[test]
 fn a_node_that_joins_meets_any_fault_at_any_write() {
-    let effects = [
-        Effect::Kill(Moment::Before),
-        Effect::Kill(Moment::After),
-        Effect::Hang(Moment::After),
-        Effect::Overtake,
-    ];
-    for (number, effect) in (0..).zip(effects) {
-        for write in repetitions::writes(60, number) {
-            let mut scenario = scenario();
-            scenario
-                .fault_injector
-                .add(Rule::write_or_event().nth(write + 1).effect(effect));
-            register(&mut scenario, "c");
-            scenario.pass_secs(70);
-            scenario.finish();
-            scenario.pass_secs(120);
-            let was_met = scenario.fault_injector.clear_rules();
-            assert_eq!(taints(&scenario, "c"), NONE, "{effect:?} at write {write}");
-            assert!(scenario.is_done("c", "p"), "{effect:?} at write {write}");
-            if !was_met {
-                break;
-            }
-        }
-    }
+    let run = |scenario: &mut Scenario, _: &str| {
+        register(scenario, "c");
+        scenario.pass_secs(70);
+        scenario.finish();
+        scenario.pass_secs(120);
+    };
+    sweep(5..60, &EFFECTS, scenario, run, |scenario, at| {
+        assert_eq!(taints(scenario, "c"), NONE, "{at}");
+        assert!(scenario.is_done("c", "p"), "{at}");
+    });
 }

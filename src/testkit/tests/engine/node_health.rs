@@ -2,6 +2,7 @@
 //! drain.
 
 use super::scenario::Scenario;
+use super::settle::pod_of_shop;
 use refit_api::{ObjectRef, Plan, SettleSpec};
 use refit_fixtures::plan_with;
 use refit_rehearse::Kind;
@@ -254,15 +255,7 @@ fn a_workload_that_was_broken_before_the_drain_needs_to_be_no_better_after_it() 
         ("ReplicaSet", "db")
     );
     // One becomes Ready again.
-    let pod = scenario.cluster.with(|state| {
-        let mut pods = state
-            .all(Kind::Pod)
-            .filter(|pod| pod["metadata"]["namespace"] == "shop");
-        pods.next().unwrap()["metadata"]["name"]
-            .as_str()
-            .unwrap()
-            .to_owned()
-    });
+    let pod = pod_of_shop(&scenario);
     let patch =
         json!({ "status": { "phase": "Running", "conditions": [{ "type": "Ready", "status": "True" }] } });
     scenario

@@ -1,8 +1,8 @@
 //! Plans that nodes request: a node reboots when it says so, once for each request.
 
 use super::scenario::{Scenario, Setup};
-use super::sweep::sweep;
-use crate::fault::{Effect, Moment, Rule};
+use super::sweep::{EFFECTS, sweep};
+use crate::fault::Rule;
 use refit_api::{DrainSpec, Plan, RebootRequest, RebootSpec, Trigger, names};
 use refit_fixtures::plan_with;
 use refit_rehearse::Kind;
@@ -241,12 +241,6 @@ const MOST: u64 = 70;
 
 #[test]
 fn two_requests_meet_any_fault_at_any_write() {
-    let effects = [
-        Effect::Kill(Moment::Before),
-        Effect::Kill(Moment::After),
-        Effect::Hang(Moment::After),
-        Effect::Overtake,
-    ];
     let begin = || {
         let mut scenario = Scenario::without_controller(&Setup::default());
         scenario.add_nodes(&["a", "b"]);
@@ -262,7 +256,7 @@ fn two_requests_meet_any_fault_at_any_write() {
         scenario.annotate(Kind::Node, "b", FLATCAR, Some("false"));
         scenario.rest();
     };
-    sweep(8..MOST, &effects, begin, run, |scenario, at| {
+    sweep(8..MOST, &EFFECTS, begin, run, |scenario, at| {
         assert_idle(scenario);
         assert_eq!(boots(scenario, "a"), 1, "{at}");
         assert_eq!(boots(scenario, "b"), 1, "{at}");

@@ -4,6 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::maintenance;
 use super::scenario::{Scenario, Setup};
+use super::sweep::{EFFECTS, sweep};
 use crate::fault::{Effect, Moment, Rule};
 use refit_api::{NodeMark, Plan, RemediationPause, names};
 use refit_fixtures::{plan, plan_with, repetitions};
@@ -383,50 +384,39 @@ fn a_plan_without_the_field_reads_no_lease_and_no_machine() {
     }
 }
 
+/// A roll-out over these nodes begins.
+fn begin(nodes: &[&str]) -> Scenario {
+    let mut scenario = Scenario::without_controller(&Setup {
+        held: false,
+        ..Setup::default()
+    });
+    prepare(&mut scenario, nodes);
+    scenario.apply(plan_with("p", |spec| spec.pause_remediation = Some(true)));
+    scenario.start();
+    scenario
+}
+
 #[test]
 fn a_paused_roll_out_meets_any_fault_at_any_write() {
-    let effects = [
-        Effect::Kill(Moment::Before),
-        Effect::Kill(Moment::After),
-        Effect::Hang(Moment::Before),
-        Effect::Hang(Moment::After),
-        Effect::Overtake,
-    ];
-    for (number, effect) in (0..).zip(effects) {
-        for write in repetitions::writes(60, number) {
-            let mut scenario = Scenario::without_controller(&Setup {
-                held: false,
-                ..Setup::default()
-            });
-            prepare(&mut scenario, &["a", "b"]);
-            scenario.apply(plan_with("p", |spec| spec.pause_remediation = Some(true)));
-            scenario.start();
-            scenario
-                .fault_injector
-                .add(Rule::write_or_event().nth(write + 1).effect(effect));
-            scenario.rest();
-            let was_met = scenario.fault_injector.clear_rules();
+    let run = |scenario: &mut Scenario, _: &str| scenario.rest();
+    sweep(
+        8..60,
+        &EFFECTS,
+        || begin(&["a", "b"]),
+        run,
+        |scenario, at| {
             scenario.pass_secs(120);
             scenario.assert_over();
-            assert_eq!(scenario.invariants.upgrades, 2, "{effect:?} at write {write}");
-            if !was_met {
-                break;
-            }
-        }
-    }
+            assert_eq!(scenario.invariants.upgrades, 2, "{at}");
+        },
+    );
 }
 
 #[test]
 fn a_plan_that_is_deleted_or_aborted_after_any_write_leaves_nothing() {
     for (number, deletes) in [true, false].into_iter().enumerate() {
         for write in repetitions::writes(60, number as u64) {
-            let mut scenario = Scenario::without_controller(&Setup {
-                held: false,
-                ..Setup::default()
-            });
-            prepare(&mut scenario, &["a"]);
-            scenario.apply(plan_with("p", |spec| spec.pause_remediation = Some(true)));
-            scenario.start();
+            let mut scenario = begin(&["a"]);
             let came = scenario.after_writes(write);
             if deletes {
                 scenario.delete(Kind::Plan, "p");

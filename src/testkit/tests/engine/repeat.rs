@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use super::scenario::{Scenario, Setup};
+use super::sweep::{EFFECTS, sweep};
 use crate::fault::{Effect, Moment, Rule};
 use refit_api::approval::WaveApproval;
 use refit_api::{
     DependencySpec, FailurePolicy, FailureSpec, Plan, PlanSpec, RepeatSpec, RepeatStatus, WaveSpec,
     WindowSpec, names,
 };
-use refit_fixtures::{plan, plan_with, repetitions};
+use refit_fixtures::{plan, plan_with};
 use refit_rehearse::Kind;
 use refit_rehearse::json::json;
 use refit_view::PlanOverview;
@@ -351,7 +352,7 @@ fn a_plan_that_repeats_with_one_that_it_depends_on_comes_after_it() {
         if faults {
             // The status that begins the repetition is late.
             let late = Effect::Delay(Moment::Before, Duration::from_secs(5));
-            scenario.fault_always(Rule::on("put", "plans/status").named("p").effect(late));
+            scenario.fault_always(Rule::on("patch", "plans/status").named("p").effect(late));
         }
         let now = scenario.now();
         let due = format!("{}", now.strftime("%FT12:00:00Z"));
@@ -374,40 +375,28 @@ fn a_plan_that_repeats_with_one_that_it_depends_on_comes_after_it() {
 
 #[test]
 fn a_repetition_begins_once_whatever_happens_to_its_writes() {
-    let effects = [
-        Effect::Kill(Moment::Before),
-        Effect::Kill(Moment::After),
-        Effect::Hang(Moment::After),
-        Effect::Overtake,
-    ];
-    for (number, effect) in (0..).zip(effects) {
-        for write in repetitions::writes(12, number) {
-            let mut scenario = Scenario::without_controller(&Setup {
-                held: false,
-                ..Setup::default()
-            });
-            scenario.add_nodes(&["a", "b"]);
-            scenario.apply(repeating(cron("0 12 * * *"), |_| {}));
-            scenario.start();
-            scenario.rest();
-            assert_eq!(scenario.invariants.upgrades, 2);
-            let begun = scenario.fault_injector.writes();
-            let rule = Rule::write_or_event().nth(begun + write + 1).effect(effect);
-            scenario.fault_injector.add(rule);
-            scenario.pass_secs(4 * HOUR);
-            scenario.rest();
-            scenario.assert_over();
-            assert_eq!(scenario.invariants.upgrades, 4, "{effect:?} at write {write}");
-            assert_eq!(
-                scenario.events_of("Repeats").len(),
-                1,
-                "{effect:?} at write {write}"
-            );
-            let nodes: Vec<i64> = history(&scenario)
-                .into_iter()
-                .map(|(_, nodes, _)| nodes)
-                .collect();
-            assert_eq!(nodes, [2, 2], "{effect:?} at write {write}");
-        }
-    }
+    let begin = || {
+        let mut scenario = Scenario::without_controller(&Setup {
+            held: false,
+            ..Setup::default()
+        });
+        scenario.add_nodes(&["a", "b"]);
+        scenario.apply(repeating(cron("0 12 * * *"), |_| {}));
+        scenario.start();
+        scenario.rest();
+        assert_eq!(scenario.invariants.upgrades, 2);
+        scenario
+    };
+    let run = |scenario: &mut Scenario, _: &str| {
+        scenario.pass_secs(4 * HOUR);
+        scenario.rest();
+    };
+    sweep(8..60, &EFFECTS, begin, run, |scenario, at| {
+        scenario.assert_over();
+        assert_eq!(scenario.invariants.upgrades, 4, "{at}");
+        assert_eq!(scenario.events_of("Repeats").len(), 1, "{at}");
+        let history = history(scenario).into_iter();
+        let nodes: Vec<i64> = history.map(|(_, nodes, _)| nodes).collect();
+        assert_eq!(nodes, [2, 2], "{at}");
+    });
 }

@@ -76,6 +76,21 @@ fn a_permission_that_is_taken_away_in_mid_roll_out_stops_it_and_loses_nothing() 
 }
 
 #[test]
+fn without_the_permission_to_write_status_nodes_in_progress_finish_and_no_other_starts() {
+    let mut scenario = Scenario::with(&["a", "b"], plan("p"));
+    let first = scenario.slots("p")[0].clone();
+    scenario.comes_to(&first, PodStage::Upgrade);
+    scenario.fault_always(Rule::on("patch", "plans/status").answer(403));
+    scenario.succeed(&first);
+    scenario.pass_secs(60);
+    assert!(scenario.is_done(&first, "p"));
+    assert_eq!(scenario.requests("POST /jobs"), 1);
+    scenario.mend();
+    scenario.pass_secs(60);
+    scenario.finish();
+}
+
+#[test]
 fn without_the_permission_to_watch_nodes_or_secrets_no_node_starts_until_it_is_granted() {
     for resource in ["nodes", "secrets"] {
         let mut scenario = Scenario::of_nodes(&["a", "b"]);

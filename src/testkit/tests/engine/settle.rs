@@ -126,19 +126,20 @@ fn put_workload(scenario: &mut Scenario) {
     scenario.cluster.put(set).unwrap();
 }
 
+/// One of the pods of the workload.
+pub(super) fn pod_of_shop(scenario: &Scenario) -> String {
+    scenario.cluster.with(|state| {
+        let mut pods = state.all(Kind::Pod);
+        let pod = pods.find(|pod| pod.meta("namespace") == "shop");
+        pod.unwrap().meta("name").to_owned()
+    })
+}
+
 /// Makes all its pods ready, or one of them unready.
 fn be_whole(scenario: &mut Scenario, whole: bool) {
     scenario.steer("spare", "start-delay", if whole { None } else { Some("never") });
     if !whole {
-        let pod = scenario.cluster.with(|state| {
-            let mut pods = state
-                .all(Kind::Pod)
-                .filter(|pod| pod["metadata"]["namespace"] == "shop");
-            pods.next().unwrap()["metadata"]["name"]
-                .as_str()
-                .unwrap()
-                .to_owned()
-        });
+        let pod = pod_of_shop(scenario);
         scenario.cluster.delete(Kind::Pod, "shop", &pod).unwrap();
     }
 }

@@ -17,7 +17,7 @@ use refit_rehearse::json::json;
 /// More writes than any of these roll-outs has.
 const MOST: u64 = 60;
 
-const EFFECTS: [Effect; 5] = [
+pub(super) const EFFECTS: [Effect; 5] = [
     Effect::Kill(Moment::Before),
     Effect::Kill(Moment::After),
     Effect::Hang(Moment::Before),

@@ -120,7 +120,7 @@ fn a_version_is_as_old_as_it_is_for_every_observer() {
     let since: Timestamp = stored.since.clone().unwrap().parse().unwrap();
     let due: Timestamp = stored.due.unwrap().parse().unwrap();
     assert_eq!(due, since + SignedDuration::from_hours(2));
-    break_channel(&scenario, "down");
+    scenario.break_channel(URL, "down");
     scenario.pass_secs(A_POLL);
     scenario.restart();
     assert_eq!(
@@ -209,7 +209,7 @@ fn a_channel_may_be_asked_now_and_once() {
     assert_eq!(scenario.polls(), polls + 1, "once, whoever comes after");
     annotate(&mut scenario, ANNOTATION_POLL_NOW, None);
     assert_eq!(scenario.polls(), polls + 1);
-    break_channel(&scenario, "down");
+    scenario.break_channel(URL, "down");
     annotate(&mut scenario, ANNOTATION_POLL_NOW, Some("two"));
     assert_eq!(
         (scenario.polls(), channel(&scenario).polled_for.as_deref()),
@@ -252,23 +252,6 @@ fn one_url_with_two_secrets_is_two_channels() {
     assert_eq!(scenario.polls(), 4, "a Plan without an answer gets one now");
 }
 
-fn feed(scenario: &Scenario, releases: &[(&str, Option<&str>)]) {
-    let releases = releases.iter().map(|(version, published)| Release {
-        version: (*version).to_owned(),
-        published: published.map(|at| at.parse().unwrap()),
-    });
-    let offer = Offer {
-        releases: releases.collect(),
-        partial: None,
-    };
-    scenario
-        .channels
-        .lock()
-        .unwrap()
-        .offers
-        .insert(URL.to_owned(), Ok(offer));
-}
-
 #[test]
 fn of_several_releases_the_newest_in_range_is_taken_and_the_next_one_when_it_is_old_enough() {
     let mut scenario = Scenario::of_nodes(&["a"]);
@@ -278,7 +261,7 @@ fn of_several_releases_the_newest_in_range_is_taken_and_the_next_one_when_it_is_
         ("v1.33.3+k3s1", Some("2026-01-01T08:00:00Z")),
         ("v1.32.9+k3s1", Some("2025-12-31T00:00:00Z")),
     ];
-    feed(&scenario, &releases);
+    scenario.offer_list(URL, &releases);
     scenario.apply_and_settle(guarded(|policy| {
         policy.range = Some("~1.33".to_owned());
         policy.minimum_age = Some("2h".to_owned());
@@ -289,7 +272,7 @@ fn of_several_releases_the_newest_in_range_is_taken_and_the_next_one_when_it_is_
     assert_eq!(channel(&scenario).seen, None, "the feed dates it");
     scenario.pass_secs(60 * 60);
     assert_eq!(version(&scenario), "v1.33.3-k3s1");
-    feed(&scenario, &releases[..2]);
+    scenario.offer_list(URL, &releases[..2]);
     scenario.pass_secs(A_POLL);
     assert_eq!(
         version(&scenario),
@@ -301,10 +284,10 @@ fn of_several_releases_the_newest_in_range_is_taken_and_the_next_one_when_it_is_
 #[test]
 fn a_release_that_is_taken_back_holds_those_that_have_not_begun() {
     let mut scenario = Scenario::of_nodes(&["a", "b"]);
-    feed(&scenario, &[("v1.33.3", None), ("v1.33.2", None)]);
+    scenario.offer_list(URL, &[("v1.33.3", None), ("v1.33.2", None)]);
     scenario.apply_and_settle(guarded(|_| {}));
     let first = scenario.slots("p")[0].clone();
-    feed(&scenario, &[("v1.33.2", None)]);
+    scenario.offer_list(URL, &[("v1.33.2", None)]);
     annotate(&mut scenario, ANNOTATION_POLL_NOW, Some("1"));
     scenario.succeed(&first);
     assert!(scenario.is_done(&first, "p") && scenario.slots("p").is_empty());
@@ -369,7 +352,7 @@ fn of_a_feed_each_minor_version_is_completed_before_the_next() {
         scenario.add_node(name, &kubelet("v1.34.1+k3s1"));
     }
     let releases = ["v1.34.9+k3s1", "v1.35.3+k3s1", "v1.36.3+k3s1"];
-    feed(&scenario, &releases.map(|version| (version, None)));
+    scenario.offer_list(URL, &releases.map(|version| (version, None)));
     scenario.apply_and_settle(guarded(|policy| policy.max_minor_skip = Some(1)));
     for next in ["v1.35.3-k3s1", "v1.36.3-k3s1"] {
         for node in ["first", "second"] {

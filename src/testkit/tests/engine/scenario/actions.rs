@@ -6,7 +6,7 @@ use serde::Deserialize as _;
 
 use super::{NAMESPACE, Scenario, node};
 use refit_api::{Ledger, Plan, PlanSpec, names};
-use refit_base::version::Offer;
+use refit_base::version::{Offer, Release};
 use refit_facts::PodStage;
 use refit_rehearse::Kind;
 use refit_rehearse::delete::DeleteOptions;
@@ -272,5 +272,27 @@ impl Scenario {
     pub(in crate::tests::engine) fn offer(&self, url: &str, version: &str) {
         let offer = Ok(Offer::one(version.to_owned()));
         self.channels.lock().unwrap().offers.insert(url.to_owned(), offer);
+    }
+
+    pub(in crate::tests::engine) fn break_channel(&self, url: &str, why: &str) {
+        let mut channels = self.channels.lock().unwrap();
+        channels.offers.insert(url.to_owned(), Err(why.to_owned()));
+    }
+
+    /// The channel gives these releases, some with the time of their publication.
+    pub(in crate::tests::engine) fn offer_list(&self, url: &str, releases: &[(&str, Option<&str>)]) {
+        let releases = releases.iter().map(|(version, published)| Release {
+            version: (*version).to_owned(),
+            published: published.map(|at| at.parse().unwrap()),
+        });
+        let offer = Offer {
+            releases: releases.collect(),
+            partial: None,
+        };
+        self.channels
+            .lock()
+            .unwrap()
+            .offers
+            .insert(url.to_owned(), Ok(offer));
     }
 }

@@ -226,13 +226,7 @@ fn secret() -> Scenario {
 
 fn channel() -> Scenario {
     let mut scenario = Scenario::of_nodes(&["a"]);
-    let refused = Err("connection refused".to_owned());
-    scenario
-        .channels
-        .lock()
-        .unwrap()
-        .offers
-        .insert(CHANNEL.to_owned(), refused);
+    scenario.break_channel(CHANNEL, "connection refused");
     scenario.apply_and_settle(plan_with("p", |spec| {
         (spec.version, spec.channel) = (None, Some(CHANNEL.to_owned()));
     }));

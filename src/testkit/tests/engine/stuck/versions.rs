@@ -11,14 +11,7 @@ const URL: &str = "https://example.com/stable";
 #[test]
 fn a_channel_that_cannot_be_reached() {
     let mut scenario = Scenario::of_nodes(&["a"]);
-    let offers = &mut scenario.channels.lock().unwrap().offers.clone();
-    offers.clear();
-    scenario
-        .channels
-        .lock()
-        .unwrap()
-        .offers
-        .insert(URL.to_owned(), Err("connection refused".to_owned()));
+    scenario.break_channel(URL, "connection refused");
     scenario.apply_and_settle(plan_with("p", |spec| {
         (spec.version, spec.channel) = (None, Some(URL.to_owned()));
     }));

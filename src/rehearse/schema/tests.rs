@@ -1,32 +1,7 @@
-use serde_json::{Value, json};
+//! What the walk over a schema finds, of values as the simulated API server has them.
 
 use super::*;
-
-impl<'v> Tree<'v> for &'v Value {
-    fn shape(self) -> Shape<'v> {
-        match self {
-            Value::Null => Shape::Null,
-            Value::Bool(_) => Shape::Bool,
-            Value::Number(number) => Shape::Number(number),
-            Value::String(text) => Shape::Text(text),
-            Value::Array(_) => Shape::List,
-            Value::Object(_) => Shape::Object,
-        }
-    }
-
-    fn items(self) -> impl Iterator<Item = Self> {
-        self.as_array().into_iter().flatten()
-    }
-
-    fn fields(self) -> impl Iterator<Item = (&'v str, Self)> {
-        let fields = self.as_object().into_iter().flatten();
-        fields.map(|(name, value)| (name.as_str(), value))
-    }
-
-    fn has(self, name: &str) -> bool {
-        self.get(name).is_some()
-    }
-}
+use crate::json::json;
 
 struct Messages(Vec<String>);
 
@@ -40,8 +15,8 @@ impl<'s> Visitor<'s, &Value> for Messages {
     }
 }
 
-fn problems(schema: Value, value: &Value) -> Vec<String> {
-    let schema: JSONSchemaProps = serde_json::from_value(schema).unwrap();
+fn problems(schema: &serde_json::Value, value: &Value) -> Vec<String> {
+    let schema: JSONSchemaProps = serde_json::from_value(schema.clone()).unwrap();
     let mut found = Messages(Vec::new());
     walk(&schema, value, &Path::Field(&Path::Root, "spec"), &mut found);
     found.0
@@ -49,7 +24,7 @@ fn problems(schema: Value, value: &Value) -> Vec<String> {
 
 #[test]
 fn every_problem_of_a_value_is_told_with_its_path() {
-    let schema = json!({
+    let schema = serde_json::json!({
         "type": "object",
         "required": ["image"],
         "anyOf": [{"required": ["a"]}, {"required": ["b"]}],
@@ -69,13 +44,13 @@ fn every_problem_of_a_value_is_told_with_its_path() {
         "image": "i", "b": "ab", "count": 2.0, "limit": "5%", "list": [true], "maybe": null, "labels": {"a.b/c": "d"},
         "open": {"other": 1, "n": 1},
     });
-    assert_eq!(problems(schema.clone(), &good), [] as [&str; 0]);
+    assert_eq!(problems(&schema, &good), [] as [&str; 0]);
     let bad = json!({
         "a": "z", "b": "A", "count": 0, "limit": 1.5, "list": ["x", true, null], "labels": {"a.b/c": 5}, "open": {"n": "x"},
         "imgae": "i",
     });
     assert_eq!(
-        problems(schema.clone(), &bad),
+        problems(&schema, &bad),
         [
             "spec Missing(\"image\")",
             "spec.a NotIn([JSON(String(\"x\")), JSON(String(\"y\"))])",
@@ -92,7 +67,7 @@ fn every_problem_of_a_value_is_told_with_its_path() {
     );
     let none = json!({"image": "i", "list": []});
     assert_eq!(
-        problems(schema, &none),
+        problems(&schema, &none),
         ["spec NoAlternative", "spec Missing(\"a\")", "spec.list TooFew(1)"]
     );
 }
