@@ -304,12 +304,12 @@ fn only_prepare_of_a_plan_was_waiting_for_one() {
 fn an_incomplete_plan_that_cannot_be_read_is_a_failure_and_windows_are_of_a_plan_at_rest() {
     let window = json!({ "window": { "startTime": "22:00", "endTime": "23:00" } });
     let invalid = json!({ "conditions": [{ "type": "Validated", "status": "False", "message": "no" }] });
-    let of = |complete| plan("a", &window, &invalid, complete);
-    assert_eq!(line(vec![of(false)]), "would fail: Plan a is not valid: no");
+    let line = line(vec![plan("a", &window, &invalid, false)]);
+    assert_eq!(line, "would fail: Plan a is not valid: no");
     for complete in [false, true] {
-        let mut unread = outcome(QUIET, vec![of(complete)]);
-        unread.snapshot.plans.clear();
-        assert_eq!(judge(&unread).complete, complete);
+        let unread = plan("a", &json!({ "concurrency": [] }), &json!({}), complete);
+        assert!(unread.malformed.is_some());
+        assert_eq!(judge(&outcome(QUIET, vec![unread])).complete, complete);
     }
 }
 
