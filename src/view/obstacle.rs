@@ -146,7 +146,7 @@ impl<'a> PlanOverview<'a> {
         // A controller handles the Plans of its own namespace.
         let elsewhere = self.snapshot.plans.iter().filter(is_processed);
         let elsewhere = elsewhere
-            .map(|plan| plan.namespace())
+            .map(PlanFacts::namespace)
             .find(|other| *other != namespace);
         let persists = format!(
             "if it persists, check that a controller runs in namespace {namespace} and is responsible for it"

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use super::summary::{bands, chain, figures, verdict};
 use refit_api::{DespiteStatus, ExpectedEnd, RollOut};
 use refit_base::version::released_version;
+use refit_facts::PlanFacts;
 use refit_formats::page::{Document, Held, PlanCard, Source, count_versions, failures};
 use refit_rehearse::record::Recorder;
 use refit_rehearse::report::page::{allowed, rows, wait_cards};
@@ -25,7 +26,7 @@ pub(super) fn document(
     recorders: &BTreeMap<String, Recorder>,
     opened: Option<Timestamp>,
 ) -> Document {
-    let namespaces: BTreeSet<_> = snapshot.plans.iter().map(|plan| plan.namespace()).collect();
+    let namespaces: BTreeSet<_> = snapshot.plans.iter().map(PlanFacts::namespace).collect();
     let mut document = Document {
         notes: vec![match opened {
             Some(opened) => format!(

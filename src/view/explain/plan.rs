@@ -149,14 +149,11 @@ pub(crate) fn chain_of_dependency(
         explanation.set_remedy("remove one of the entries of spec.dependsOn", &[edit(view)]);
         return;
     }
-    if let Some(node) = other
-        .obstacle
-        .as_ref()
-        .and_then(|obstacle| obstacle.node.as_deref())
+    let holder = other.obstacle.as_ref().and_then(|it| it.node.as_deref());
+    if let Some(known) = holder.and_then(|node| other.node(node))
+        && depth < MAX_DEPTH
     {
-        if let Some(known) = other.node(node).filter(|_| depth < MAX_DEPTH) {
-            chain_of_node(&other, known, explanation, depth + 1);
-        }
+        chain_of_node(&other, known, explanation, depth + 1);
     }
     explanation.set_remedy(
         "wait for that Plan; if it does not progress, see why",

@@ -240,7 +240,7 @@ pub(super) fn node_object(raw: &RawValue, intern: &Intern) -> Result<NodeObject,
         let field = |name| short(&text(one, name));
         (field("/reason"), field("/message"), field("/lastTransitionTime"))
     });
-    Ok(NodeObject { ready, facts })
+    Ok(NodeObject { facts, ready })
 }
 
 pub(super) fn job_object(raw: &RawValue, intern: &Intern) -> Result<JobObject, Unreadable> {
