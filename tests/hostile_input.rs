@@ -20,7 +20,8 @@ use refit_base::go::GoDuration;
 use refit_base::version::{Range, Version};
 use refit_channel::access::DockerConfig;
 use refit_channel::hosts::HostPattern;
-use refit_facts::objects::{Intern, RawPlan, SlimJob, SlimNode, SlimPod, SlimSecret};
+use refit_facts::PlanFacts;
+use refit_facts::objects::{Intern, SlimJob, SlimNode, SlimPod, SlimSecret};
 use refit_facts::read::read;
 use refit_facts::record::Record;
 use refit_fixtures::pointers;
@@ -313,8 +314,7 @@ proptest! {
 
     #[test]
     fn any_plan_is_read_validated_and_hashed(object in broken(plan())) {
-        if let Ok(plan) = read::<RawPlan>(&raw(&object)) {
-            let facts = plan.facts();
+        if let Ok(facts) = read::<PlanFacts>(&raw(&object)) {
             let spec = &facts.object.spec;
             let _ = refit_api::validate::validate(&facts.name, spec);
             let _ = refit_job::digest::check_fields(&facts.object);

@@ -27,10 +27,6 @@ closed_enum! {
 impl NodeConditionType {
     /// Those that keep refit off a node while another client says that they are True.
     pub const BUSY: [Self; 2] = [Self::MaintenanceInProgress, Self::DrainInProgress];
-
-    pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.iter().copied().find(|one| one.name() == name)
-    }
 }
 
 /// Beginning of all reasons of refit, also of other versions.

@@ -11,7 +11,7 @@ use super::hook::HookStatus;
 use super::object_ref::ObjectRef;
 use super::open_enum::OpenEnum;
 use super::phase::{CheckPhase, ConditionType, NodePhase, WavePhase};
-use super::reason::Reason;
+use super::reason::{Reason, Severity};
 
 /// The observed state of the Plan.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
@@ -160,6 +160,22 @@ pub struct Obstacle {
     /// The objects that the message is about: where to look next. At most five.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub about: Vec<ObjectRef>,
+}
+
+impl Obstacle {
+    /// The message, with the node that is held.
+    pub fn says(&self) -> String {
+        match &self.node {
+            Some(node) => format!("Node {node}: {}", self.message),
+            None => self.message.clone(),
+        }
+    }
+
+    /// Whether it is as expected, such as a closed window.
+    pub fn is_expected(&self) -> bool {
+        let reason = self.reason.known();
+        reason.is_some_and(|reason| reason.severity() == Severity::Normal)
+    }
 }
 
 /// Which repetition the current roll-out is, and when the next one is due.

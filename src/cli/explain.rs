@@ -13,6 +13,7 @@ use super::target::{self, ClusterFlags, check_nodes, find, unknown, with_client}
 use refit_cluster::kube::{Answer, brief};
 use refit_facts::objects::maintenance::{KIND, Maintenance};
 use refit_facts::objects::node_op::{AnyOp, OpKind};
+use refit_formats::convert::op_plan::owner;
 use refit_view::node_op::{explain_op_without_plan, explain_plan_of_op, plans_of, read_ops};
 use refit_view::{Explanation, PlanOverview, Snapshot, explain_node, explain_plan};
 use refit_view::{explain_any_node, explain_maintenance};
@@ -177,9 +178,7 @@ async fn op(
     let is_here =
         |owner: &str| namespace.is_none_or(|wanted| owner == format!("{} {wanted}/{name}", kind.name()));
     let plans = plans_of(snapshot, kind, name).into_iter();
-    let plans: Vec<_> = plans
-        .filter(|plan| plan.node_op.as_deref().is_some_and(is_here))
-        .collect();
+    let plans: Vec<_> = plans.filter(|plan| owner(plan).is_some_and(is_here)).collect();
     match plans.as_slice() {
         [plan] => {
             let view = PlanOverview::new(snapshot, plan);
@@ -190,10 +189,7 @@ async fn op(
         }
         [] => {}
         several => {
-            let owners: Vec<_> = several
-                .iter()
-                .filter_map(|plan| plan.node_op.as_deref())
-                .collect();
+            let owners: Vec<_> = several.iter().filter_map(|plan| owner(plan)).collect();
             bail!(
                 "there are several: {}; write {}/NAMESPACE/{name}",
                 owners.join(", "),

@@ -47,8 +47,8 @@ pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
         let scope = flags.place.scope(&client, Some(&flags.plan)).await;
         let snapshot = target::read_plans(&client, &scope).await?;
         let view = find(&snapshot, &flags.plan)?;
-        let pods = Api::<Pod>::namespaced(client, &view.plan.namespace);
-        let plan = &view.plan.facts.name;
+        let pods = Api::<Pod>::namespaced(client, view.plan.namespace());
+        let plan = &view.plan.name;
         let of_plan = match &flags.node {
             Some(node) => on_node(node).labels(&format!("{LABEL_PLAN}={plan},!{LABEL_HOOK}")),
             None => ListParams::default().labels(&format!("{LABEL_PLAN}={plan},{LABEL_HOOK}")),

@@ -123,7 +123,7 @@ fn text(views: &[PlanOverview<'_>], snapshot: &Snapshot, flags: &Flags) -> Strin
         OutputFormat::Name => {
             let plans = views
                 .iter()
-                .map(|view| format!("plan.upgrade.cattle.io/{}\n", view.plan.facts.name));
+                .map(|view| format!("plan.upgrade.cattle.io/{}\n", view.plan.name));
             let others = maintenances(snapshot, flags).iter();
             plans
                 .chain(others.map(|object| format!("{}\n", maintenance::full_name(object))))

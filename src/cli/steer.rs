@@ -233,8 +233,7 @@ fn run_each(flags: &PlansFlags, action: &Action) -> anyhow::Result<ExitCode> {
         let plans = if flags.all {
             let scope = common.place.scope(&client, None).await;
             let snapshot = target::read_plans(&client, &scope).await?;
-            let title =
-                |plan: &refit_view::read::PlanObject| format!("{}/{}", plan.namespace, plan.facts.name);
+            let title = |plan: &refit_facts::PlanFacts| format!("{}/{}", plan.namespace(), plan.name);
             snapshot.plans.iter().map(title).collect()
         } else {
             flags.plan.clone()

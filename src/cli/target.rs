@@ -130,18 +130,14 @@ fn unread(error: &kube::Error) -> anyhow::Error {
 /// Fails with the names of the Plans that there are.
 pub(super) fn find<'a>(snapshot: &'a Snapshot, plan: &str) -> anyhow::Result<PlanOverview<'a>> {
     let (namespace, name) = parts(None, plan);
-    let is_there =
-        |one: &&refit_view::read::PlanObject| namespace.is_none_or(|wanted| wanted == one.namespace);
+    let is_there = |one: &&refit_facts::PlanFacts| namespace.is_none_or(|wanted| wanted == one.namespace());
     let there: Vec<_> = snapshot.plans.iter().filter(is_there).collect();
-    let found: Vec<_> = there.iter().filter(|one| *one.facts.name == *name).collect();
+    let found: Vec<_> = there.iter().filter(|one| *one.name == *name).collect();
     match found.as_slice() {
         [one] => Ok(PlanOverview::new(snapshot, one)),
-        [] => bail!(
-            "{}",
-            unknown("Plan", name, there.iter().map(|one| &*one.facts.name))
-        ),
+        [] => bail!("{}", unknown("Plan", name, there.iter().map(|one| &*one.name))),
         several => {
-            let namespaces: Vec<_> = several.iter().map(|one| one.namespace.as_str()).collect();
+            let namespaces: Vec<_> = several.iter().map(|one| one.namespace()).collect();
             bail!(
                 "there is a Plan {name} in the namespaces {}: name one with -n",
                 namespaces.join(", ")

@@ -30,7 +30,7 @@ use refit_cluster::kube::read::get;
 use refit_cluster::kube::{Leadership, brief};
 use refit_facts::{PlanFacts, PlanName, PlanUid};
 use refit_formats::notify::{
-    Context, Notice, Problem, Receiver, SilenceRule, Stall, notices, receivers, running, silence_rules,
+    Context, Notice, Problem, Receiver, Running, SilenceRule, notices, receivers, running, silence_rules,
 };
 use refit_rollout::{Event, Observation};
 
@@ -126,7 +126,7 @@ async fn notify(
         workers: BTreeMap::new(),
         problems: Vec::new(),
         sent: BTreeMap::new(),
-        stalls: BTreeMap::new(),
+        running: BTreeMap::new(),
     };
     let mut decided = notifier.shared.plans.clone();
     let mut known = None;
@@ -169,7 +169,7 @@ struct Notifier {
     problems: Vec<Problem>,
     /// What this process has sent, or given up.
     sent: BTreeMap<PlanUid, Notified>,
-    stalls: BTreeMap<PlanName, Stall>,
+    running: BTreeMap<PlanName, Running>,
 }
 
 /// Sends to one receiver, one notification after the other.
@@ -225,20 +225,16 @@ impl Notifier {
         let now = self.shared.clock.now();
         self.sent
             .retain(|uid, _| plans.iter().any(|plan| plan.uid == *uid));
-        self.stalls
+        self.running
             .retain(|name, _| plans.iter().any(|plan| plan.name == *name));
         for plan in plans {
             let (notices, stored) = (notices(plan, now), plan.notified());
-            match running(plan) {
-                None => drop(self.stalls.remove(&plan.name)),
-                Some(running) => match self.stalls.get_mut(&plan.name) {
-                    Some(stall) => stall.follow(running, now),
-                    None => drop(self.stalls.insert(plan.name.clone(), Stall::new(running, now))),
-                },
-            }
-            let stall = self.stalls.get(&plan.name);
+            let known = self.running.remove(&plan.name);
+            let running = running(plan, now).map(|running| running.after(known.as_ref()));
             for worker in self.workers.values_mut() {
-                let stalled = stall.and_then(|stall| stall.notice(worker.receiver.stalled_after, now));
+                let stalled = running
+                    .as_ref()
+                    .and_then(|running| running.stalled(worker.receiver.stalled_after, now));
                 for notice in notices.iter().chain(&stalled) {
                     let sent = self.sent.get(&plan.uid);
                     let is_sent =
@@ -246,6 +242,8 @@ impl Notifier {
                     worker.queue(&plan.name, &plan.uid, notice, is_sent);
                 }
             }
+            self.running
+                .extend(running.map(|running| (plan.name.clone(), running)));
         }
         self.count_waiting();
     }

@@ -27,10 +27,10 @@ use refit_facts::Watched;
 use refit_facts::objects::maintenance::{
     KubevirtMaintenance, Maintenance, MaintenanceGroup, MedikMaintenance,
 };
-use refit_facts::objects::{Intern, RawPlan, SlimJob, SlimNode, SlimPod, version};
+use refit_facts::objects::{Intern, SlimJob, SlimNode, SlimPod, version};
 use refit_facts::read::Unreadable;
 use refit_facts::store::Change;
-use refit_facts::{Schema, Text};
+use refit_facts::{PlanFacts, Schema, Text};
 use refit_job::name::hook_controller;
 use refit_rollout::{Kind, Observation};
 
@@ -142,11 +142,10 @@ impl Observer {
 
     /// Watches the Plans of the namespace. Starts again whenever `again` changes.
     pub(super) async fn plans(self, mut again: watch::Receiver<()>) {
-        let observe =
-            |plan: &RawPlan| Observation::Plan(version(plan.meta()), Box::new(plan.clone().facts()));
+        let observe = |plan: &PlanFacts| Observation::plan(plan.clone());
         loop {
             self.send(Observation::PlanRelistStarted).await;
-            let all = of_kind(Kind::Plan, self.all::<RawPlan>(true));
+            let all = of_kind(Kind::Plan, self.all::<PlanFacts>(true));
             let observe = observations(Kind::Plan, observe, Observation::PlanDeleted);
             tokio::select! {
                 biased;

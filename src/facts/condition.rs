@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use refit_api::NodeConditionType;
 use refit_api::ids::Text;
 use refit_api::node_condition::{is_of_controller, is_of_refit};
+use refit_api::open_enum::ClosedEnum as _;
 use refit_api::text::{MAX_MESSAGE, shorten};
 
 /// Maximum number of conditions that are kept as facts, besides those of the lifecycle.

@@ -151,8 +151,7 @@ pub struct PlanFacts {
     /// `metadata.name`.
     pub name: PlanName,
     pub uid: PlanUid,
-    /// The Plan without `managedFields` and `resourceVersion`, which differ after every write. If `malformed` is set,
-    /// its spec is empty.
+    /// The Plan without `managedFields`, which differ after every write. If `malformed` is set, its spec is empty.
     pub object: Plan,
     /// Why the spec cannot be parsed.
     pub malformed: Option<String>,
@@ -161,6 +160,10 @@ pub struct PlanFacts {
 impl PlanFacts {
     pub fn status(&self) -> &PlanStatus {
         self.object.stored_status()
+    }
+
+    pub fn namespace(&self) -> &str {
+        self.object.metadata.namespace.as_deref().unwrap_or_default()
     }
 
     pub fn annotation(&self, key: &str) -> Option<&str> {

@@ -4,7 +4,7 @@
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Resource, ResourceExt};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -24,6 +24,9 @@ pub use pod::SlimPod;
 /// Implements the API's traits for a reduced type.
 macro_rules! resource {
     ($type:ty, $group:expr, $version:expr, $kind:expr, $plural:expr, $scope:ty) => {
+        resource!($type: metadata, $group, $version, $kind, $plural, $scope);
+    };
+    ($type:ty: $($metadata:ident).+, $group:expr, $version:expr, $kind:expr, $plural:expr, $scope:ty) => {
         impl Resource for $type {
             type DynamicType = ();
             type Scope = $scope;
@@ -40,10 +43,10 @@ macro_rules! resource {
                 $plural.into()
             }
             fn meta(&self) -> &ObjectMeta {
-                &self.metadata
+                &self.$($metadata).+
             }
             fn meta_mut(&mut self) -> &mut ObjectMeta {
-                &mut self.metadata
+                &mut self.$($metadata).+
             }
         }
     };
@@ -138,19 +141,8 @@ const MAX_RETRY: usize = 4_096;
 /// Maximum length of the annotation `refit.rs/labelled-jobs`, in bytes; a longer one is ignored.
 const MAX_LABELLED_JOBS: usize = 4_096;
 
-/// A Plan with any spec, so that an invalid one does not fail the whole list.
-#[derive(Clone, Debug, Default, Deserialize)]
-pub struct RawPlan {
-    #[serde(deserialize_with = "slim_meta")]
-    metadata: ObjectMeta,
-    spec: Option<Value>,
-    status: Option<Value>,
-    /// Why the spec is missing.
-    #[serde(skip)]
-    unreadable: Option<String>,
-}
 resource!(
-    RawPlan,
+    PlanFacts: object.metadata,
     "upgrade.cattle.io",
     "v1",
     "Plan",
@@ -186,7 +178,7 @@ impl Watched for SlimSecret {}
 impl Watched for CustomResourceDefinition {}
 
 /// A Plan has a status, which says what is wrong with it.
-impl Watched for RawPlan {
+impl Watched for PlanFacts {
     fn salvage(raw: &RawValue, unreadable: &Unreadable) -> Option<Self> {
         #[derive(Deserialize)]
         struct Parts<'a> {
@@ -197,12 +189,42 @@ impl Watched for RawPlan {
         }
         let parts: Parts<'_> = serde_json::from_str(raw.get()).ok()?;
         let status = parts.status.and_then(|it| serde_json::from_str(it.get()).ok());
-        Some(Self {
-            metadata: parts.metadata,
-            spec: None,
-            status,
-            unreadable: Some(unreadable.why.clone()),
-        })
+        Some(plan(parts.metadata, Err(unreadable.why.clone()), status))
+    }
+}
+
+/// With any spec and status, so that an invalid one does not fail the whole list.
+impl<'de> Deserialize<'de> for PlanFacts {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        struct Parts {
+            #[serde(deserialize_with = "slim_meta")]
+            metadata: ObjectMeta,
+            spec: Option<Value>,
+            status: Option<Value>,
+        }
+        let parts = Parts::deserialize(deserializer)?;
+        let spec = parts.spec.unwrap_or(Value::Object(serde_json::Map::new()));
+        let spec = PlanSpec::deserialize(spec).map_err(|error| error.to_string());
+        Ok(plan(parts.metadata, spec, parts.status))
+    }
+}
+
+fn plan(metadata: ObjectMeta, spec: Result<PlanSpec, String>, status: Option<Value>) -> PlanFacts {
+    let malformed = spec
+        .as_ref()
+        .err()
+        .map(|why| format!("spec cannot be read: {why}"));
+    PlanFacts {
+        name: metadata.name.as_deref().unwrap_or_default().into(),
+        uid: metadata.uid.as_deref().unwrap_or_default().into(),
+        object: Plan {
+            metadata,
+            spec: spec.unwrap_or_default(),
+            // An invalid status is replaced.
+            status: status.and_then(|status| PlanStatus::deserialize(status).ok()),
+        },
+        malformed,
     }
 }
 
@@ -275,40 +297,6 @@ impl SlimNode {
             remediation: annotation(names::ANNOTATION_REMEDIATION)
                 .and_then(|text| RemediationPause::parse(text))
                 .map(Box::new),
-        }
-    }
-}
-
-impl RawPlan {
-    pub fn facts(self) -> PlanFacts {
-        let Self {
-            mut metadata,
-            spec,
-            status,
-            unreadable,
-        } = self;
-        // The state keeps it apart. In the facts it would make each version of a Plan a change, and cause a decision.
-        metadata.resource_version = None;
-        let spec = match unreadable {
-            Some(why) => Err(why),
-            None => PlanSpec::deserialize(spec.unwrap_or(Value::Object(serde_json::Map::new())))
-                .map_err(|error| error.to_string()),
-        };
-        let (spec, malformed) = match spec {
-            Ok(spec) => (spec, None),
-            Err(why) => (PlanSpec::default(), Some(format!("spec cannot be read: {why}"))),
-        };
-        // An invalid status is replaced.
-        let status = status.and_then(|status| PlanStatus::deserialize(status).ok());
-        PlanFacts {
-            name: metadata.name.as_deref().unwrap_or_default().into(),
-            uid: metadata.uid.as_deref().unwrap_or_default().into(),
-            object: Plan {
-                metadata,
-                spec,
-                status,
-            },
-            malformed,
         }
     }
 }

@@ -168,7 +168,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::objects::{Intern, RawPlan, SlimNode, SlimPod};
+    use crate::PlanFacts;
+    use crate::objects::{Intern, SlimNode, SlimPod};
 
     fn raw(value: &Value) -> Box<RawValue> {
         serde_json::value::to_raw_value(value).unwrap()
@@ -236,6 +237,6 @@ mod tests {
         let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
         let plan = format!(r#"{{"spec":{{"a":{deep}}},"metadata":{{"name":"p","uid":"u"}}}}"#);
         let plan = serde_json::from_str::<Box<RawValue>>(&plan).unwrap();
-        assert_eq!(read::<RawPlan>(&plan).unwrap_err().name, "p");
+        assert_eq!(read::<PlanFacts>(&plan).unwrap_err().name, "p");
     }
 }

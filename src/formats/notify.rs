@@ -12,6 +12,6 @@ mod template;
 
 pub use body::{Body, Context, body};
 pub use config::{Format, Mode, Problem, Receiver, SilenceRule, receivers, silence_rules};
-pub use notice::{Notice, NoticeKind, Running, Stall, notices, running};
+pub use notice::{Notice, NoticeKind, Running, notices, running};
 pub use silence::{KnownSilence, MAX_DURATION, Matcher, created_by, down, known_silences, silence};
 pub use template::{Escape, Template};

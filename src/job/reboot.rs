@@ -10,7 +10,6 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::error::JobError;
 use crate::job_input::{NodeInput, PlanInput};
-use crate::name::label_value;
 use crate::render;
 use crate::settings::JobSettings;
 use refit_api::names;
@@ -150,13 +149,7 @@ fn labels(input: &RebootInput<'_>, settings: &JobSettings) -> BTreeMap<String, S
         RebootPodMode::Reboot { .. } => names::ROLE_REBOOT,
         RebootPodMode::Ask => names::ROLE_ASK,
     };
-    let own = [
-        (names::LABEL_CONTROLLER, settings.controller_name.clone()),
-        (names::LABEL_EXCLUSIVE, plan.is_exclusive().to_string()),
-        (names::LABEL_NODE, label_value(node.name).into_owned()),
-        (names::LABEL_ROLE, role.to_owned()),
-    ];
-    render::labels_of_plan(plan, own, hash)
+    render::labels(plan, node, settings, (names::LABEL_ROLE, role), hash)
 }
 
 /// Annotations with the Plan, the node and the boot, and one that keeps autoscalers from removing the node. `kubectl
@@ -164,21 +157,13 @@ fn labels(input: &RebootInput<'_>, settings: &JobSettings) -> BTreeMap<String, S
 /// again.
 fn annotations(input: &RebootInput<'_>) -> BTreeMap<String, String> {
     let RebootInput { plan, node, .. } = input;
-    let mut own = vec![
-        (names::ANNOTATION_PLAN_UID, plan.uid),
-        (names::ANNOTATION_NODE_NAME, node.name),
-        (names::ANNOTATION_NODE_UID, node.uid),
-        ("cluster-autoscaler.kubernetes.io/safe-to-evict", "false"),
-        ("karpenter.sh/do-not-disrupt", "true"),
-    ];
+    let mut annotations = render::annotations(plan, node);
+    let mut add = |key: &str, value: &str| annotations.insert(key.to_owned(), value.to_owned());
+    add("cluster-autoscaler.kubernetes.io/safe-to-evict", "false");
+    add("karpenter.sh/do-not-disrupt", "true");
     if let RebootPodMode::Reboot { boot_id } = input.mode {
-        own.push((names::ANNOTATION_BOOT_ID, boot_id));
+        add(names::ANNOTATION_BOOT_ID, boot_id);
     }
-    let mut annotations = render::inherited_annotations(plan);
-    annotations.extend(
-        own.into_iter()
-            .map(|(key, value)| (key.to_owned(), value.to_owned())),
-    );
     annotations
 }
 

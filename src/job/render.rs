@@ -35,7 +35,7 @@ pub(super) use containers::{command_args, literal, on_host, sentinel_name};
 pub use drain::drain_command;
 pub use hook::{HookInput, hook_job};
 pub use limits::{active_deadline_seconds, ttl_seconds};
-pub(super) use metadata::{inherited_annotations, labels_of_plan, owner};
+pub(super) use metadata::{annotations, labels, owner};
 pub use plan_containers::{PREFLIGHT, UPGRADE, VERIFY};
 pub use pod::tolerations;
 pub(super) use pod::{pull_secrets, some_text};

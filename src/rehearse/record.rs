@@ -17,7 +17,7 @@ mod waits;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-pub use events::{Effect, EventKind, NodeRun, PhaseSpan, RolloutEvent, RunState, VersionStep, Wait};
+pub use events::{Effect, EventKind, NodeRun, PhaseSpan, RolloutEvent, VersionStep, Wait};
 pub use hooks::HookRun;
 use jiff::Timestamp;
 pub use new_nodes::NewNode;
@@ -37,6 +37,7 @@ use refit_api::names::{
 };
 use refit_api::{NodeDrain, NodePhase, OpenEnum, Reason};
 use refit_facts::{Phase, Record};
+use refit_formats::page::RowState;
 
 /// Phases in which `prepare` may wait; status may lag behind the start of the container.
 const BEFORE_THE_UPGRADE: [NodePhase; 3] = [NodePhase::Pending, NodePhase::Starting, NodePhase::Preparing];
@@ -271,15 +272,15 @@ impl Recorder {
     ) {
         let is_live = self.is_live;
         let turn = self.node_run(plan, node, now);
-        if is_live && turn.state == RunState::Done {
+        if is_live && turn.state == RowState::Done {
             // The two watches of a real cluster may deliver the label before the last status.
             if !turn.lost_label {
                 return;
             }
-            (turn.state, turn.until, turn.lost_label) = (RunState::Working, None, false);
+            (turn.state, turn.until, turn.lost_label) = (RowState::Applying, None, false);
         }
         let (reason, message) = why;
-        if turn.state != RunState::Done {
+        if turn.state != RowState::Done {
             turn.reason = Some(reason.clone()).filter(|reason| !reason.is_empty());
             turn.message = Some(message.to_owned()).filter(|text| !text.is_empty());
         }
@@ -307,7 +308,7 @@ impl Recorder {
         self.note_progress_on(plan, node, now);
         if *phase == NodePhase::Failed {
             let turn = self.node_run(plan, node, now);
-            turn.state = RunState::Failed;
+            turn.state = RowState::Failed;
             turn.until = Some(now);
             let what = EventKind::Failed {
                 reason: reason.clone(),
@@ -316,8 +317,8 @@ impl Recorder {
             self.emit(now, plan, Some(node), what);
         } else {
             let turn = self.node_run(plan, node, now);
-            if turn.state == RunState::Failed {
-                turn.state = RunState::Working;
+            if turn.state == RowState::Failed {
+                turn.state = RowState::Applying;
                 turn.until = None;
             }
             self.emit(now, plan, Some(node), EventKind::Phase(phase.clone()));
@@ -338,7 +339,7 @@ impl Recorder {
         if !begun {
             seen.without_job.insert(node.to_owned());
         }
-        let begins = || NodeRun::new(now, None, RunState::Working);
+        let begins = || NodeRun::new(now, None, RowState::Applying);
         seen.turns.entry(node.to_owned()).or_insert_with(begins)
     }
 
@@ -353,7 +354,7 @@ impl Recorder {
         without_job.retain(|node| {
             let is_open = turns
                 .get(node)
-                .is_some_and(|turn| !turn.has_job && turn.state == RunState::Working);
+                .is_some_and(|turn| !turn.has_job && turn.state == RowState::Applying);
             let phases = here.contains(node.as_str());
             if is_open && !phases {
                 turns.remove(node);
@@ -419,7 +420,7 @@ impl Recorder {
             .collect();
         for plan in done {
             let turn = self.node_run(&plan, node, now);
-            turn.state = RunState::Done;
+            turn.state = RowState::Done;
             turn.until = Some(now);
             (turn.reason, turn.message) = (None, None);
             if let Some(last) = turn.phases.last_mut() {
@@ -438,7 +439,7 @@ impl Recorder {
         let failures = |object: &Object| object.value["status"]["failed"].as_i64().unwrap_or_default();
         let before = change.old.as_deref().map(failures);
         let after = failures(&change.new);
-        let is_done = |turn: &NodeRun| turn.state == RunState::Done;
+        let is_done = |turn: &NodeRun| turn.state == RowState::Done;
         let seen = self.plans.get(&plan);
         // A Job of the roll-out before the repetition outlives it.
         let is_earlier = |seen: &PlanRecord| {

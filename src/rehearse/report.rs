@@ -23,13 +23,15 @@ use serde::Serialize;
 pub use times::{TimeFormat, offset};
 pub use waits::{NodeWait, WaitGroup};
 
-use super::record::{NewNode, NodeRun, RunState, Wait};
-use super::run::{Outcome, PlanOutcome};
+use super::record::{NewNode, NodeRun, Wait};
+use super::run::Outcome;
 use super::verdict::{Verdict, judge};
 use super::version_change::{Unusual, unusual};
 use super::words::duration;
 use refit_api::schedule::{Blackout, Windows, next_blackout};
 use refit_api::{NodePhase, OpenEnum};
+use refit_facts::PlanFacts;
+use refit_formats::page::RowState;
 
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -195,8 +197,8 @@ pub fn report(outcome: &Outcome, seed: u64, assumed: Vec<String>, times: TimeFor
         .plans
         .iter()
         .flat_map(|plan| {
-            let turns = outcome.record.node_runs(plan.name());
-            turns.map(|(node, turn)| node_run_report(plan.name(), node, turn, outcome.end))
+            let turns = outcome.record.node_runs(&plan.name);
+            turns.map(|(node, turn)| node_run_report(&plan.name, node, turn, outcome.end))
         })
         .collect();
     // A stable sort: runs with equal starts keep the order of the Plans.
@@ -215,7 +217,8 @@ pub fn report(outcome: &Outcome, seed: u64, assumed: Vec<String>, times: TimeFor
         plans: outcome
             .plans
             .iter()
-            .map(|plan| plan_report(plan, outcome))
+            .enumerate()
+            .map(|(at, plan)| plan_report(plan, at < outcome.rehearsed, outcome))
             .collect(),
         turns,
         wait_groups,
@@ -250,9 +253,9 @@ fn node_run_report(plan: &str, node: &str, turn: &NodeRun, end: Timestamp) -> No
         plan: plan.to_owned(),
         node: node.to_owned(),
         result: match turn.state {
-            RunState::Working => "working",
-            RunState::Done => "done",
-            RunState::Failed => "failed",
+            RowState::Done => "done",
+            RowState::Failed => "failed",
+            _ => "working",
         },
         phases: phases.collect(),
         run: turn.clone(),
@@ -260,18 +263,18 @@ fn node_run_report(plan: &str, node: &str, turn: &NodeRun, end: Timestamp) -> No
 }
 
 fn soaks_without_nodes(outcome: &Outcome) -> Vec<String> {
-    let of_plan = |end: &PlanOutcome| {
-        let waves = end.plan.spec.waves().unwrap_or_default();
+    let of_plan = |end: &PlanFacts| {
+        let waves = end.object.spec.waves().unwrap_or_default();
         let soak = |name: &str| waves.iter().find(|wave| wave.name == name).map(|wave| wave.soak);
         let empty = outcome
             .record
-            .soaks_without_nodes(end.name())
+            .soaks_without_nodes(&end.name)
             .into_iter()
             .map(|name| {
                 let soak = duration(soak(name).unwrap_or_default());
                 format!(
                     "Plan {}: wave {name} soaks {soak} without a node to upgrade",
-                    end.name()
+                    end.name
                 )
             });
         empty.collect::<Vec<_>>()
@@ -317,8 +320,8 @@ fn wait_report(wait: Wait, seen: Timestamp) -> WaitReport {
     }
 }
 
-fn repeat_report(end: &PlanOutcome, outcome: &Outcome) -> Option<RepeatReport> {
-    let repetitions = outcome.record.repetitions(end.name())?;
+fn repeat_report(end: &PlanFacts, outcome: &Outcome) -> Option<RepeatReport> {
+    let repetitions = outcome.record.repetitions(&end.name)?;
     let repeats = repetitions.due.is_some() || repetitions.next.is_some();
     repeats.then_some(RepeatReport {
         due: repetitions.due,
@@ -327,20 +330,20 @@ fn repeat_report(end: &PlanOutcome, outcome: &Outcome) -> Option<RepeatReport> {
     })
 }
 
-fn plan_report(end: &PlanOutcome, outcome: &Outcome) -> PlanReport {
-    let status = end.plan.status.clone().unwrap_or_default();
+fn plan_report(end: &PlanFacts, rehearsed: bool, outcome: &Outcome) -> PlanReport {
+    let status = end.status();
     let counts = status.nodes.unwrap_or_default();
     let turns: Vec<&NodeRun> = outcome
         .record
-        .node_runs(end.name())
+        .node_runs(&end.name)
         .map(|(_, turn)| turn)
         .collect();
     PlanReport {
-        name: end.name().to_owned(),
-        rehearsed: end.rehearsed,
-        complete: end.complete,
-        version: status.latest_version,
-        hash: status.latest_hash,
+        name: end.name.to_string(),
+        rehearsed,
+        complete: outcome.complete.contains(&end.name),
+        version: status.latest_version.clone(),
+        hash: status.latest_hash.clone(),
         selected: counts.selected,
         done: counts.done,
         failed: counts.failed,
@@ -350,12 +353,12 @@ fn plan_report(end: &PlanOutcome, outcome: &Outcome) -> PlanReport {
         window: window_report(end, &turns),
         blackout: blackout_report(end, &outcome.blackouts, &turns),
         repeats: repeat_report(end, outcome),
-        hooks: once::hooks(&outcome.record, end.name()),
+        hooks: once::hooks(&outcome.record, &end.name),
     }
 }
 
-fn window_report(end: &PlanOutcome, turns: &[&NodeRun]) -> Option<WindowReport> {
-    let windows = end.plan.spec.start_windows(&TimeZone::system())?;
+fn window_report(end: &PlanFacts, turns: &[&NodeRun]) -> Option<WindowReport> {
+    let windows = end.object.spec.start_windows(&TimeZone::system())?;
     Some(used(&windows, turns))
 }
 
@@ -383,8 +386,8 @@ fn used(windows: &Windows, turns: &[&NodeRun]) -> WindowReport {
 }
 
 /// Nodes that ended within a blackout; `None` if there were none.
-fn blackout_report(end: &PlanOutcome, for_all: &[Blackout], turns: &[&NodeRun]) -> Option<BlackoutReport> {
-    let own = end.plan.spec.valid_blackouts(&TimeZone::system());
+fn blackout_report(end: &PlanFacts, for_all: &[Blackout], turns: &[&NodeRun]) -> Option<BlackoutReport> {
+    let own = end.object.spec.valid_blackouts(&TimeZone::system());
     let begins = |since| {
         let all = [own.as_slice(), for_all].into_iter();
         all.filter_map(|blackouts| next_blackout(blackouts, since)).min()

@@ -17,7 +17,7 @@ use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use outcome::{Before, budgets, not_ready};
-pub use outcome::{BudgetState, Ending, Outcome, PlanOutcome};
+pub use outcome::{BudgetState, Ending, Outcome};
 pub use populate::secrets;
 use serde::Deserialize as _;
 use tokio::time::{Instant, sleep_until};

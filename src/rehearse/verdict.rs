@@ -8,12 +8,13 @@ use serde::Serialize;
 
 use super::nodes::{PlanSelector, contradiction};
 use super::report::times::TimeFormat;
-use super::run::{Ending, Outcome, PlanOutcome};
+use super::run::{Ending, Outcome};
 use super::words::{duration, one_line, pluralized};
 use refit_api::names::LABEL_HOSTNAME;
 use refit_api::reason::Kind;
 use refit_api::selector::{Selector, explain};
 use refit_api::{ConditionType, NodeProgress, ObjectRef, OpenEnum, Reason};
+use refit_facts::PlanFacts;
 use refit_view::{PlanOverview, prepare};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -62,14 +63,14 @@ pub struct Verdict {
 /// Decides about the outcome of a rehearsal.
 pub fn judge(outcome: &Outcome, times: &TimeFormat) -> Verdict {
     // A Plan that has repeated once is through. While others took longer, it may have begun again.
-    let has_repeated = |plan: &PlanOutcome| {
-        let repetitions = outcome.record.repetitions(plan.name());
+    let has_repeated = |plan: &PlanFacts| {
+        let repetitions = outcome.record.repetitions(&plan.name);
         repetitions.is_some_and(|it| it.repeated.is_some())
     };
     let mut reasons: Vec<UnfinishedPlan> = outcome
-        .plans
+        .rehearsed()
         .iter()
-        .filter(|plan| plan.rehearsed && !has_repeated(plan))
+        .filter(|plan| !has_repeated(plan))
         .filter_map(|plan| reason(plan, outcome))
         .collect();
     for reason in &mut reasons {
@@ -108,14 +109,14 @@ pub fn judge(outcome: &Outcome, times: &TimeFormat) -> Verdict {
 }
 
 fn through(outcome: &Outcome, times: &TimeFormat) -> String {
-    let rehearsed = || outcome.plans.iter().filter(|plan| plan.rehearsed);
+    let rehearsed = || outcome.rehearsed().iter();
     let runs = rehearsed().flat_map(|plan| {
-        let runs = outcome.record.node_runs(plan.name());
-        runs.map(move |(node, _)| (plan.name(), node))
+        let runs = outcome.record.node_runs(&plan.name);
+        runs.map(move |(node, _)| (&plan.name, node))
     });
     // A node that runs a Plan again counts once.
     let done = runs.collect::<BTreeSet<_>>().len();
-    let repetitions = || rehearsed().filter_map(|plan| outcome.record.repetitions(plan.name()));
+    let repetitions = || rehearsed().filter_map(|plan| outcome.record.repetitions(&plan.name));
     let end = if repetitions().any(|it| it.repeated.is_some()) {
         // The rehearsal has gone on to the repetitions, which have lines of their own.
         repetitions().filter_map(|it| it.first_complete).max()
@@ -123,7 +124,7 @@ fn through(outcome: &Outcome, times: &TimeFormat) -> String {
         None
     };
     let end = end.unwrap_or(outcome.end);
-    let plans = pluralized(rehearsed().count(), "Plan");
+    let plans = pluralized(outcome.rehearsed, "Plan");
     if done == 0 {
         return format!("complete: {plans}, and nothing to do: all nodes are done already");
     }
@@ -136,30 +137,19 @@ fn through(outcome: &Outcome, times: &TimeFormat) -> String {
 }
 
 /// Why a Plan is not complete: what `refit explain` would say, and what only a rehearsal knows.
-fn reason(end: &PlanOutcome, outcome: &Outcome) -> Option<UnfinishedPlan> {
-    let Some(view) = outcome.view(end) else {
-        let brief = "cannot be read at the end";
-        return (!end.complete).then(|| UnfinishedPlan {
-            plan: end.name().to_owned(),
-            how: Problem::Fails,
-            why: brief.to_owned(),
-            brief: brief.to_owned(),
-            reason: None,
-            node: None,
-            waits_for: None,
-        });
-    };
-    let mut found = unfinished(&view, end.complete)?;
+fn reason(plan: &PlanFacts, outcome: &Outcome) -> Option<UnfinishedPlan> {
+    let view = outcome.view(plan);
+    let mut found = unfinished(&view, outcome.complete.contains(&plan.name))?;
     let known = found.reason.as_ref().and_then(OpenEnum::known);
     if known == Some(Reason::NoNodes) {
-        found.why = format!("{}: {}", found.brief, why_no_node(end, outcome));
+        found.why = format!("{}: {}", found.brief, why_no_node(plan, outcome));
     }
     let absent = |name: &str| {
         let is_here = prepare::find(view.snapshot, view.plan, name).is_some();
         outcome.absent.get_key_value(name).filter(|_| !is_here)
     };
     // A `preflight` that does not end has the same reason.
-    let is_late = known == Some(Reason::PrepareTimedOut) && view.plan.facts.object.spec.preflight.is_none();
+    let is_late = known == Some(Reason::PrepareTimedOut) && view.plan.object.spec.preflight.is_none();
     if let Some(plan) = prepare::awaited_plan(view.plan).filter(|_| is_late) {
         let awaited = prepare::awaited(view.snapshot, view.plan);
         let what = match (absent(&plan), &awaited) {
@@ -208,7 +198,7 @@ pub fn unfinished(view: &PlanOverview<'_>, complete: bool) -> Option<UnfinishedP
     // What has begun and does not end is nearer to the cause than what does not begin.
     let at_work = slots().find(|node| !node.is_failed());
     let is_denied = |type_| {
-        let condition = view.plan.facts.status().condition(type_);
+        let condition = view.plan.status().condition(type_);
         condition.is_some_and(|it| it.status == "False")
     };
     let (does, how, node) = match (held, reason) {
@@ -245,12 +235,12 @@ pub fn unfinished(view: &PlanOverview<'_>, complete: bool) -> Option<UnfinishedP
     };
     let brief = format!("{does}{on}{what}");
     let message = message.map_or_else(String::new, |message| format!(": {}", one_line(&message)));
-    let windows = view.plan.facts.object.spec.start_windows(&TimeZone::system());
+    let windows = view.plan.object.spec.start_windows(&TimeZone::system());
     let windows = windows.filter(|_| node.is_none() && !says_all);
     let windows = windows.map_or_else(String::new, |windows| format!(" ({windows})"));
-    let mut plans = ObjectRef::named(about, "Plan").filter(|plan| *plan != &*view.plan.facts.name);
+    let mut plans = ObjectRef::named(about, "Plan").filter(|plan| *plan != &*view.plan.name);
     Some(UnfinishedPlan {
-        plan: view.plan.facts.name.to_string(),
+        plan: view.plan.name.to_string(),
         how,
         why: format!("{brief}{message}{windows}"),
         brief,
@@ -263,19 +253,23 @@ pub fn unfinished(view: &PlanOverview<'_>, complete: bool) -> Option<UnfinishedP
 }
 
 /// Why a Plan selects no node: the first requirement that no node meets.
-fn why_no_node(end: &PlanOutcome, outcome: &Outcome) -> String {
+fn why_no_node(plan: &PlanFacts, outcome: &Outcome) -> String {
     let selector = PlanSelector {
-        plan: end.name(),
-        selector: end.plan.spec.node_selector.as_ref(),
+        plan: &plan.name,
+        selector: plan.object.spec.node_selector.as_ref(),
         ..PlanSelector::default()
     };
     if let Some(why) = contradiction(&selector) {
         return why;
     }
-    let selector = end.plan.spec.node_selector.clone().unwrap_or_default();
+    let selector = plan.object.spec.node_selector.clone().unwrap_or_default();
     let requirements = explain::requirements(&selector);
     let mut requirements = requirements.iter();
-    let missing = requirements.find(|one| !outcome.nodes().any(|(_, node)| one.matches(&node.labels)));
+    let missing = requirements.find(|one| {
+        !outcome
+            .nodes()
+            .any(|(_, node)| one.matches(|key| node.facts.labels.get(key)))
+    });
     if let Some(why) = why_not_named(&selector, outcome).filter(|_| missing.is_none()) {
         return why;
     }
@@ -291,12 +285,12 @@ fn why_not_named(selector: &LabelSelector, outcome: &Outcome) -> Option<String> 
     let selector = Selector::new(Some(selector)).ok()?;
     let met: Vec<_> = outcome
         .nodes()
-        .filter(|(_, node)| selector.matches(&node.labels))
+        .filter(|(_, node)| selector.matches_by(|key| node.facts.labels.get(key)))
         .collect();
     let (name, _) = met.first()?;
     if met
         .iter()
-        .any(|(_, node)| node.labels.contains_key(LABEL_HOSTNAME))
+        .any(|(_, node)| node.facts.labels.get(LABEL_HOSTNAME).is_some())
     {
         return None;
     }

@@ -12,6 +12,7 @@ use refit_api::image::ImageAnswer;
 use refit_api::{ChannelRef, Check, CheckAnswer};
 use refit_base::version::Offer;
 use refit_facts::objects::maintenance::{Maintenance, MaintenanceGroup};
+use refit_facts::objects::version;
 use refit_facts::store::Change;
 use refit_facts::{
     Hash, JobFacts, JobName, JobUid, Missing, NodeFacts, NodeName, NodeUid, PlanFacts, PlanName, PlanUid,
@@ -52,7 +53,7 @@ pub enum Observation {
     Pod(u64, Box<PodFacts>),
     /// A deleted pod: name and UID.
     PodDeleted(Text, PodUid),
-    /// A Plan, with its resource version.
+    /// A Plan, with its resource version: [`Self::plan`].
     Plan(u64, Box<PlanFacts>),
     PlanDeleted(PlanName, PlanUid),
     /// The metadata of a Secret, with its resource version.
@@ -90,6 +91,13 @@ pub enum Observation {
 }
 
 impl Observation {
+    /// A Plan as it was read. In the facts, its resource version would make each version a change, and cause a decision.
+    pub fn plan(mut facts: PlanFacts) -> Self {
+        let version = version(&facts.object.metadata);
+        facts.object.metadata.resource_version = None;
+        Self::Plan(version, Box::new(facts))
+    }
+
     /// The object that exists, according to this observation.
     pub(super) fn object(&self) -> Option<(Kind, &Text)> {
         match self {

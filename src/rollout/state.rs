@@ -20,7 +20,7 @@ use super::world::World;
 use super::world::definition::Unwritable;
 use super::world::limits::KnownLimits;
 use super::world::reservations::ReservationDecisions;
-use refit_api::{DrainNote, PlanCondition, PlanStatus, Reason};
+use refit_api::{DrainNote, Reason};
 use refit_facts::store::{DeletedUids, Listing};
 use refit_facts::{
     JobFacts, NodeFacts, NodeName, PlanFacts, PlanName, PlanUid, PodUid, Schema, Taint, Termination, Text,
@@ -74,10 +74,6 @@ impl ClusterState {
         self.world.nodes.get(name)
     }
 
-    pub fn job(&self, name: &str) -> Option<&JobFacts> {
-        self.world.jobs.get(name)
-    }
-
     /// Whether another Node has the same hostname by its label, or has had it.
     pub fn shares_hostname(&self, node: &NodeFacts) -> bool {
         self.world.nodes.shares_hostname(node)
@@ -96,11 +92,6 @@ impl ClusterState {
     /// The resource version of the known Job.
     pub fn job_version(&self, name: &str) -> Option<u64> {
         self.world.jobs.version(name)
-    }
-
-    /// The resource version of the known Secret.
-    pub fn secret_version(&self, name: &str) -> Option<u64> {
-        self.world.secrets.table().version(name)
     }
 
     /// The Plan's inputs of its Jobs.
@@ -122,11 +113,6 @@ impl ClusterState {
 
     pub fn job_settings(&self) -> &JobSettings {
         &self.defaults.job
-    }
-
-    /// The digest of the user's part of the template of a Plan.
-    pub fn inputs(&self, plan: &str) -> Option<&str> {
-        self.plans.get(plan).map(|p| &*p.inputs)
     }
 
     /// The Plans that are not being deleted.
@@ -248,18 +234,6 @@ impl ClusterState {
     /// The names of the Secrets that Plans have in their hash: the same set until one of these Plans changes.
     pub fn retain_hashed_secrets(&mut self) -> Arc<BTreeSet<Text>> {
         self.world.secrets.retain_hashed()
-    }
-
-    /// The stored status of a Plan.
-    pub fn status(&self, plan: &str) -> Option<&PlanStatus> {
-        self.plans.get(plan).map(|plan| plan.facts.status())
-    }
-
-    /// The conditions of a Plan in its stored status.
-    pub fn conditions(&self, plan: &str) -> &[PlanCondition] {
-        self.plans
-            .get(plan)
-            .map_or(&[], |plan| &plan.facts.status().conditions)
     }
 
     pub fn is_done(&self, plan: &str, node: &str) -> bool {

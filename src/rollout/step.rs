@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
 
 use super::event::Event;
 use super::memory::turns::{MaintenanceProgress, MaintenanceTask};
@@ -79,6 +80,28 @@ impl NodeChange {
     /// Whether it changes more than taints, for which nothing waits.
     fn progresses(&self) -> bool {
         !self.labels.is_empty() || !self.annotations.is_empty() || self.unschedulable.is_some()
+    }
+
+    /// The merge patch of the Node.
+    pub fn body(&self, uid: &str, version: u64) -> Value {
+        let mut body = json!({ "metadata": { "uid": uid } });
+        let metadata = &mut body["metadata"];
+        if self.exact {
+            metadata["resourceVersion"] = version.to_string().into();
+        }
+        for (field, pairs) in [("labels", &self.labels), ("annotations", &self.annotations)] {
+            if !pairs.is_empty() {
+                metadata[field] = json!(pairs);
+            }
+        }
+        if let Some(unschedulable) = self.unschedulable {
+            // kubectl removes the field rather than set it to false.
+            body["spec"]["unschedulable"] = json!(unschedulable.then_some(true));
+        }
+        if let Some(taints) = &self.taints {
+            body["spec"]["taints"] = json!(taints);
+        }
+        body
     }
 }
 

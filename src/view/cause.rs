@@ -16,7 +16,7 @@ pub(super) fn chain_of_objects(
     explanation: &mut Explanation,
     depth: usize,
 ) {
-    let namespace = &view.plan.namespace;
+    let namespace = view.plan.namespace();
     let nodes = ObjectRef::named(about, "Node").filter(|name| Some(*name) != node);
     match cause {
         Cause::NamedNodes => {

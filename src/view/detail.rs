@@ -8,6 +8,7 @@ use super::read::Snapshot;
 use super::{maintenance, time};
 use refit_api::NodeProgress;
 use refit_base::table::aligned;
+use refit_formats::convert::op_plan::owner;
 
 /// Cells of a progress bar.
 const BAR: i64 = 20;
@@ -75,7 +76,7 @@ fn maintenances(snapshot: &Snapshot, out: &mut String) {
 
 /// The done nodes whose kubelets deny the version: the reason, and a sentence.
 pub(super) fn differences(view: &PlanOverview<'_>) -> impl Iterator<Item = String> {
-    let entries = view.plan.facts.status().version_differs.iter().flatten();
+    let entries = view.plan.status().version_differs.iter().flatten();
     entries.filter_map(|entry| {
         let differs = differs(view, &entry.name)?;
         let reason = differs.reason?;
@@ -87,7 +88,7 @@ pub(super) fn differences(view: &PlanOverview<'_>) -> impl Iterator<Item = Strin
 }
 
 fn plan(view: &PlanOverview<'_>, look: &Look, out: &mut String) {
-    let status = view.plan.facts.status();
+    let status = view.plan.status();
     let version = view.version().unwrap_or("no version yet");
     let _ = writeln!(out, "{}  {version}  {}", view.title(), view.state());
     let counts = view.counts;
@@ -111,7 +112,7 @@ fn plan(view: &PlanOverview<'_>, look: &Look, out: &mut String) {
         out.push('\n');
     }
     if let Some(wave) = view.wave().filter(|_| !view.complete) {
-        let of = view.plan.facts.object.spec.waves().unwrap_or_default().len();
+        let of = view.plan.object.spec.waves().unwrap_or_default().len();
         let until = wave.until.as_deref().and_then(|until| until.parse().ok());
         let until = until.map_or_else(String::new, |until| {
             format!(", {} left", time::short(view.snapshot.now.duration_until(until)))
@@ -141,10 +142,10 @@ fn plan(view: &PlanOverview<'_>, look: &Look, out: &mut String) {
     }
     if let Some(obstacle) = &view.obstacle {
         let _ = writeln!(out, "  held by: {} ({})", obstacle.reason, obstacle.says());
-        if !obstacle.remedy.is_empty() {
-            let _ = writeln!(out, "  remedy: {}", obstacle.remedy);
+        if !view.remedy.is_empty() {
+            let _ = writeln!(out, "  remedy: {}", view.remedy);
         }
-        for command in &obstacle.commands {
+        for command in &view.commands {
             let _ = writeln!(out, "    {command}");
         }
     }
@@ -171,7 +172,7 @@ fn plan(view: &PlanOverview<'_>, look: &Look, out: &mut String) {
         let parts: Vec<_> = parts.into_iter().flatten().collect();
         let _ = writeln!(out, "  from: {}", parts.join(", "));
     }
-    if let Some(owner) = &view.plan.node_op {
+    if let Some(owner) = owner(view.plan) {
         let _ = writeln!(out, "  of: {owner}");
     }
     nodes(view, look.wide, out);

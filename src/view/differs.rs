@@ -15,7 +15,7 @@ pub(super) struct Differs {
 /// Of a done node, by its kubelet now; `None` if it has the version, or if there is nothing to compare.
 pub(super) fn differs(view: &PlanOverview<'_>, name: &str) -> Option<Differs> {
     let kubelet = &view.snapshot.node(name)?.facts.kubelet;
-    let (spec, status) = (&view.plan.facts.object.spec, view.plan.facts.status());
+    let (spec, status) = (&view.plan.object.spec, view.plan.status());
     let version = view.version()?;
     if !spec.claim(version)?.is_denied_by(kubelet) {
         return None;

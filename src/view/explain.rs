@@ -75,9 +75,8 @@ fn of_plan(view: &PlanOverview<'_>) -> Explanation {
     let mut explanation = Explanation::new(verdict);
     match &obstacle.node {
         Some(node) => {
-            let known = view.node(node).cloned();
-            if let Some(known) = known {
-                chain_of_node(view, &known, &mut explanation, 0);
+            if let Some(known) = view.node(node) {
+                chain_of_node(view, known, &mut explanation, 0);
             }
             // Status names only some of the waiting nodes.
             if explanation.chain.is_empty() {
@@ -86,7 +85,7 @@ fn of_plan(view: &PlanOverview<'_>) -> Explanation {
         }
         None => chain_of_obstacle(view, obstacle, &mut explanation),
     }
-    explanation.set_remedy(&obstacle.remedy, &obstacle.commands);
+    explanation.set_remedy(&view.remedy, &view.commands);
     explanation
 }
 
@@ -105,13 +104,13 @@ pub fn explain_node(view: &PlanOverview<'_>, name: &str) -> Explanation {
         explanation.history = history(view, name);
         return explanation;
     }
-    let label = node.and_then(|node| node.labels.get(&names::plan_label(&view.plan.facts.name)));
-    let hash = view.plan.facts.status().latest_hash.as_deref();
+    let label = node.and_then(|node| node.facts.labels.of_plan(&view.plan.name));
+    let hash = view.plan.status().latest_hash.as_deref();
     let version = view.version().unwrap_or("an unknown version");
-    match (label.map(String::as_str), view.node(name)) {
+    match (label, view.node(name)) {
         (Some(names::LABEL_VALUE_DISABLED), _) => {
             explanation.verdict = format!("Plan {title} is disabled on Node {name}");
-            let key = names::plan_label(&view.plan.facts.name);
+            let key = names::plan_label(&view.plan.name);
             explanation.link(format!("Node {name}"), format!("has the label {key}=disabled"));
             explanation.set_remedy("remove the label", &[format!("kubectl label node {name} {key}-")]);
         }
@@ -122,7 +121,7 @@ pub fn explain_node(view: &PlanOverview<'_>, name: &str) -> Explanation {
             let since = time::lasting(known.since.as_deref(), view.snapshot.now);
             explanation.verdict = format!("Node {name} continues: {}{since}", known.phase);
             explanation.held = false;
-            chain_of_node(view, &known.clone(), &mut explanation, 0);
+            chain_of_node(view, known, &mut explanation, 0);
         }
         (_, Some(known)) => {
             let reason = known.reason.as_deref().unwrap_or("no reason is known");
@@ -134,7 +133,7 @@ pub fn explain_node(view: &PlanOverview<'_>, name: &str) -> Explanation {
                 "does not start"
             };
             explanation.verdict = format!("Node {name} {does} under Plan {title}: {reason}");
-            chain_of_node(view, &known.clone(), &mut explanation, 0);
+            chain_of_node(view, known, &mut explanation, 0);
         }
         (_, None) => {
             // Status names only some of the waiting nodes.
@@ -143,7 +142,7 @@ pub fn explain_node(view: &PlanOverview<'_>, name: &str) -> Explanation {
                 Some(obstacle) => {
                     explanation.link(format!("Node {name}"), "waits like the rest of the Plan");
                     chain_of_obstacle(view, obstacle, &mut explanation);
-                    explanation.set_remedy(&obstacle.remedy, &obstacle.commands);
+                    explanation.set_remedy(&view.remedy, &view.commands);
                 }
                 None => no_slot(view, &mut explanation, 0),
             }

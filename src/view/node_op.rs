@@ -7,7 +7,8 @@ use serde_json::value::RawValue;
 use super::explain::{explain_node, explain_plan};
 use super::explanation::Explanation;
 use super::plan::PlanOverview;
-use super::read::{PlanObject, Snapshot, list};
+use super::read::{Snapshot, list};
+use refit_facts::PlanFacts;
 use refit_facts::objects::node_op::{AnyOp, GROUP, NodeOp, NodeOpUpgrade, OpKind, OpPhase};
 use refit_facts::read::read;
 use refit_formats::convert::op_plan;
@@ -30,9 +31,11 @@ pub async fn read_ops(client: &Client, kind: OpKind) -> Result<Vec<AnyOp>, kube:
 }
 
 /// The Plans of the objects of this kind and name; one at most in each namespace of theirs.
-pub fn plans_of<'a>(snapshot: &'a Snapshot, kind: OpKind, name: &str) -> Vec<&'a PlanObject> {
-    let is_it = |plan: &&PlanObject| {
-        let mut words = plan.node_op.iter().flat_map(|owner| owner.split([' ', '/']));
+pub fn plans_of<'a>(snapshot: &'a Snapshot, kind: OpKind, name: &str) -> Vec<&'a PlanFacts> {
+    let is_it = |plan: &&PlanFacts| {
+        let mut words = op_plan::owner(plan)
+            .into_iter()
+            .flat_map(|owner| owner.split([' ', '/']));
         words.next() == Some(kind.name()) && words.nth(1) == Some(name)
     };
     snapshot.plans.iter().filter(is_it).collect()
@@ -44,7 +47,7 @@ pub fn explain_plan_of_op(view: &PlanOverview<'_>, node: Option<&str>) -> Explan
         Some(node) => explain_node(view, node),
         None => explain_plan(view),
     };
-    if let Some(owner) = &view.plan.node_op {
+    if let Some(owner) = op_plan::owner(view.plan) {
         explanation.verdict = format!("{owner}: {}", explanation.verdict);
     }
     explanation

@@ -2,14 +2,16 @@
 
 use jiff::Timestamp;
 
-use super::plan::{Obstacle, PlanOverview, condition, derived, is_foreign};
-use super::read::{EventLine, PlanObject, Snapshot};
-use super::{remedy, stall};
-use refit_api::{ConditionType, NodeProgress, OpenEnum, Reason, Severity};
+use super::plan::{PlanOverview, condition, derived, is_foreign};
+use super::read::{EventLine, Snapshot};
+use super::remedy::{self, Remedy};
+use super::stall;
+use refit_api::{ConditionType, NodeProgress, Obstacle, OpenEnum, Reason, Severity};
+use refit_facts::PlanFacts;
 
 impl<'a> PlanOverview<'a> {
-    pub fn new(snapshot: &'a Snapshot, plan: &'a PlanObject) -> Self {
-        let status = plan.facts.status();
+    pub fn new(snapshot: &'a Snapshot, plan: &'a PlanFacts) -> Self {
+        let status = plan.status();
         let (counts, nodes, counted) = match (&status.nodes, &status.active) {
             (Some(counts), Some(active)) => (*counts, active.clone(), true),
             _ => derived(snapshot, plan),
@@ -32,31 +34,36 @@ impl<'a> PlanOverview<'a> {
             foreign: is_foreign(plan),
             nodes,
             obstacle: None,
+            remedy: String::new(),
+            commands: Vec::new(),
             complete: condition(plan, ConditionType::Complete).is_some_and(|it| it.status == "True"),
         };
-        view.obstacle = view.find_obstacle();
+        if let Some((obstacle, (remedy, commands))) = view.find_obstacle() {
+            (view.obstacle, view.remedy, view.commands) = (Some(obstacle), remedy, commands);
+        }
         view
     }
 
-    fn find_obstacle(&self) -> Option<Obstacle> {
-        if let Some(why) = &self.plan.facts.malformed {
-            return Some(self.with_remedy(refit_api::Obstacle {
+    /// What holds it, and what releases it.
+    fn find_obstacle(&self) -> Option<(Obstacle, Remedy)> {
+        if let Some(why) = &self.plan.malformed {
+            return Some(self.with_remedy(Obstacle {
                 reason: Reason::Error.into(),
                 message: why.clone(),
-                ..refit_api::Obstacle::default()
+                ..Obstacle::default()
             }));
         }
         if let Some(obstacle) = stall::deletion(self.plan) {
             return Some(obstacle);
         }
-        let stored = self.plan.facts.status().obstacle.clone();
+        let stored = self.plan.status().obstacle.clone();
         if let Some(event) = self.blocking_event() {
             let same = stored.filter(|it| it.reason == event.reason).unwrap_or_default();
-            return Some(self.with_remedy(refit_api::Obstacle {
+            return Some(self.with_remedy(Obstacle {
                 reason: event.reason.clone(),
                 message: event.message.clone(),
                 about: same.about,
-                ..refit_api::Obstacle::default()
+                ..Obstacle::default()
             }));
         }
         // The status is of an earlier spec.
@@ -70,7 +77,7 @@ impl<'a> PlanOverview<'a> {
     }
 
     /// A node that has failed, or else one that has stalled, which shows only in its pods.
-    fn of_slots(&self) -> Option<refit_api::Obstacle> {
+    fn of_slots(&self) -> Option<Obstacle> {
         let is_warning = |reason: &OpenEnum<Reason>| {
             let known = reason.known();
             known.is_none_or(|reason| reason.severity() == Severity::Warning)
@@ -80,7 +87,7 @@ impl<'a> PlanOverview<'a> {
         let node = slots()
             .find(|node| node.is_failed())
             .or_else(|| slots().find(stalled))?;
-        Some(refit_api::Obstacle {
+        Some(Obstacle {
             reason: node.reason.clone().unwrap_or_default(),
             message: node.message.clone().unwrap_or_default(),
             node: Some(node.name.clone()),
@@ -90,7 +97,7 @@ impl<'a> PlanOverview<'a> {
     }
 
     /// What system-upgrade-controller says in its conditions.
-    fn of_conditions(&self) -> Option<refit_api::Obstacle> {
+    fn of_conditions(&self) -> Option<Obstacle> {
         let denied = [ConditionType::Validated, ConditionType::LatestResolved].into_iter();
         let denied = denied.filter_map(|type_| condition(self.plan, type_));
         let mut denied = denied.filter(|it| it.status == "False");
@@ -110,10 +117,10 @@ impl<'a> PlanOverview<'a> {
             (Some(reason), _) if *reason == Reason::Waiting => Reason::WindowClosed.into(),
             (reason, _) => reason.clone().unwrap_or_else(|| Reason::Error.into()),
         };
-        Some(refit_api::Obstacle {
+        Some(Obstacle {
             reason,
             message: it.message.clone().unwrap_or_default(),
-            ..refit_api::Obstacle::default()
+            ..Obstacle::default()
         })
     }
 
@@ -124,7 +131,7 @@ impl<'a> PlanOverview<'a> {
             Reason::MissingPermission,
             Reason::StatusRefused,
         ];
-        let updates = self.plan.facts.status().conditions.iter();
+        let updates = self.plan.status().conditions.iter();
         let written = updates
             .filter_map(|it| it.last_update_time.as_deref()?.parse::<Timestamp>().ok())
             .max();
@@ -133,13 +140,13 @@ impl<'a> PlanOverview<'a> {
         (blocking.iter().any(|it| last.reason == *it) && is_last).then_some(last)
     }
 
-    fn unprocessed(&self) -> Obstacle {
-        let (namespace, status) = (&self.plan.namespace, self.plan.facts.status());
-        let is_processed = |plan: &&PlanObject| plan.facts.status().observed_generation.is_some();
+    fn unprocessed(&self) -> (Obstacle, Remedy) {
+        let (namespace, status) = (self.plan.namespace(), self.plan.status());
+        let is_processed = |plan: &&PlanFacts| plan.status().observed_generation.is_some();
         // A controller handles the Plans of its own namespace.
         let elsewhere = self.snapshot.plans.iter().filter(is_processed);
         let elsewhere = elsewhere
-            .map(|plan| &plan.namespace)
+            .map(PlanFacts::namespace)
             .find(|other| *other != namespace);
         let persists = format!(
             "if it persists, check that a controller runs in namespace {namespace} and is responsible for it"
@@ -148,7 +155,7 @@ impl<'a> PlanOverview<'a> {
             (Some(seen), _) => (
                 format!(
                     "the controller has not processed generation {} of the Plan yet; status is of generation {seen}",
-                    self.plan.facts.generation()
+                    self.plan.generation()
                 ),
                 format!("wait some seconds; {persists}"),
             ),
@@ -165,40 +172,21 @@ impl<'a> PlanOverview<'a> {
                 format!("wait some seconds; {persists}"),
             ),
         };
-        Obstacle {
+        let obstacle = Obstacle {
             reason: Reason::Unprocessed.into(),
             message,
-            about: Vec::new(),
-            node: None,
-            remedy,
-            commands: vec![
-                format!("kubectl get deployments,pods,leases -n {namespace}"),
-                format!("kubectl logs -n {namespace} deployment/system-upgrade-controller"),
-            ],
-            expected: false,
-        }
+            ..Obstacle::default()
+        };
+        let commands = vec![
+            format!("kubectl get deployments,pods,leases -n {namespace}"),
+            format!("kubectl logs -n {namespace} deployment/system-upgrade-controller"),
+        ];
+        (obstacle, (remedy, commands))
     }
 
-    fn with_remedy(&self, obstacle: refit_api::Obstacle) -> Obstacle {
-        let refit_api::Obstacle {
-            reason,
-            message,
-            node,
-            about,
-            ..
-        } = obstacle;
-        let (remedy, commands) = remedy::remedy(self, &reason, &about, node.as_deref());
-        let expected = reason
-            .known()
-            .is_some_and(|reason| reason.severity() == Severity::Normal);
-        Obstacle {
-            reason,
-            message,
-            about,
-            node,
-            remedy,
-            commands,
-            expected,
-        }
+    fn with_remedy(&self, obstacle: Obstacle) -> (Obstacle, Remedy) {
+        let node = obstacle.node.as_deref();
+        let remedy = remedy::remedy(self, &obstacle.reason, &obstacle.about, node);
+        (obstacle, remedy)
     }
 }

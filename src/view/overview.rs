@@ -9,6 +9,7 @@ use super::read::Snapshot;
 use super::time;
 use refit_api::{ConditionType, ObjectRef, PlanState, Reason, WavePhase};
 use refit_base::table::aligned;
+use refit_formats::convert::op_plan::owner;
 
 /// Plans that are explained below the table.
 const MAX_EXPLAINED: usize = 5;
@@ -36,7 +37,7 @@ pub(super) fn overview(
     for view in held.iter().take(MAX_EXPLAINED) {
         let explanation = explain_plan(view);
         let _ = write!(out, "\n{}", explanation.brief());
-        if let Some(owner) = &view.plan.node_op {
+        if let Some(owner) = owner(view.plan) {
             let _ = writeln!(out, "of: {owner}");
         }
     }
@@ -65,7 +66,7 @@ pub(super) fn overview(
 /// With the namespace if there may be several.
 fn name(view: &PlanOverview<'_>) -> String {
     match view.snapshot.namespace {
-        Some(_) => view.plan.facts.name.to_string(),
+        Some(_) => view.plan.name.to_string(),
         None => view.title(),
     }
 }
@@ -99,7 +100,7 @@ fn row(view: &PlanOverview<'_>, look: &Look) -> [String; 7] {
 
 /// Since when the Plan is in its state.
 fn since<'v>(view: &'v PlanOverview<'_>) -> Option<&'v str> {
-    let status = view.plan.facts.status();
+    let status = view.plan.status();
     if let Some(obstacle) = &view.obstacle {
         let stored = status.obstacle.as_ref();
         let stored = stored.filter(|stored| stored.reason == obstacle.reason);
@@ -126,12 +127,12 @@ fn needs_person(view: &PlanOverview<'_>) -> bool {
         Reason::WindowTooShort,
     ];
     let obstacle = view.obstacle.as_ref();
-    obstacle.is_some_and(|it| !it.expected || asks.iter().any(|reason| it.reason == *reason))
+    obstacle.is_some_and(|it| !it.is_expected() || asks.iter().any(|reason| it.reason == *reason))
 }
 
 /// What happens next, and when.
 fn next(view: &PlanOverview<'_>, look: &Look) -> String {
-    let status = view.plan.facts.status();
+    let status = view.plan.status();
     let when = |what: &str, at: Option<&str>| {
         let at = at?.parse().ok()?;
         Some(if look.times {
@@ -152,7 +153,7 @@ fn next(view: &PlanOverview<'_>, look: &Look) -> String {
                 let wave = view.wave().filter(|wave| wave.phase == WavePhase::Soaking);
                 when("soak ends", wave.and_then(|wave| wave.until.as_deref()))
             }
-            Some(Reason::NotBefore) => when("starts", view.plan.facts.object.spec.not_before.as_deref()),
+            Some(Reason::NotBefore) => when("starts", view.plan.object.spec.not_before.as_deref()),
             Some(Reason::DependencyNotComplete) => {
                 let mut plans = ObjectRef::named(&obstacle.about, "Plan");
                 plans.next().map(|plan| format!("after Plan {plan}"))

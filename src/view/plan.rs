@@ -6,41 +6,25 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::read::{PlanObject, Snapshot};
+use super::read::Snapshot;
 use super::selected::not_selected;
 use super::time;
 use refit_api::selector::Selector;
 use refit_api::{
-    CheckStatus, ConditionType, DespiteStatus, NodeCounts, NodePhase, NodeProgress, ObjectRef, OpenEnum,
-    PlanCondition, PlanState, Reason, WaveStatus, names,
+    CheckStatus, ConditionType, DespiteStatus, NodeCounts, NodePhase, NodeProgress, Obstacle, PlanCondition,
+    PlanState, Reason, WaveStatus, names,
 };
-use refit_facts::{JobOutcome, PodStage};
+use refit_facts::{JobOutcome, PlanFacts, PodStage};
+use refit_formats::convert::op_plan::owner;
 
 /// States of nodes that are not phases: status only counts them.
 pub(super) const DONE: &str = "Done";
 pub(super) const DISABLED: &str = "Disabled";
 
-/// What holds a Plan, or a node of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Obstacle {
-    /// Another controller's status may have one that is not in the list.
-    pub reason: OpenEnum<Reason>,
-    pub message: String,
-    /// The objects that the message is about.
-    pub about: Vec<ObjectRef>,
-    /// The node that is held, if it is one.
-    pub node: Option<String>,
-    pub remedy: String,
-    /// Commands for that.
-    pub commands: Vec<String>,
-    /// Whether it is as expected, such as a closed window.
-    pub expected: bool,
-}
-
 /// A Plan with everything derived from it.
 #[derive(Debug)]
 pub struct PlanOverview<'a> {
-    pub plan: &'a PlanObject,
+    pub plan: &'a PlanFacts,
     pub snapshot: &'a Snapshot,
     pub counts: NodeCounts,
     /// Whether the counts are known: without status of refit they need Nodes.
@@ -49,18 +33,23 @@ pub struct PlanOverview<'a> {
     pub foreign: bool,
     /// Nodes that are in progress, have failed or wait; done ones only if they are still known to be.
     pub nodes: Vec<NodeProgress>,
+    /// What holds it.
     pub obstacle: Option<Obstacle>,
+    /// What releases it then.
+    pub remedy: String,
+    /// Commands for that.
+    pub commands: Vec<String>,
     pub complete: bool,
 }
 
 impl<'a> PlanOverview<'a> {
     /// `namespace/name`.
     pub fn title(&self) -> String {
-        format!("{}/{}", self.plan.namespace, self.plan.facts.name)
+        format!("{}/{}", self.plan.namespace(), self.plan.name)
     }
 
     pub fn version(&self) -> Option<&str> {
-        self.plan.facts.status().latest_version.as_deref()
+        self.plan.status().latest_version.as_deref()
     }
 
     /// The number of nodes in each phase, done ones included.
@@ -87,7 +76,7 @@ impl<'a> PlanOverview<'a> {
             // system-upgrade-controller's condition is True then, too.
             Some(obstacle) if obstacle.reason == Reason::NoNodes => PlanState::Held,
             _ if self.complete && self.is_current() => PlanState::Complete,
-            Some(obstacle) if self.counts.applying == 0 && !obstacle.expected => PlanState::Held,
+            Some(obstacle) if self.counts.applying == 0 && !obstacle.is_expected() => PlanState::Held,
             Some(_) if self.counts.applying == 0 => PlanState::Waiting,
             _ => PlanState::Running,
         }
@@ -100,14 +89,14 @@ impl<'a> PlanOverview<'a> {
 
     /// The last wave that has begun, if it is one of the present roll-out.
     pub fn wave(&self) -> Option<&WaveStatus> {
-        let status = self.plan.facts.status();
+        let status = self.plan.status();
         let wave = status.wave.as_ref()?;
         (status.latest_hash.as_deref() == Some(&*wave.hash)).then_some(wave)
     }
 
     /// When the Plan repeats next, if it does.
     pub fn repeats(&self) -> Option<String> {
-        let next = self.plan.facts.status().repeat.as_ref()?.next.as_deref()?;
+        let next = self.plan.status().repeat.as_ref()?.next.as_deref()?;
         let at: Timestamp = next.parse().ok()?;
         Some(if at > self.snapshot.now {
             format!("next at {next}")
@@ -122,9 +111,9 @@ impl<'a> PlanOverview<'a> {
 
     /// Whether the node's label has the current hash.
     pub fn has_done_label(&self, name: &str) -> bool {
-        let key = names::plan_label(&self.plan.facts.name);
-        let label = self.snapshot.node(name).and_then(|node| node.labels.get(&key));
-        label.is_some() && label == self.plan.facts.status().latest_hash.as_ref()
+        let node = self.snapshot.node(name);
+        let label = node.and_then(|node| node.facts.labels.of_plan(&self.plan.name));
+        label.is_some() && label == self.plan.status().latest_hash.as_deref()
     }
 
     /// Why the Plan does not select a node, as far as the Node can be read.
@@ -134,7 +123,7 @@ impl<'a> PlanOverview<'a> {
 
     /// The limits in spite of which nodes start.
     pub fn despite(&self) -> impl Iterator<Item = &DespiteStatus> {
-        let all = self.plan.facts.status().despite.iter().flatten();
+        let all = self.plan.status().despite.iter().flatten();
         all.filter(|it| it.is_in_effect())
     }
 
@@ -142,7 +131,6 @@ impl<'a> PlanOverview<'a> {
     pub fn expected_end(&self) -> Option<(Timestamp, Timestamp)> {
         let end = self
             .plan
-            .facts
             .status()
             .expected_end
             .as_ref()
@@ -154,7 +142,7 @@ impl<'a> PlanOverview<'a> {
 
     /// The events about the Plan, the oldest first.
     pub fn events(&self) -> impl DoubleEndedIterator<Item = &'a super::read::EventLine> {
-        let (namespace, name) = (&self.plan.namespace, &self.plan.facts.name);
+        let (namespace, name) = (self.plan.namespace(), &self.plan.name);
         let snapshot = self.snapshot;
         snapshot
             .events
@@ -163,49 +151,38 @@ impl<'a> PlanOverview<'a> {
     }
 
     pub fn to_json(&self) -> Value {
-        let status = self.plan.facts.status();
+        let status = self.plan.status();
         let nodes = self.nodes.iter().map(|node| {
             json!({
                 "name": node.name, "phase": node.phase, "since": node.since, "job": node.job,
                 "attempt": node.attempt, "reason": node.reason, "message": node.message,
             })
         });
+        let held_by = self.obstacle.as_ref().map(|it| {
+            json!({
+                "reason": it.reason, "message": it.message, "node": it.node, "remedy": self.remedy,
+                "commands": self.commands,
+            })
+        });
         json!({
-            "namespace": self.plan.namespace,
-            "name": &*self.plan.facts.name,
+            "namespace": self.plan.namespace(),
+            "name": &*self.plan.name,
             "version": status.latest_version,
             "hash": status.latest_hash,
             "state": self.state(),
             "counts": self.counted.then_some(NodeCounts { skipped: self.counts.skipped.or(Some(0)), ..self.counts }),
             "phases": self.phases(),
-            "heldBy": self.obstacle.as_ref().map(Obstacle::to_json),
+            "heldBy": held_by,
             "wave": status.wave,
             "repeat": status.repeat,
             "checks": status.checks,
             "despite": status.despite,
             "expectedEnd": status.expected_end,
             "origin": status.origin,
-            "nodeOp": self.plan.node_op,
+            "nodeOp": owner(self.plan),
             "history": status.history,
             "statusOfAnotherController": self.foreign,
             "nodes": nodes.collect::<Vec<_>>(),
-        })
-    }
-}
-
-impl Obstacle {
-    /// The message, with the node that is held.
-    pub fn says(&self) -> String {
-        match &self.node {
-            Some(node) => format!("Node {node}: {}", self.message),
-            None => self.message.clone(),
-        }
-    }
-
-    pub fn to_json(&self) -> Value {
-        json!({
-            "reason": self.reason, "message": self.message, "node": self.node, "remedy": self.remedy,
-            "commands": self.commands,
         })
     }
 }
@@ -220,39 +197,38 @@ pub(super) fn check_says(check: &CheckStatus, now: Timestamp) -> String {
 
 /// Whether another controller than refit wrote the status: system-upgrade-controller writes conditions, but never
 /// `observedGeneration`.
-pub(super) fn is_foreign(plan: &PlanObject) -> bool {
-    let status = plan.facts.status();
+pub(super) fn is_foreign(plan: &PlanFacts) -> bool {
+    let status = plan.status();
     status.observed_generation.is_none() && !status.conditions.is_empty()
 }
 
 /// Whether the status describes the current spec.
-pub(super) fn is_current(plan: &PlanObject) -> bool {
-    match plan.facts.status().observed_generation {
-        Some(seen) => seen >= plan.facts.generation(),
+pub(super) fn is_current(plan: &PlanFacts) -> bool {
+    match plan.status().observed_generation {
+        Some(seen) => seen >= plan.generation(),
         None => is_foreign(plan),
     }
 }
 
-pub(super) fn condition(plan: &PlanObject, type_: ConditionType) -> Option<&PlanCondition> {
-    let conditions = &plan.facts.status().conditions;
+pub(super) fn condition(plan: &PlanFacts, type_: ConditionType) -> Option<&PlanCondition> {
+    let conditions = &plan.status().conditions;
     conditions.iter().find(|condition| condition.type_ == type_)
 }
 
 /// The nodes of a Plan from their labels and Jobs, for a status that has only `applying`.
-pub(super) fn derived(snapshot: &Snapshot, plan: &PlanObject) -> (NodeCounts, Vec<NodeProgress>, bool) {
-    let status = plan.facts.status();
+pub(super) fn derived(snapshot: &Snapshot, plan: &PlanFacts) -> (NodeCounts, Vec<NodeProgress>, bool) {
+    let status = plan.status();
     let (mut counts, mut views) = (NodeCounts::default(), Vec::new());
     let hash = status.latest_hash.as_deref().unwrap_or_default();
     let applying: BTreeSet<&str> = status.applying.iter().flatten().map(String::as_str).collect();
-    let spec = &plan.facts.object.spec;
+    let spec = &plan.object.spec;
     let selector = Selector::new(spec.node_selector.as_ref()).unwrap_or_else(|_| Selector::nothing());
     for (name, node) in snapshot.nodes.iter().flatten() {
-        let is_selected = selector.matches(&node.labels) && node.labels.contains_key(names::LABEL_HOSTNAME);
-        if !is_selected {
+        let label = |key: &str| node.facts.labels.get(key);
+        if !selector.matches_by(label) || label(names::LABEL_HOSTNAME).is_none() {
             continue;
         }
-        let label = node.labels.get(&names::plan_label(&plan.facts.name));
-        match label.map(String::as_str) {
+        match node.facts.labels.of_plan(&plan.name) {
             Some(names::LABEL_VALUE_DISABLED) => {
                 counts.disabled += 1;
                 continue;
@@ -286,7 +262,7 @@ pub(super) fn derived(snapshot: &Snapshot, plan: &PlanObject) -> (NodeCounts, Ve
 }
 
 /// A node that the controller names in `applying`, as its last Job shows it.
-fn applying_view(snapshot: &Snapshot, plan: &PlanObject, name: &str) -> NodeProgress {
+fn applying_view(snapshot: &Snapshot, plan: &PlanFacts, name: &str) -> NodeProgress {
     let job = snapshot
         .jobs_on(plan, name)
         .into_iter()

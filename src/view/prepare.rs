@@ -1,10 +1,11 @@
 //! What `prepare <plan>` of the images of K3s and RKE2 waits for. On a cluster only its log says so.
 
 use super::plan::{condition, is_current};
-use super::read::{PlanObject, Snapshot};
+use super::read::Snapshot;
 use refit_api::prepare::Prepare;
 use refit_api::{ConditionType, ObjectRef};
 use refit_base::nearest::nearest;
+use refit_facts::PlanFacts;
 
 /// Label of the nodes whose versions the script compares.
 const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
@@ -21,17 +22,20 @@ pub struct Awaited {
 
 /// What `prepare` of a Plan waits for, in the order of the script: it polls until the Plan exists, then until that applies
 /// to no node, and then until all control-plane nodes have the version.
-pub fn awaited(snapshot: &Snapshot, plan: &PlanObject) -> Option<Awaited> {
-    let (name, own) = (awaited_plan(plan)?, &*plan.facts.name);
-    let edit = |name: &str| format!("kubectl edit plan -n {} {name}", plan.namespace);
+pub fn awaited(snapshot: &Snapshot, plan: &PlanFacts) -> Option<Awaited> {
+    let (name, own) = (awaited_plan(plan)?, &*plan.name);
+    let edit = |name: &str| format!("kubectl edit plan -n {} {name}", plan.namespace());
     let Some(other) = find(snapshot, plan, &name) else {
-        let siblings = snapshot.plans.iter().filter(|it| it.namespace == plan.namespace);
-        let others = siblings.map(|it| &*it.facts.name).filter(|other| *other != own);
+        let siblings = snapshot
+            .plans
+            .iter()
+            .filter(|it| it.namespace() == plan.namespace());
+        let others = siblings.map(|it| &*it.name).filter(|other| *other != own);
         let advice = match nearest(&name, others) {
             Some(near) => format!(" (did you mean Plan {near}?)"),
             None => "; apply it too, or name another one in spec.prepare.args".to_owned(),
         };
-        let list = format!("kubectl get plans -n {}", plan.namespace);
+        let list = format!("kubectl get plans -n {}", plan.namespace());
         return Some(Awaited {
             what: format!("Plan {name}, which does not exist{advice}"),
             about: Some(ObjectRef::plan(&*name)),
@@ -49,7 +53,7 @@ pub fn awaited(snapshot: &Snapshot, plan: &PlanObject) -> Option<Awaited> {
             remedy: Some((advice.to_owned(), vec![edit(own)])),
         });
     }
-    let applying = other.facts.status().applying.as_ref();
+    let applying = other.status().applying.as_ref();
     let mut is = "still applying";
     if applying.is_none_or(Vec::is_empty) {
         let (awaited, may_change) = of_versions(snapshot, plan, other)?;
@@ -92,8 +96,8 @@ pub fn awaited(snapshot: &Snapshot, plan: &PlanObject) -> Option<Awaited> {
 }
 
 /// The Plan that `prepare` of another one names.
-pub fn awaited_plan(plan: &PlanObject) -> Option<String> {
-    let container = plan.facts.object.spec.prepare.as_deref()?;
+pub fn awaited_plan(plan: &PlanFacts) -> Option<String> {
+    let container = plan.object.spec.prepare.as_deref()?;
     let words = |words: &Option<Vec<String>>| words.clone().unwrap_or_default();
     let (command, args) = (words(&container.command), words(&container.args));
     let prepare = Prepare::parse(&container.image, &command, &args)?;
@@ -101,31 +105,31 @@ pub fn awaited_plan(plan: &PlanObject) -> Option<String> {
 }
 
 /// The Plan of this name beside another one.
-pub fn find<'a>(snapshot: &'a Snapshot, beside: &PlanObject, name: &str) -> Option<&'a PlanObject> {
+pub fn find<'a>(snapshot: &'a Snapshot, beside: &PlanFacts, name: &str) -> Option<&'a PlanFacts> {
     let mut siblings = snapshot
         .plans
         .iter()
-        .filter(|it| it.namespace == beside.namespace);
-    siblings.find(|it| &*it.facts.name == name)
+        .filter(|it| it.namespace() == beside.namespace());
+    siblings.find(|it| &*it.name == name)
 }
 
-fn is_complete(plan: &PlanObject) -> bool {
+fn is_complete(plan: &PlanFacts) -> bool {
     let complete = condition(plan, ConditionType::Complete).is_some_and(|it| it.status == "True");
     complete && is_current(plan)
 }
 
 /// The Plans from this one on of which each waits for the next, and the last for `own`; and whether one waits by
 /// `dependsOn`. Nothing waits for a complete Plan.
-fn cycle(snapshot: &Snapshot, own: &PlanObject, name: &str) -> Option<(Vec<String>, bool)> {
+fn cycle(snapshot: &Snapshot, own: &PlanFacts, name: &str) -> Option<(Vec<String>, bool)> {
     let is_open = |name: &String| !find(snapshot, own, name).is_some_and(is_complete);
     let (mut chain, mut depends) = (vec![name.to_owned()], false);
     while chain.len() < snapshot.plans.len() {
         let last = find(snapshot, own, chain.last()?)?;
-        let all = last.facts.object.spec.depends_on.iter().flatten();
+        let all = last.object.spec.depends_on.iter().flatten();
         let dependency = all.map(|it| it.name.clone()).find(is_open);
         depends |= dependency.is_some();
         let next = dependency.or_else(|| awaited_plan(last).filter(is_open))?;
-        if next == *own.facts.name {
+        if next == *own.name {
             return Some((chain, depends));
         }
         chain.push(next);
@@ -134,15 +138,15 @@ fn cycle(snapshot: &Snapshot, own: &PlanObject, name: &str) -> Option<(Vec<Strin
 }
 
 /// The nodes of the control plane that have another version than the Plan, and whether the other Plan may change that.
-fn of_versions(snapshot: &Snapshot, plan: &PlanObject, other: &PlanObject) -> Option<(Awaited, bool)> {
+fn of_versions(snapshot: &Snapshot, plan: &PlanFacts, other: &PlanFacts) -> Option<(Awaited, bool)> {
     // The version is an image tag, in which `+` is not allowed.
     let tag = |version: &str| version.replace('+', "-");
-    let edit = |plan: &PlanObject| format!("kubectl edit plan -n {} {}", plan.namespace, plan.facts.name);
-    let wanted = tag(plan.facts.status().latest_version.as_deref()?);
+    let edit = |plan: &PlanFacts| format!("kubectl edit plan -n {} {}", plan.namespace(), plan.name);
+    let wanted = tag(plan.status().latest_version.as_deref()?);
     let nodes = snapshot.nodes.as_ref()?;
     let control = nodes
         .iter()
-        .filter(|(_, node)| node.labels.contains_key(CONTROL_PLANE));
+        .filter(|(_, node)| node.facts.labels.get(CONTROL_PLANE).is_some());
     let mut control = control.peekable();
     if control.peek().is_none() {
         let awaited = Awaited {
@@ -160,11 +164,11 @@ fn of_versions(snapshot: &Snapshot, plan: &PlanObject, other: &PlanObject) -> Op
         "control-plane nodes of version {wanted}, and {name} runs {}",
         node.facts.kubelet
     );
-    let version = other.facts.status().latest_version.as_deref();
+    let version = other.status().latest_version.as_deref();
     let (what, remedy) = match version.filter(|version| tag(version) != wanted) {
         Some(version) => {
             let advice = "give both Plans the same version";
-            let of_other = &other.facts.name;
+            let of_other = &other.name;
             (
                 format!("{what}; Plan {of_other} has {version}; {advice}"),
                 (advice.to_owned(), vec![edit(other), edit(plan)]),
@@ -176,7 +180,7 @@ fn of_versions(snapshot: &Snapshot, plan: &PlanObject, other: &PlanObject) -> Op
                 "see why the node does not run that version though the Plan is complete".to_owned(),
                 vec![
                     format!("kubectl describe node {name}"),
-                    format!("refit explain -n {} {} {name}", other.namespace, other.facts.name),
+                    format!("refit explain -n {} {} {name}", other.namespace(), other.name),
                 ],
             ),
         ),

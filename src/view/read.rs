@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 
 pub use follow::ObjectKind;
 pub(super) use lists::list;
-use lists::{Reader, event_line, job_object, plan_object, pod_object};
+use lists::{Reader, event_line, job_object, pod_object, salvaged};
 use refit_api::{DrainNote, OpenEnum, Reason};
 use refit_facts::objects::Intern;
 use refit_facts::objects::maintenance::Maintenance;
@@ -36,7 +36,7 @@ pub struct Snapshot {
     /// The namespace whose Plans were read; `None` means all.
     pub namespace: Option<String>,
     /// By namespace and name.
-    pub plans: Vec<PlanObject>,
+    pub plans: Vec<PlanFacts>,
     /// `None` if Nodes may not be read.
     pub nodes: Option<BTreeMap<String, NodeObject>>,
     pub jobs: Vec<JobObject>,
@@ -53,19 +53,8 @@ pub struct Snapshot {
 }
 
 #[derive(Debug)]
-pub struct PlanObject {
-    pub namespace: String,
-    pub facts: PlanFacts,
-    /// Its finalizers, if it is being deleted.
-    pub deleting: Option<Vec<String>>,
-    /// Kind, namespace and name of the `NodeOp` or `NodeOpUpgrade` that it was made of.
-    pub node_op: Option<String>,
-}
-
-#[derive(Debug)]
 pub struct NodeObject {
     pub facts: NodeFacts,
-    pub labels: BTreeMap<String, String>,
     /// Reason, message and time of the condition Ready.
     pub ready: Option<(String, String, String)>,
 }
@@ -136,7 +125,11 @@ impl Snapshot {
         };
         snapshot.nodes = reader.nodes().await;
         snapshot.maintenances = reader.maintenances().await;
-        let namespaces: BTreeSet<_> = snapshot.plans.iter().map(|plan| plan.namespace.clone()).collect();
+        let namespaces: BTreeSet<_> = snapshot
+            .plans
+            .iter()
+            .map(|plan| plan.namespace().to_owned())
+            .collect();
         let intern = Intern::default();
         let job = |raw: &RawValue| job_object(raw, &intern).ok();
         let pod = |raw: &RawValue| pod_object(raw, &intern).ok();
@@ -220,7 +213,7 @@ impl Snapshot {
     pub fn of_plan(raw: &RawValue, now: Timestamp) -> Option<Self> {
         Some(Self {
             now,
-            plans: vec![plan_object(raw)?],
+            plans: vec![salvaged(raw)?],
             ..Self::default()
         })
     }
@@ -230,8 +223,8 @@ impl Snapshot {
     }
 
     /// The Jobs of a Plan on a node, the oldest first.
-    pub(super) fn jobs_on<'a>(&'a self, plan: &'a PlanObject, node: &'a str) -> Vec<&'a JobObject> {
-        let is_own = |job: &&JobObject| job.namespace == plan.namespace && job.facts.plan == plan.facts.name;
+    pub(super) fn jobs_on<'a>(&'a self, plan: &'a PlanFacts, node: &'a str) -> Vec<&'a JobObject> {
+        let is_own = |job: &&JobObject| job.namespace == plan.namespace() && job.facts.plan == plan.name;
         let mut jobs: Vec<_> = self
             .jobs
             .iter()

@@ -7,15 +7,18 @@ use refit_api::reason::Kind;
 use refit_api::{ConditionType, NodeProgress, ObjectRef, OpenEnum, Reason, limits, names};
 use refit_facts::words;
 
-/// The remedy of a reason in words, and commands that can be copied.
+/// What puts something right, in words, and commands that can be copied.
+pub(super) type Remedy = (String, Vec<String>);
+
+/// The remedy of a reason.
 #[expect(clippy::too_many_lines, reason = "one arm for each remedy")]
 pub(super) fn remedy(
     view: &PlanOverview<'_>,
     reason: &OpenEnum<Reason>,
     about: &[ObjectRef],
     node: Option<&str>,
-) -> (String, Vec<String>) {
-    let (namespace, plan) = (&view.plan.namespace, &view.plan.facts.name);
+) -> Remedy {
+    let (namespace, plan) = (view.plan.namespace(), &view.plan.name);
     let at = format!("-n {namespace} {plan}");
     let on = |text: &str| node.map(|node| text.replace("NODE", node));
     let Some(known) = reason.known() else {
@@ -32,7 +35,7 @@ pub(super) fn remedy(
     if let Some(found) = stall::remedy(view, known, node).or_else(|| of_message(view, known, about, node)) {
         return found;
     }
-    let channel = view.plan.facts.status().channel.as_ref();
+    let channel = view.plan.status().channel.as_ref();
     // What a policy holds back has a reason of its own.
     let known = match (
         known,
@@ -295,7 +298,7 @@ fn of_message(
     about: &[ObjectRef],
     node: Option<&str>,
 ) -> Option<(String, Vec<String>)> {
-    let (namespace, plan) = (&view.plan.namespace, &view.plan.facts.name);
+    let (namespace, plan) = (view.plan.namespace(), &view.plan.name);
     let edit = format!("kubectl edit plan -n {namespace} {plan}");
     let message = node
         .and_then(|node| view.node(node)?.message.as_deref())
@@ -314,7 +317,7 @@ fn of_message(
                 let remedy = "edit the Plan: the message names the field".to_owned();
                 return Some((remedy, vec![edit]));
             }
-            let channel = view.plan.facts.status().channel.as_ref()?;
+            let channel = view.plan.status().channel.as_ref()?;
             let (url, _) = (channel.url.as_ref()?, channel.last_error.as_ref()?);
             let remedy = "make the channel reachable, or set spec.version".to_owned();
             Some((remedy, vec![format!("refit resolve {url}"), edit]))

@@ -54,10 +54,9 @@ impl<'a> Report<'a> {
                 None => reason.to_string(),
             });
         }
-        let hash = view.plan.facts.status().latest_hash.as_deref();
-        let label = names::plan_label(&view.plan.facts.name);
+        let hash = view.plan.status().latest_hash.as_deref();
         for (name, node) in snapshot.nodes.iter().flatten() {
-            let value = node.labels.get(&label).map(String::as_str);
+            let value = node.facts.labels.of_plan(&view.plan.name);
             let state = match value {
                 Some(names::LABEL_VALUE_DISABLED) => DISABLED,
                 Some(_) if value == hash => DONE,
@@ -95,7 +94,7 @@ impl<'a> Report<'a> {
     }
 
     fn previous_version(&self) -> Option<&str> {
-        let status = self.view.plan.facts.status();
+        let status = self.view.plan.status();
         let earlier = status.history.iter().flatten().skip(1);
         let mut earlier = earlier.map(|it| it.version.as_str());
         earlier.find(|version| Some(*version) != status.latest_version.as_deref())
@@ -172,7 +171,7 @@ impl<'a> Report<'a> {
     }
 
     fn facts(&self) -> Vec<(&'static str, String)> {
-        let status = self.view.plan.facts.status();
+        let status = self.view.plan.status();
         let counts = self.view.counts;
         let origin = status.origin.as_ref();
         let optional = [
@@ -205,7 +204,7 @@ impl<'a> Report<'a> {
 
     fn tables(&self) -> Vec<Table> {
         let text = |value: &Option<String>| value.clone().unwrap_or_else(|| "?".to_owned());
-        let history = self.view.plan.facts.status().history.iter().flatten();
+        let history = self.view.plan.status().history.iter().flatten();
         let roll_outs = history.map(|it| {
             let waves = it.approved_waves.iter().flatten();
             let waves = waves.map(|wave| format!("approved wave {wave}"));
@@ -298,7 +297,7 @@ fn node_report(snapshot: &Snapshot, view: &PlanOverview<'_>, name: &str) -> Node
         kubelet_now: node.map(|node| node.facts.kubelet.to_string()),
         ..NodeReport::default()
     };
-    if let Some(record) = node.and_then(|node| node.facts.records.get(&view.plan.facts.name)) {
+    if let Some(record) = node.and_then(|node| node.facts.records.get(&view.plan.name)) {
         report.version = Some(record.version.clone());
         report.ended = Some(format!("{:.0}", record.at));
         report.attempts = Some(record.attempt);

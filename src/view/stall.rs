@@ -1,17 +1,17 @@
 //! What stops a node whose status only says how far it is: a Job tries again until its deadline, or its `prepare` waits, and in
 //! the status nothing happens meanwhile.
 
-use super::plan::{Obstacle, PlanOverview};
-use super::read::{JobObject, PlanObject, PodObject, Snapshot};
+use super::plan::PlanOverview;
+use super::read::{JobObject, PodObject, Snapshot};
 use super::{prepare, time};
-use refit_api::{NodePhase, NodeProgress, ObjectRef, Reason};
+use refit_api::{NodePhase, NodeProgress, ObjectRef, Obstacle, Reason};
 use refit_cluster::drain::pods::fields_wanted;
-use refit_facts::{JobOutcome, PodStage};
+use refit_facts::{JobOutcome, PlanFacts, PodStage};
 
 /// The reason, a message and the objects that it is about, if something stops a node that has a slot.
 pub(super) fn stall(
     snapshot: &Snapshot,
-    plan: &PlanObject,
+    plan: &PlanFacts,
     node: &NodeProgress,
 ) -> Option<(Reason, String, Vec<ObjectRef>)> {
     let jobs = snapshot.jobs_on(plan, &node.name);
@@ -21,7 +21,7 @@ pub(super) fn stall(
     let prepares = || {
         let pod = job.and_then(|job| snapshot.pod_of(job));
         // Without its pod, the node may as well be in `preflight`.
-        pod.map_or(plan.facts.object.spec.preflight.is_none(), |pod| pod.prepares)
+        pod.map_or(plan.object.spec.preflight.is_none(), |pod| pod.prepares)
     };
     if node.phase == NodePhase::Preparing
         && prepares()
@@ -83,7 +83,7 @@ pub(super) fn remedy(
     reason: Reason,
     node: Option<&str>,
 ) -> Option<(String, Vec<String>)> {
-    let (namespace, plan) = (&view.plan.namespace, &view.plan.facts.name);
+    let (namespace, plan) = (view.plan.namespace(), &view.plan.name);
     let known = node.and_then(|node| view.node(node));
     let message = known.and_then(|node| node.message.as_deref()).unwrap_or_default();
     let edit = format!("kubectl edit plan -n {namespace} {plan}");
@@ -130,25 +130,25 @@ fn drain_remedy(message: &str) -> Option<String> {
 }
 
 /// A Plan that is being deleted: no controller works on it any more.
-pub(super) fn deletion(plan: &PlanObject) -> Option<Obstacle> {
-    let finalizers = plan.deleting.as_ref()?;
-    let waits = match finalizers.as_slice() {
+pub(super) fn deletion(plan: &PlanFacts) -> Option<(Obstacle, (String, Vec<String>))> {
+    if !plan.is_deleting() {
+        return None;
+    }
+    let waits = match plan.object.metadata.finalizers.as_deref().unwrap_or_default() {
         [] => "the garbage collector has not removed it yet".to_owned(),
         all => format!("it waits for its finalizers {}", all.join(", ")),
     };
-    let (namespace, name) = (&plan.namespace, &plan.facts.name);
-    Some(Obstacle {
+    let (namespace, name) = (plan.namespace(), &plan.name);
+    let obstacle = Obstacle {
         reason: Reason::Deleting.into(),
         message: format!("the Plan is being deleted, so no node starts; {waits}"),
-        about: Vec::new(),
-        node: None,
-        remedy: Reason::Deleting.plain_remedy(),
-        commands: vec![
-            format!("kubectl get plan -n {namespace} {name} -o yaml"),
-            format!("kubectl edit plan -n {namespace} {name}"),
-        ],
-        expected: false,
-    })
+        ..Obstacle::default()
+    };
+    let commands = vec![
+        format!("kubectl get plan -n {namespace} {name} -o yaml"),
+        format!("kubectl edit plan -n {namespace} {name}"),
+    ];
+    Some((obstacle, (Reason::Deleting.plain_remedy(), commands)))
 }
 
 #[cfg(test)]

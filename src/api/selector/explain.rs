@@ -35,9 +35,9 @@ impl Requirement {
         }
     }
 
-    /// Whether these labels meet it.
-    pub fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
-        self.selector.matches(labels)
+    /// Whether an object meets it whose labels are looked up by `label`.
+    pub fn matches<'l>(&self, label: impl Fn(&str) -> Option<&'l str>) -> bool {
+        self.selector.matches_by(label)
     }
 }
 
@@ -123,7 +123,7 @@ mod tests {
             .into();
         let failing: Vec<String> = requirements(&selector)
             .into_iter()
-            .filter(|one| !one.matches(&labels))
+            .filter(|one| !one.matches(|key| labels.get(key).map(String::as_str)))
             .map(|one| format!("{}, {}", one.text(), found(&one.key, &labels)))
             .collect();
         assert_eq!(

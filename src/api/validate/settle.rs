@@ -5,6 +5,7 @@ use crate::invalid::{ErrorList, at};
 use crate::names::{TAINT_NEW_NODE, TAINT_PENDING_PREFIX};
 use crate::node_condition::NodeConditionType;
 use crate::node_mark::NodeMark;
+use crate::open_enum::ClosedEnum as _;
 use crate::plan::PlanSpec;
 use crate::settle::{ConditionStatus, TaintName};
 

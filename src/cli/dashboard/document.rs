@@ -7,10 +7,10 @@ use jiff::Timestamp;
 use super::summary::{bands, chain, figures, verdict};
 use refit_api::{DespiteStatus, ExpectedEnd, RollOut};
 use refit_base::version::released_version;
+use refit_facts::PlanFacts;
 use refit_formats::page::{Document, Held, PlanCard, Source, count_versions, failures};
 use refit_rehearse::record::Recorder;
 use refit_rehearse::report::page::{allowed, rows, wait_cards};
-use refit_view::plan::Obstacle;
 use refit_view::{PlanOverview, Snapshot};
 
 /// Rows that are drawn, so that a page has a size that browsers show.
@@ -26,7 +26,7 @@ pub(super) fn document(
     recorders: &BTreeMap<String, Recorder>,
     opened: Option<Timestamp>,
 ) -> Document {
-    let namespaces: BTreeSet<_> = snapshot.plans.iter().map(|plan| &plan.namespace).collect();
+    let namespaces: BTreeSet<_> = snapshot.plans.iter().map(PlanFacts::namespace).collect();
     let mut document = Document {
         notes: vec![match opened {
             Some(opened) => format!(
@@ -62,9 +62,9 @@ pub(super) fn document(
         let name = if namespaces.len() > 1 {
             view.title()
         } else {
-            view.plan.facts.name.to_string()
+            view.plan.name.to_string()
         };
-        let recorder = recorders.get(&view.plan.namespace);
+        let recorder = recorders.get(view.plan.namespace());
         if view.foreign {
             document.notes.push(format!(
                 "The status of Plan {name} is of another controller; its nodes are counted by labels and Jobs."
@@ -109,10 +109,10 @@ pub(super) struct Shown<'s> {
 fn card(view: &PlanOverview<'_>, name: String, recorder: Option<&Recorder>) -> PlanCard {
     let counts = view.counts;
     let mut waits = recorder.map_or_else(Vec::new, |recorder| {
-        wait_cards(recorder, &view.plan.facts.name, view.snapshot.now)
+        wait_cards(recorder, &view.plan.name, view.snapshot.now)
     });
     waits.truncate(MAX_WAITS);
-    let history = view.plan.facts.status().history.iter().flatten();
+    let history = view.plan.status().history.iter().flatten();
     let history = history.map(|entry| RollOut {
         version: released_version(&entry.version),
         ..entry.clone()
@@ -122,26 +122,22 @@ fn card(view: &PlanOverview<'_>, name: String, recorder: Option<&Recorder>) -> P
         version: view.version().map(released_version),
         state: view.state(),
         selected: counts.selected,
-        allowed: allowed(&view.plan.facts.object.spec, counts.selected),
+        allowed: allowed(&view.plan.object.spec, counts.selected),
         done: counts.done,
         applying: counts.applying,
         waiting: counts.waiting,
         failed: counts.failed,
-        held: view.obstacle.as_ref().map(held),
+        held: view.obstacle.as_ref().map(|obstacle| Held {
+            reason: obstacle.reason.clone(),
+            message: obstacle.says(),
+            remedy: view.remedy.clone(),
+            commands: view.commands.clone(),
+        }),
         expected_end: view.expected_end().map(|(earliest, latest)| ExpectedEnd {
             earliest: format!("{earliest:.0}"),
             latest: format!("{latest:.0}"),
         }),
         history: history.collect(),
         waits,
-    }
-}
-
-fn held(obstacle: &Obstacle) -> Held {
-    Held {
-        reason: obstacle.reason.clone(),
-        message: obstacle.says(),
-        remedy: obstacle.remedy.clone(),
-        commands: obstacle.commands.clone(),
     }
 }

@@ -96,7 +96,7 @@ impl Follower {
         follower.watch(ObjectKind::Plan, follower.snapshot.namespace.clone());
         follower.watch(ObjectKind::Node, None);
         for plan in &read.plans {
-            follower.open_namespace(&plan.namespace);
+            follower.open_namespace(plan.namespace());
         }
         follower
     }

@@ -64,12 +64,12 @@ pub(super) fn figures(plans: &[Shown<'_>], document: &mut Document) {
     let outages = |phases| {
         plans.iter().flat_map(move |plan| {
             let recorded = plan.recorder.into_iter();
-            recorded.flat_map(move |recorder| recorder.outages(&plan.view.plan.facts.name, phases, now))
+            recorded.flat_map(move |recorder| recorder.outages(&plan.view.plan.name, phases, now))
         })
     };
     let down = peak(outages(WORKED_ON), &BTreeSet::new());
     let nodes = snapshot.nodes.iter().flatten();
-    let roles = Roles::of(nodes.map(|(name, node)| (name.as_str(), &node.labels)));
+    let roles = Roles::of(nodes.map(|(_, node)| &node.facts));
     let is_control = |node: &str| roles.control.contains(node);
     let control = peak(
         outages(TAKEN_DOWN).filter(|one| is_control(one.node)),
@@ -86,9 +86,8 @@ pub(super) fn figures(plans: &[Shown<'_>], document: &mut Document) {
     let limits = |peak: &refit_rehearse::record::Peak<'_>| {
         let at_work = plans
             .iter()
-            .filter(|plan| peak.plans.contains(&*plan.view.plan.facts.name));
-        let limits =
-            at_work.map(|plan| allowed(&plan.view.plan.facts.object.spec, plan.view.counts.selected));
+            .filter(|plan| peak.plans.contains(&*plan.view.plan.name));
+        let limits = at_work.map(|plan| allowed(&plan.view.plan.object.spec, plan.view.counts.selected));
         limits.sum()
     };
     document.figures = Figures {
@@ -111,11 +110,11 @@ pub(super) fn bands(
     let now = view.snapshot.now;
     let ahead = now.duration_since(from).max(AHEAD);
     let until = now.saturating_add(ahead).unwrap_or(now);
-    let mut bands = closed_bands(&view.plan.facts.object, &[], from, until);
+    let mut bands = closed_bands(&view.plan.object, &[], from, until);
     bands.extend(
         recorder
             .into_iter()
-            .flat_map(|recorder| recorder.bands(&view.plan.facts.name, now)),
+            .flat_map(|recorder| recorder.bands(&view.plan.name, now)),
     );
     for band in &mut bands {
         name.clone_into(&mut band.plan);
@@ -125,16 +124,10 @@ pub(super) fn bands(
 
 /// The longest of the chains of the namespaces.
 pub(super) fn chain(plans: &[Shown<'_>], now: Timestamp) -> Vec<Link> {
-    let namespaces: BTreeSet<&str> = plans
-        .iter()
-        .map(|plan| plan.view.plan.namespace.as_str())
-        .collect();
+    let namespaces: BTreeSet<&str> = plans.iter().map(|plan| plan.view.plan.namespace()).collect();
     let chains = namespaces.into_iter().filter_map(|namespace| {
-        let is_here = |plan: &&Shown<'_>| plan.view.plan.namespace == namespace;
-        let names = plans
-            .iter()
-            .filter(is_here)
-            .map(|plan| &*plan.view.plan.facts.name);
+        let is_here = |plan: &&Shown<'_>| plan.view.plan.namespace() == namespace;
+        let names = plans.iter().filter(is_here).map(|plan| &*plan.view.plan.name);
         let recorder = plans.iter().find(is_here)?.recorder?;
         Some(recorder.chain(&names.collect::<Vec<_>>(), now))
     });

@@ -118,7 +118,7 @@ fn the_page_has_the_reasons_and_remedies_of_refit_status() {
         let held = card.held.as_ref().unwrap();
         assert_eq!(held.reason, obstacle.reason);
         assert_eq!(held.message, obstacle.says());
-        assert_eq!(held.remedy, obstacle.remedy);
+        assert_eq!(held.remedy, view.remedy);
         assert_eq!(card.state, view.state());
         assert_eq!((card.selected, card.waiting, card.applying), (3, 2, 1));
         assert_eq!(document.rows.len(), view.nodes.len());

@@ -113,7 +113,7 @@ impl ReadCluster {
         Reading {
             namespace,
             controller,
-            plans: self.snapshot.plans.iter().map(|plan| &plan.facts).collect(),
+            plans: self.snapshot.plans.iter().collect(),
             nodes: nodes.map(|node| &node.facts).collect(),
             jobs: jobs.map(|job| (job.controller.as_str(), &job.facts)).collect(),
             deployments: &self.deployments,

@@ -124,7 +124,9 @@ fn unmet(
     counts: impl Fn(&explain::Requirement) -> bool,
 ) -> Option<String> {
     let missing = explain::requirements(asked);
-    let missing = missing.iter().filter(|one| counts(one) && !one.matches(labels));
+    let missing = missing
+        .iter()
+        .filter(|one| counts(one) && !one.matches(|key| labels.get(key).map(String::as_str)));
     let missing = missing.map(|one| format!("{}, and {}", one.text(), explain::found(&one.key, labels)));
     let missing: Vec<String> = missing.collect();
     (!missing.is_empty()).then(|| format!("spec.nodeSelector requires {}", missing.join("; for ")))

@@ -19,8 +19,8 @@ use refit_view::read::NodeObject;
 pub(super) fn changes(request: &Request<'_>) -> Result<Changes, String> {
     let view = request.view;
     let mut changes = Changes {
-        namespace: view.plan.namespace.clone(),
-        name: view.plan.facts.name.to_string(),
+        namespace: view.plan.namespace().to_owned(),
+        name: view.plan.name.to_string(),
         ..Changes::default()
     };
     if view.foreign {
@@ -67,7 +67,7 @@ pub(super) fn changes(request: &Request<'_>) -> Result<Changes, String> {
 }
 
 pub(super) fn annotation<'a>(view: &'a PlanOverview<'_>, key: &str) -> Option<&'a str> {
-    view.plan.facts.annotation(key)
+    view.plan.annotation(key)
 }
 
 /// The author in an annotation, in brackets.
@@ -77,7 +77,7 @@ fn by(text: Option<&str>) -> String {
 }
 
 fn is_suspended(view: &PlanOverview<'_>) -> bool {
-    view.plan.facts.object.spec.suspend.unwrap_or_default()
+    view.plan.object.spec.suspend.unwrap_or_default()
 }
 
 /// Notes about what keeps nodes from starting although they are to.
@@ -166,7 +166,7 @@ fn abort(request: &Request<'_>, reason: Option<&str>) -> Result<Wanted, String> 
 /// Approves the wave or the version that waits.
 fn approve(request: &Request<'_>, version: Option<&str>, wave: Option<&str>) -> Result<Wanted, String> {
     let view = request.view;
-    let status = view.plan.facts.status();
+    let status = view.plan.status();
     let waiting = view
         .wave()
         .filter(|wave| wave.phase == WavePhase::AwaitingApproval);
@@ -231,7 +231,7 @@ fn approve_wave(request: &Request<'_>, waiting: &WaveStatus, wanted: Option<&str
 
 fn approve_version(request: &Request<'_>, wanted: Option<&str>) -> Result<PlanChange, String> {
     let view = request.view;
-    let channel = view.plan.facts.status().channel.as_ref();
+    let channel = view.plan.status().channel.as_ref();
     let candidate =
         channel.and_then(|channel| Some((channel.candidate.as_deref()?, channel.reason.as_ref()?)));
     let title = view.title();
@@ -254,13 +254,7 @@ fn approve_version(request: &Request<'_>, wanted: Option<&str>) -> Result<PlanCh
     let entry = format!("{candidate} {}", request.signature);
     // The waves of the present roll-out keep their approvals.
     let known = annotation(view, names::ANNOTATION_APPROVE).unwrap_or_default();
-    let hash = view
-        .plan
-        .facts
-        .status()
-        .latest_hash
-        .as_deref()
-        .unwrap_or_default();
+    let hash = view.plan.status().latest_hash.as_deref().unwrap_or_default();
     let waves = WaveApproval::all(known, hash).map(|one| one.text);
     let all: Vec<&str> = [&*entry].into_iter().chain(waves).collect();
     let says = format!("approved version {candidate}");
@@ -308,7 +302,7 @@ fn object<'a>(view: &PlanOverview<'a>, node: &str) -> Option<&'a NodeObject> {
 }
 
 fn label_key(view: &PlanOverview<'_>) -> String {
-    names::plan_label(&view.plan.facts.name)
+    names::plan_label(&view.plan.name)
 }
 
 fn retry(request: &Request<'_>) -> Result<Vec<NodeChange>, String> {
@@ -328,7 +322,7 @@ fn retry(request: &Request<'_>) -> Result<Vec<NodeChange>, String> {
         })
     };
     let nodes = chosen(request, all, "no node has failed", why_not)?;
-    let plan = view.plan.facts.name.to_string();
+    let plan = view.plan.name.to_string();
     let change = |name: String| {
         let known = view.node(&name);
         let attempt = known.and_then(|node| {
@@ -351,17 +345,14 @@ fn retry(request: &Request<'_>) -> Result<Vec<NodeChange>, String> {
 
 /// The record of a node that waits because its drain has released it (`drain.waitFor`).
 fn released<'a>(view: &PlanOverview<'a>, node: &NodeProgress) -> Option<&'a Record> {
-    let record = object(view, &node.name)?
-        .facts
-        .records
-        .get(&*view.plan.facts.name)?;
-    let is_current = view.plan.facts.status().latest_hash.as_deref() == Some(&*record.hash);
+    let record = object(view, &node.name)?.facts.records.get(&*view.plan.name)?;
+    let is_current = view.plan.status().latest_hash.as_deref() == Some(&*record.hash);
     (record.phase == Phase::Skipped && is_current && !node.has_slot()).then_some(record)
 }
 
 /// The next attempt of `before` or `after`, if it has failed and no node is named.
 fn retry_hook(request: &Request<'_>) -> Option<PlanChange> {
-    let status = request.view.plan.facts.status();
+    let status = request.view.plan.status();
     let (hook, failed) = Hook::ALL.into_iter().find_map(|hook| {
         let of = hook.status(status)?;
         let is_failed = of.phase == HookPhase::Failed && status.latest_hash.as_ref() == Some(&of.hash);
@@ -375,15 +366,15 @@ fn retry_hook(request: &Request<'_>) -> Option<PlanChange> {
 /// The entry of `refit.rs/skip` that counts for the Plan now.
 pub(super) fn skip_entry<'a>(view: &PlanOverview<'a>, node: &str) -> Option<&'a str> {
     let text = object(view, node)?.facts.skip.as_deref()?;
-    let version = view.plan.facts.status().latest_version.as_deref();
+    let version = view.plan.status().latest_version.as_deref();
     let mut all = entries(text);
-    all.find(|entry| entry.concerns(&view.plan.facts.name, version))
+    all.find(|entry| entry.concerns(&view.plan.name, version))
         .map(|entry| entry.text)
 }
 
 fn skip(request: &Request<'_>, always: bool, changes: &mut Changes) -> Result<(), String> {
     let view = request.view;
-    let plan = view.plan.facts.name.to_string();
+    let plan = view.plan.name.to_string();
     let entry = match (view.version(), always) {
         (_, true) => format!("{plan} {}", request.signature),
         (Some(version), false) => format!("{plan}@{version} {}", request.signature),
@@ -436,7 +427,7 @@ fn unskip(request: &Request<'_>, changes: &mut Changes) -> Result<(), String> {
         name,
         edit: Edit::Entry {
             annotation: names::ANNOTATION_SKIP,
-            plan: view.plan.facts.name.to_string(),
+            plan: view.plan.name.to_string(),
             entry: None,
         },
     };
@@ -446,7 +437,7 @@ fn unskip(request: &Request<'_>, changes: &mut Changes) -> Result<(), String> {
 
 fn rerun(request: &Request<'_>) -> Result<Vec<NodeChange>, String> {
     let view = request.view;
-    let Some(hash) = view.plan.facts.status().latest_hash.clone() else {
+    let Some(hash) = view.plan.status().latest_hash.clone() else {
         return Err(format!(
             "Plan {} has no version yet: no node is done",
             view.title()
@@ -455,7 +446,7 @@ fn rerun(request: &Request<'_>) -> Result<Vec<NodeChange>, String> {
     if view.snapshot.nodes.is_none() {
         return Err("Nodes cannot be read, and their labels say which are done".to_owned());
     }
-    if view.plan.facts.object.spec.skips_at_version().is_some() {
+    if view.plan.object.spec.skips_at_version().is_some() {
         return Err(format!(
             "Plan {} would run on no node that has its version: remove spec.skipWhen first",
             view.title()

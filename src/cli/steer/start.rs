@@ -26,7 +26,7 @@ pub(super) fn start(
     reason: &str,
 ) -> Result<Wanted, String> {
     let view = request.view;
-    let (title, status) = (view.title(), view.plan.facts.status());
+    let (title, status) = (view.title(), view.plan.status());
     let Some(hash) = &status.latest_hash else {
         return Err(format!("Plan {title} has no version yet: no node can start"));
     };

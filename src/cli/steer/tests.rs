@@ -15,9 +15,9 @@ use refit_api::{
 };
 use refit_facts::NodeFacts;
 use refit_facts::record::{Phase, Record};
-use refit_fixtures::{node, plan, read};
+use refit_fixtures::{labels, node, plan, read};
 use refit_view::PlanOverview;
-use refit_view::read::{NodeObject, PlanObject, Snapshot};
+use refit_view::read::{NodeObject, Snapshot};
 
 const BY: &str = "by alice at 2026-01-01T09:00:00Z";
 
@@ -65,16 +65,7 @@ fn status() -> PlanStatus {
 }
 
 fn object(facts: NodeFacts) -> (String, NodeObject) {
-    let labels = facts
-        .labels
-        .iter()
-        .map(|(key, value)| (key.to_owned(), value.to_owned()));
-    let labels = labels.collect();
-    let object = NodeObject {
-        labels,
-        ready: None,
-        facts,
-    };
+    let object = NodeObject { ready: None, facts };
     (object.facts.name.to_string(), object)
 }
 
@@ -86,17 +77,14 @@ fn snapshot(change: impl FnOnce(&mut Plan)) -> Snapshot {
         .map(|name| object(node(name, name)))
         .into();
     let done = nodes.get_mut("done").unwrap();
-    done.labels
-        .insert("plan.upgrade.cattle.io/p".to_owned(), "hash".to_owned());
+    done.facts.labels = labels([
+        ("kubernetes.io/hostname", "done"),
+        ("plan.upgrade.cattle.io/p", "hash"),
+    ]);
     nodes.get_mut("skipped").unwrap().facts.skip = Some(format!("p@v1 {BY}").as_str().into());
     Snapshot {
         now: "2026-01-01T09:00:00Z".parse().unwrap(),
-        plans: vec![PlanObject {
-            deleting: None,
-            node_op: None,
-            namespace: "system-upgrade".to_owned(),
-            facts: read(plan),
-        }],
+        plans: vec![read(plan)],
         nodes: Some(nodes),
         ..Snapshot::default()
     }
@@ -294,13 +282,13 @@ fn approve_takes_the_wave_that_waits_and_keeps_other_approvals_that_count() {
     refuses(&soaks, &approve(Some("tenth")), &[], "wave tenth is Soaking");
     refuses(&soaks, &approve(None), &[], "nothing waits for approval");
     let mut both = at(WavePhase::AwaitingApproval, known);
-    let mut plan = both.plans[0].facts.object.clone();
+    let mut plan = both.plans[0].object.clone();
     plan.status.as_mut().unwrap().channel = Some(ChannelStatus {
         candidate: Some("v2".to_owned()),
         reason: Some(Reason::NotApproved.into()),
         ..ChannelStatus::default()
     });
-    both.plans[0].facts = read(plan);
+    both.plans[0] = read(plan);
     refuses(&both, &approve(None), &[], "use --wave or --version");
     let version = Action::Approve {
         version: Some("v2".to_owned()),

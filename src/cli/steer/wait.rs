@@ -58,7 +58,6 @@ impl Goal {
                 None => Self::Complete {
                     version: view
                         .plan
-                        .facts
                         .status()
                         .channel
                         .as_ref()
@@ -129,10 +128,10 @@ fn failure(node: &NodeProgress) -> String {
 
 /// Names of the nodes with the label of the Plan's hash.
 async fn done_nodes(client: &Client, view: &PlanOverview<'_>) -> anyhow::Result<BTreeSet<String>> {
-    let Some(hash) = &view.plan.facts.status().latest_hash else {
+    let Some(hash) = &view.plan.status().latest_hash else {
         return Ok(BTreeSet::new());
     };
-    let label = names::plan_label(&view.plan.facts.name);
+    let label = names::plan_label(&view.plan.name);
     let params = ListParams::default().labels(&format!("{label}={hash}"));
     let nodes = Api::<Node>::all(client.clone());
     // Only names are needed, and most of a Node is its status.

@@ -2,16 +2,14 @@
 
 mod create;
 
-use std::collections::BTreeMap;
-
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::permissions::Checked;
 use super::write::{Target, Verb, Write};
 use crate::story;
 use refit_api::names;
 use refit_facts::{ConditionChange, JobName, PlanName, Text};
-use refit_rollout::{ClusterState, Event, Kind, MaintenanceTurn, NodeChange, Query, RemediationStep, Step};
+use refit_rollout::{ClusterState, Event, Kind, MaintenanceTurn, Query, RemediationStep, Step};
 
 /// A step that is ready to be sent.
 #[derive(Debug)]
@@ -105,7 +103,7 @@ pub fn prepare(cluster: &ClusterState, step: Step) -> Result<Option<Request>, St
             events,
         } => {
             let version = cluster.node_version(&node).unwrap_or_default();
-            let verb = Verb::Patch(node_patch(&uid, version, &change));
+            let verb = Verb::Patch(change.body(&uid, version));
             Some(Request::write(Kind::Node, node.text(), &uid, verb, events))
         }
         Step::PatchConditions {
@@ -216,33 +214,4 @@ fn annotate_plan(
         Verb::Patch(body),
         Vec::new(),
     ))
-}
-
-fn node_patch(uid: &str, version: u64, change: &NodeChange) -> Value {
-    let pairs = |pairs: &BTreeMap<String, Option<String>>| json!(pairs);
-    let mut metadata = Map::new();
-    metadata.insert("uid".to_owned(), uid.into());
-    if change.exact {
-        metadata.insert("resourceVersion".to_owned(), version.to_string().into());
-    }
-    if !change.labels.is_empty() {
-        metadata.insert("labels".to_owned(), pairs(&change.labels));
-    }
-    if !change.annotations.is_empty() {
-        metadata.insert("annotations".to_owned(), pairs(&change.annotations));
-    }
-    let mut body = Map::new();
-    body.insert("metadata".to_owned(), Value::Object(metadata));
-    let mut spec = Map::new();
-    if let Some(unschedulable) = change.unschedulable {
-        // kubectl removes the field rather than set it to false.
-        spec.insert("unschedulable".to_owned(), json!(unschedulable.then_some(true)));
-    }
-    if let Some(taints) = &change.taints {
-        spec.insert("taints".to_owned(), json!(taints));
-    }
-    if !spec.is_empty() {
-        body.insert("spec".to_owned(), Value::Object(spec));
-    }
-    Value::Object(body)
 }

@@ -17,8 +17,8 @@ use serde_json::Value;
 
 use super::{Actor, Outcome, StepError, StepErrorKind, stale, step_error};
 use refit_cluster::kube::{Answer, Failure, failure, would_prune};
-use refit_facts::objects::{RawPlan, SlimJob, SlimNode, SlimPod, version};
-use refit_facts::{PodFacts, PodStage, Text};
+use refit_facts::objects::{SlimJob, SlimNode, SlimPod, version};
+use refit_facts::{PlanFacts, PodFacts, PodStage, Text};
 use refit_rollout::{Event, Kind, Observation, StepEffect};
 
 /// Grace period of a reboot Pod, in seconds. It only sleeps, or has finished.
@@ -109,13 +109,13 @@ where
     Api::namespaced(actor.client.clone(), &actor.source.namespace)
 }
 
-impl Written for RawPlan {
+impl Written for PlanFacts {
     fn api(actor: &Actor) -> Api<Self> {
         namespaced(actor)
     }
 
     fn effect(self, _: &Actor) -> StepEffect {
-        StepEffect::Observed(Observation::Plan(version(self.meta()), Box::new(self.facts())))
+        StepEffect::Observed(Observation::plan(self))
     }
 
     /// A 404 for a Plan does not mean that it was deleted until the watch says so: while its definition is being replaced,
@@ -198,7 +198,7 @@ impl Actor {
         self.defer(unwritten);
         let (target, verb) = (&write.target, write.verb);
         let outcome = match target.kind {
-            Kind::Plan => self.write_object::<RawPlan>(target, verb).await,
+            Kind::Plan => self.write_object::<PlanFacts>(target, verb).await,
             Kind::Job => self.write_object::<SlimJob>(target, verb).await,
             Kind::Node => self.write_object::<SlimNode>(target, verb).await,
             Kind::Pod => self.write_object::<SlimPod>(target, verb).await,

@@ -54,7 +54,7 @@ fn plan_samples(
     refused: usize,
     now: Timestamp,
 ) -> Option<Samples> {
-    let status = cluster.status(name)?;
+    let status = cluster.plan(name)?.status();
     let plan = name.to_string();
     let mut samples = Vec::new();
     let number = |metric, value: f64| Sample::of(metric, value).with(&plan);

@@ -15,7 +15,7 @@ use super::list;
 use super::sample::STEP_BOUNDS;
 use super::sample::{OTHER, Sample, Samples};
 use refit_api::reason::ReportedIn;
-use refit_api::{ChannelRef, ConditionType, NodePhase, OpenEnum, PlanCondition, Reason};
+use refit_api::{ChannelRef, ConditionType, NodePhase, OpenEnum, PlanStatus, Reason};
 use refit_facts::{NodeName, PlanName, PodUid};
 use refit_rollout::{ClusterState, NodeState, PlanPicture};
 
@@ -112,9 +112,10 @@ impl PlanTrack {
     }
 
     /// Notices when a roll-out begins and ends.
-    fn follow_rollout(&mut self, conditions: &[PlanCondition]) {
-        let complete = conditions.iter().find(|it| it.type_ == ConditionType::Complete);
-        let Some(complete) = complete else { return };
+    fn follow_rollout(&mut self, status: &PlanStatus) {
+        let Some(complete) = status.condition(ConditionType::Complete) else {
+            return;
+        };
         let at = complete.last_transition_time.as_deref();
         let at: Option<Timestamp> = at.and_then(|at| at.parse().ok());
         if complete.status != "True" {
@@ -178,7 +179,9 @@ impl Tracker {
                 progress: now,
                 ..PlanTrack::default()
             });
-            track.follow_rollout(cluster.conditions(name));
+            if let Some(plan) = cluster.plan(name) {
+                track.follow_rollout(plan.status());
+            }
             track.draining_now = report
                 .slots
                 .values()

@@ -13,7 +13,7 @@ use crate::read::{LenientTime, lenient_time, present_time};
 use refit_api::ids::Text;
 use refit_api::text::{MAX_NAME, shorten};
 
-/// Metadata without `managedFields`, which are half of it.
+/// Metadata without `managedFields`, which are half of it, and with finalizers only if they keep it from being deleted.
 pub(super) fn slim_meta<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
     #[derive(Default, Deserialize)]
     #[serde(rename_all = "camelCase", default)]
@@ -31,6 +31,7 @@ pub(super) fn slim_meta<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Ob
         labels: Option<BTreeMap<String, String>>,
         annotations: Option<BTreeMap<String, String>>,
         owner_references: Option<Vec<OwnerReference>>,
+        finalizers: Option<Vec<String>>,
     }
     let slim = Slim::deserialize(deserializer)?;
     Ok(ObjectMeta {
@@ -40,6 +41,7 @@ pub(super) fn slim_meta<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Ob
         resource_version: slim.resource_version,
         generation: slim.generation,
         creation_timestamp: slim.creation_timestamp.map(Time),
+        finalizers: slim.finalizers.filter(|_| slim.deletion_timestamp.is_some()),
         deletion_timestamp: slim.deletion_timestamp.map(Time),
         deletion_grace_period_seconds: slim.deletion_grace_period_seconds,
         labels: slim.labels,

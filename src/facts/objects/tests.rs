@@ -76,11 +76,10 @@ fn a_watch_line_is_read_with_its_type_before_or_after_its_object() {
     let before = format!(r#"{{"type":"MODIFIED","object":{plan}}}"#);
     let after = format!(r#"{{"object":{plan},"type":"MODIFIED"}}"#);
     for line in [before, after] {
-        let event = serde_json::from_str::<kube::core::WatchEvent<RawPlan>>(&line).unwrap();
-        let kube::core::WatchEvent::Modified(plan) = event else {
+        let event = serde_json::from_str::<kube::core::WatchEvent<PlanFacts>>(&line).unwrap();
+        let kube::core::WatchEvent::Modified(facts) = event else {
             panic!("{line} is another event");
         };
-        let facts = plan.facts();
         assert_eq!(&*facts.name, "p");
         assert_eq!(facts.object.status.unwrap().applying, Some(vec!["n".to_owned()]));
     }

@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Converted, Written, convert};
 use refit_api::{Plan, PlanSpec};
+use refit_facts::PlanFacts;
 
 /// Annotation of an object, for users: fields of a Plan's spec as JSON, over those that its own fields become.
 pub const ANNOTATION_SPEC: &str = "refit.rs/plan-spec";
@@ -12,6 +13,11 @@ pub const ANNOTATION_SPEC: &str = "refit.rs/plan-spec";
 pub const LABEL_OWNER: &str = "refit.rs/node-op";
 /// Annotation of such a Plan: kind, namespace and name of its object.
 pub const ANNOTATION_OWNER: &str = "refit.rs/node-op";
+
+/// Kind, namespace and name of the `NodeOp` or `NodeOpUpgrade` that a Plan was made of.
+pub fn owner(plan: &PlanFacts) -> Option<&str> {
+    plan.annotation(ANNOTATION_OWNER)
+}
 
 /// The name of a Plan is the name of a node label.
 const MAX_PLAN_NAME: usize = 63;

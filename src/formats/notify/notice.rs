@@ -333,18 +333,20 @@ fn add_failures(plan: &PlanFacts, status: &PlanStatus, now: Timestamp, notices: 
     }
 }
 
-/// A roll-out that is under way.
+/// A roll-out that is under way, and whether it makes progress. It knows what this process has seen, so a successor may find out
+/// later that it does not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Running {
     /// Changes with each step forward.
     progress: (String, String, i64, Vec<(String, OpenEnum<NodePhase>)>),
     /// Whether the next step is due: nodes are in progress, or something is wrong.
     is_due: bool,
+    /// With the time of the last step forward, or since when the next one is due.
     notice: Notice,
 }
 
 /// The roll-out of a Plan, if nodes are left and the Plan is not suspended.
-pub fn running(plan: &PlanFacts) -> Option<Running> {
+pub fn running(plan: &PlanFacts, now: Timestamp) -> Option<Running> {
     let status = plan.status();
     let current = current(status).filter(|current| !current.is_complete)?;
     let active = || {
@@ -377,8 +379,7 @@ pub fn running(plan: &PlanFacts) -> Option<Running> {
         plan,
         NoticeKind::RolloutStalled,
         current.version,
-        // `Stall::notice` sets the time.
-        Timestamp::MIN,
+        now,
         &occurrence,
     );
     notice.reason = reason.cloned();
@@ -398,37 +399,23 @@ pub fn running(plan: &PlanFacts) -> Option<Running> {
     })
 }
 
-/// Finds out whether a roll-out makes progress. It knows what this process has seen, so a successor may find out later.
-#[derive(Clone, Debug)]
-pub struct Stall {
-    known: Running,
-    since: Timestamp,
-}
-
-impl Stall {
-    pub fn new(running: Running, now: Timestamp) -> Self {
-        Self {
-            known: running,
-            since: now,
+impl Running {
+    /// Continues what was seen before.
+    #[must_use]
+    pub fn after(mut self, known: Option<&Self>) -> Self {
+        // A later time means that the clock was set back.
+        let goes_on =
+            |known: &&Self| known.progress == self.progress && known.notice.time <= self.notice.time;
+        if let Some(known) = known.filter(goes_on).filter(|_| self.is_due) {
+            self.notice.time = known.notice.time;
         }
-    }
-
-    /// Follows the roll-out.
-    pub fn follow(&mut self, running: Running, now: Timestamp) {
-        // A time before `since` means that the clock was set back.
-        if running.progress != self.known.progress || !running.is_due || now < self.since {
-            self.since = now;
-        }
-        self.known = running;
+        self
     }
 
     /// The notice if no progress was made for this long.
-    pub fn notice(&self, after: SignedDuration, now: Timestamp) -> Option<Notice> {
-        let stalled = self.known.is_due && now.duration_since(self.since) >= after;
-        stalled.then(|| Notice {
-            time: self.since,
-            ..self.known.notice.clone()
-        })
+    pub fn stalled(&self, after: SignedDuration, now: Timestamp) -> Option<Notice> {
+        let stalled = self.is_due && now.duration_since(self.notice.time) >= after;
+        stalled.then(|| self.notice.clone())
     }
 }
 

@@ -13,22 +13,25 @@ use crate::name::label_value;
 use crate::settings::JobSettings;
 use refit_api::names;
 
-pub(super) fn labels(
+/// Labels of what runs on a node, with one of its own.
+pub(crate) fn labels(
     plan: &PlanInput<'_>,
     node: &NodeInput<'_>,
     settings: &JobSettings,
+    own: (&str, &str),
+    hash: &str,
 ) -> BTreeMap<String, String> {
     let own = [
         (names::LABEL_CONTROLLER, settings.controller_name.clone()),
         (names::LABEL_EXCLUSIVE, plan.is_exclusive().to_string()),
         (names::LABEL_NODE, label_value(node.name).into_owned()),
-        (names::LABEL_VERSION, plan.latest_version.to_owned()),
+        (own.0, own.1.to_owned()),
     ];
-    labels_of_plan(plan, own, plan.latest_hash)
+    labels_of_plan(plan, own, hash)
 }
 
 /// The inherited labels (S30), those of the Plan itself, and these.
-pub(crate) fn labels_of_plan<const N: usize>(
+pub(super) fn labels_of_plan<const N: usize>(
     plan: &PlanInput<'_>,
     own: [(&str, String); N],
     hash: &str,
@@ -40,8 +43,8 @@ pub(crate) fn labels_of_plan<const N: usize>(
     labels
 }
 
-/// Annotations of the pod: the Plan's (S31), and those that identify the Plan and the node after the Job is deleted.
-pub(super) fn pod_annotations(plan: &PlanInput<'_>, node: &NodeInput<'_>) -> BTreeMap<String, String> {
+/// Annotations of what runs on a node: the Plan's (S31), and those that identify the Plan and the node after the Job is deleted.
+pub(crate) fn annotations(plan: &PlanInput<'_>, node: &NodeInput<'_>) -> BTreeMap<String, String> {
     let own = [
         (names::ANNOTATION_PLAN_UID, plan.uid),
         (names::ANNOTATION_NODE_NAME, node.name),
@@ -49,6 +52,12 @@ pub(super) fn pod_annotations(plan: &PlanInput<'_>, node: &NodeInput<'_>) -> BTr
     ];
     let mut annotations = inherited_annotations(plan);
     annotations.extend(own.map(|(key, value)| (key.to_owned(), value.to_owned())));
+    annotations
+}
+
+/// Annotations of the pod that upgrades.
+pub(super) fn pod_annotations(plan: &PlanInput<'_>, node: &NodeInput<'_>) -> BTreeMap<String, String> {
+    let mut annotations = annotations(plan, node);
     if plan.spec.has_sentinel() {
         let when = plan.spec.reboot_when();
         annotations.insert(names::ANNOTATION_REBOOT.to_owned(), when.as_str().to_owned());
@@ -81,7 +90,7 @@ pub(super) fn job_annotations(
 }
 
 /// The Plan's annotations that are inherited (S31).
-pub(crate) fn inherited_annotations(plan: &PlanInput<'_>) -> BTreeMap<String, String> {
+pub(super) fn inherited_annotations(plan: &PlanInput<'_>) -> BTreeMap<String, String> {
     // `kubectl apply` keeps a copy of the whole Plan in its annotation `last-applied-configuration`.
     let foreign = ["cattle.io/", "kubectl.kubernetes.io/", "refit.rs/"];
     inherited(plan.annotations, &foreign).collect()

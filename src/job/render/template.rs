@@ -10,6 +10,7 @@ use super::limits::active_deadline_seconds;
 use super::metadata;
 use crate::job_input::{JobInput, PlanInput};
 use crate::settings::JobSettings;
+use refit_api::names;
 
 /// `podReplacementPolicy`: no other pod before the one that fails has ended.
 pub(super) const ONE_AT_A_TIME: &str = "Failed";
@@ -68,7 +69,8 @@ pub(super) fn on_node(
     pod: PodSpec,
 ) -> Job {
     let JobInput { plan, node, name, .. } = input;
-    let labels = metadata::labels(plan, node, settings);
+    let version = (names::LABEL_VERSION, plan.latest_version);
+    let labels = metadata::labels(plan, node, settings, version, plan.latest_hash);
     let template = Template {
         name,
         labels: labels.clone(),

@@ -45,8 +45,7 @@ pub fn verify_job(input: &VerifyInput<'_>, settings: &JobSettings) -> Result<Opt
     let container = containers::look(VERIFY, verify, plan, node, settings);
     let pod = on_node(plan, node, container, volumes::of_verify(plan.spec)?);
     // Not those of a pod that reboots: this one leaves no sentinel.
-    let mut pod_annotations = metadata::pod_annotations(plan, node);
-    pod_annotations.remove(names::ANNOTATION_REBOOT);
+    let pod_annotations = metadata::annotations(plan, node);
     let name = input.name();
     let of_job = JobInput {
         plan: *plan,

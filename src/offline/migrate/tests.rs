@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use refit_facts::objects::{Intern, RawPlan, SlimJob, SlimNode};
+use refit_facts::objects::{Intern, SlimJob, SlimNode};
 use refit_facts::{JobFacts, NodeFacts, PlanFacts};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -60,7 +60,7 @@ fn plan(name: &str, changes: &Value) -> PlanFacts {
         },
         "status": { "latestVersion": "v1.34.1", "latestHash": "new" },
     });
-    read::<RawPlan>(merged(object, changes)).facts()
+    read(merged(object, changes))
 }
 
 fn node(name: &str, changes: &Value) -> NodeFacts {

@@ -5,14 +5,7 @@ use serde::Serialize;
 
 use crate::upgrade_script::PrepareWait;
 use refit_api::{Hook, HookPhase, NodePhase, OpenEnum, Reason, WavePhase};
-
-/// State of a Plan on a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RunState {
-    Working,
-    Done,
-    Failed,
-}
+use refit_formats::page::RowState;
 
 /// A time in one phase.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,7 +26,7 @@ pub struct NodeRun {
     #[serde(rename = "end")]
     pub until: Option<Timestamp>,
     #[serde(skip)]
-    pub state: RunState,
+    pub state: RowState,
     /// Why it failed, or cannot continue.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<OpenEnum<Reason>>,
@@ -64,7 +57,7 @@ fn is_zero(number: &i64) -> bool {
 
 impl NodeRun {
     /// A run without phases.
-    pub fn new(since: Timestamp, until: Option<Timestamp>, state: RunState) -> Self {
+    pub fn new(since: Timestamp, until: Option<Timestamp>, state: RowState) -> Self {
         Self {
             since,
             until,

@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 
+use super::Recorder;
 use super::read::text;
-use super::{Recorder, RunState};
 use crate::json::Value;
 use crate::store::Change;
+use refit_formats::page::RowState;
 
 /// Phases of a node, and waits that have ended, which are kept: a node that fails and is retried for days adds any number.
 const MAX_KEPT: usize = 1_000;
@@ -77,7 +78,7 @@ impl Recorder {
         for seen in self.plans.values_mut() {
             let is_labelled = change.new.label(&seen.label) == seen.hash.as_deref();
             if let Some(run) = seen.turns.get_mut(node) {
-                run.lost_label = run.state == RunState::Done && !is_labelled;
+                run.lost_label = run.state == RowState::Done && !is_labelled;
             }
         }
     }

@@ -6,6 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::Recorder;
 use refit_api::NodePhase;
+use refit_facts::NodeFacts;
 
 /// Phases in which the components of a node may be down.
 pub const TAKEN_DOWN: &[NodePhase] = &[NodePhase::Upgrading, NodePhase::Rebooting];
@@ -36,12 +37,13 @@ pub struct Roles<'n> {
 }
 
 impl<'n> Roles<'n> {
-    pub fn of(nodes: impl Iterator<Item = (&'n str, &'n BTreeMap<String, String>)>) -> Self {
+    pub fn of(nodes: impl Iterator<Item = &'n NodeFacts>) -> Self {
         let (mut control, mut etcd) = (BTreeSet::new(), BTreeSet::new());
-        for (name, labels) in nodes {
-            let is_member = labels.contains_key(ETCD);
+        for node in nodes {
+            let has = |role: &str| node.labels.get(role).is_some();
+            let (name, is_member) = (&*node.name, has(ETCD));
             // Dedicated etcd nodes affect the API server too.
-            if is_member || CONTROL_PLANE.iter().any(|role| labels.contains_key(*role)) {
+            if is_member || CONTROL_PLANE.into_iter().any(has) {
                 control.insert(name);
             }
             if is_member {

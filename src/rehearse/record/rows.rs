@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
-use super::{NodeRun, Recorder, RunState, Wait};
+use super::{NodeRun, Recorder, Wait};
 use refit_api::{NodePhase, Reason};
 use refit_formats::page::{Row, RowState, Span};
 
@@ -35,11 +35,7 @@ impl Recorder {
 }
 
 fn add_run(row: &mut Row, run: &NodeRun, end: Timestamp) {
-    row.state = match run.state {
-        RunState::Working => RowState::Applying,
-        RunState::Done => RowState::Done,
-        RunState::Failed => RowState::Failed,
-    };
+    row.state = run.state;
     row.evicted += run.evicted();
     row.boots += run.boots;
     row.failures += run.failures;
@@ -62,7 +58,7 @@ fn add_run(row: &mut Row, run: &NodeRun, end: Timestamp) {
             message: None,
         });
     }
-    if run.state == RunState::Failed
+    if run.state == RowState::Failed
         && let Some(last) = row.spans.last_mut()
     {
         last.reason = run.reason.clone().or(Some(Reason::JobFailed.into()));

@@ -94,7 +94,7 @@ fn a_node_goes_through_its_phases_until_its_label_says_that_it_is_done() {
     assert_eq!(name, "one");
     assert_eq!(
         (turn.since, turn.until, turn.state),
-        (at(1), Some(at(9)), RunState::Done)
+        (at(1), Some(at(9)), RowState::Done)
     );
     let phases: Vec<_> = turn
         .phases
@@ -145,7 +145,7 @@ fn a_failure_is_an_event_with_its_reason() {
         "4 one failed BackoffLimitExceeded"
     );
     let turn = fixture.recorder.node_runs("p").next().unwrap().1;
-    assert_eq!((turn.state, turn.until), (RunState::Failed, Some(at(4))));
+    assert_eq!((turn.state, turn.until), (RowState::Failed, Some(at(4))));
     assert_eq!(turn.reason.as_deref(), Some("BackoffLimitExceeded"));
 }
 
@@ -298,12 +298,12 @@ fn on_a_real_cluster_only_a_label_that_is_written_while_it_is_watched_makes_a_ru
     let state = |fixture: &RecorderFixture| fixture.recorder.node_runs("p").next().unwrap().1.state;
     assert_eq!(
         state(&fixture),
-        RunState::Done,
+        RowState::Done,
         "a request of a reboot that is void"
     );
     fixture.plan(6, &active(&[("one", "Pending", "")]));
     assert_eq!(spans(&fixture, "one").len(), 2, "refit rerun");
-    assert_eq!(state(&fixture), RunState::Working);
+    assert_eq!(state(&fixture), RowState::Applying);
 }
 
 #[test]

@@ -32,10 +32,10 @@ pub struct ControlPlaneReport {
 
 /// `None` if no control-plane node was upgraded.
 pub(super) fn report(outcome: &Outcome) -> Option<ControlPlaneReport> {
-    let roles = Roles::of(outcome.nodes().map(|(name, node)| (name.as_str(), &node.labels)));
+    let roles = Roles::of(outcome.nodes().map(|(_, node)| &node.facts));
     let peak_of = |nodes: &BTreeSet<&str>| {
         let plans = outcome.plans.iter();
-        let outages = plans.flat_map(|plan| outcome.record.outages(plan.name(), TAKEN_DOWN, outcome.seen));
+        let outages = plans.flat_map(|plan| outcome.record.outages(&plan.name, TAKEN_DOWN, outcome.seen));
         let lost = outcome.not_ready.iter().map(String::as_str);
         let lost: BTreeSet<&str> = lost.filter(|node| nodes.contains(node)).collect();
         peak(outages.filter(|one| nodes.contains(one.node)), &lost)

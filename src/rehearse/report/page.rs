@@ -6,9 +6,10 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::{PlanReport, Report, TimeFormat, WaitGroup, closed_bands, wait_groups};
 use crate::record::{Recorder, WORKED_ON, peak};
-use crate::run::{Ending, Outcome, PlanOutcome};
+use crate::run::{Ending, Outcome};
 use refit_api::{NodeLimit, NodePhase, NodeProgress, PlanState, Reason};
 use refit_base::version::released_version;
+use refit_facts::PlanFacts;
 use refit_formats::page::{
     Change, Document, Figures, Held, Mood, PlanCard, Row, RowState, Source, Span, Verdict, WaitCard,
     count_versions, failures,
@@ -36,8 +37,8 @@ impl Report {
         let rows: Vec<Row> = outcome
             .plans
             .iter()
-            .filter_map(|plan| outcome.view(plan))
-            .flat_map(|view| rows(&view, &view.plan.facts.name, Some(record)))
+            .map(|plan| outcome.view(plan))
+            .flat_map(|view| rows(&view, &view.plan.name, Some(record)))
             .collect();
         let cards: Vec<PlanCard> = self
             .plans
@@ -45,10 +46,10 @@ impl Report {
             .zip(&outcome.plans)
             .map(|(plan, end)| self.card(plan, end))
             .collect();
-        let plans = outcome.plans.iter().map(|plan| &plan.plan);
+        let plans = outcome.plans.iter().map(|plan| &plan.object);
         let bands = outcome.plans.iter().flat_map(|plan| {
-            let closed = closed_bands(&plan.plan, &outcome.blackouts, outcome.start, until);
-            record.bands(plan.name(), outcome.end).into_iter().chain(closed)
+            let closed = closed_bands(&plan.object, &outcome.blackouts, outcome.start, until);
+            record.bands(&plan.name, outcome.end).into_iter().chain(closed)
         });
         let (before, changes) = compared.unzip();
         Document {
@@ -92,7 +93,7 @@ impl Report {
     }
 
     fn figures(&self, outcome: &Outcome, cards: &[PlanCard]) -> Figures {
-        let plans = || outcome.plans.iter().map(PlanOutcome::name);
+        let plans = || outcome.plans.iter().map(|plan| &*plan.name);
         let outages = plans().flat_map(|plan| outcome.record.outages(plan, WORKED_ON, outcome.seen));
         let peak = peak(outages, &std::collections::BTreeSet::new());
         let runs = plans().flat_map(|plan| outcome.record.node_runs(plan));
@@ -111,7 +112,7 @@ impl Report {
         }
     }
 
-    fn card(&self, plan: &PlanReport, end: &PlanOutcome) -> PlanCard {
+    fn card(&self, plan: &PlanReport, end: &PlanFacts) -> PlanCard {
         let why = self
             .verdict
             .reasons
@@ -123,7 +124,7 @@ impl Report {
             version: plan.version.as_deref().map(released_version),
             state: state(plan),
             selected: plan.selected,
-            allowed: allowed(&end.plan.spec, plan.selected),
+            allowed: allowed(&end.object.spec, plan.selected),
             done: plan.done,
             applying: (plan.selected - plan.done - plan.failed - plan.waiting).max(0),
             waiting: plan.waiting,
@@ -145,7 +146,7 @@ pub fn allowed(spec: &refit_api::PlanSpec, selected: i64) -> i64 {
 
 /// The nodes of a Plan: what has been recorded of each, and where each is now.
 pub fn rows(view: &PlanOverview<'_>, name: &str, recorder: Option<&Recorder>) -> Vec<Row> {
-    let (plan, now) = (&view.plan.facts.name, view.snapshot.now);
+    let (plan, now) = (&view.plan.name, view.snapshot.now);
     let mut rows = recorder.map_or_else(BTreeMap::new, |recorder| recorder.rows(plan, now));
     for (node, row) in &mut rows {
         if view.node(node).is_none() {
@@ -161,7 +162,7 @@ pub fn rows(view: &PlanOverview<'_>, name: &str, recorder: Option<&Recorder>) ->
     let finish = |mut row: Row| {
         name.clone_into(&mut row.plan);
         let object = view.snapshot.node(&row.node);
-        row.zone = object.and_then(|node| node.labels.get(ZONE).cloned());
+        row.zone = object.and_then(|node| Some(node.facts.labels.get(ZONE)?.to_owned()));
         row
     };
     rows.into_values().map(finish).collect()
@@ -204,7 +205,7 @@ fn drawn_until(outcome: &Outcome) -> Timestamp {
         outcome
             .plans
             .iter()
-            .any(|plan| outcome.record.open_waits(plan.name(), reason).next().is_some())
+            .any(|plan| outcome.record.open_waits(&plan.name, reason).next().is_some())
     };
     match outcome.ending {
         Ending::Complete | Ending::Limit(_) => outcome.end,
@@ -226,7 +227,7 @@ fn next_window(outcome: &Outcome) -> Timestamp {
     let windows = outcome
         .plans
         .iter()
-        .filter_map(|plan| plan.plan.spec.start_windows(&local));
+        .filter_map(|plan| plan.object.spec.start_windows(&local));
     let closes = windows.filter_map(|windows| windows.closes(windows.next_open(outcome.seen)?));
     let last = closes.max().unwrap_or(outcome.seen).max(outcome.seen);
     let rest = last.duration_since(outcome.start) / 20;

@@ -10,7 +10,7 @@ fn at(text: &str) -> Timestamp {
 }
 
 fn turn(since: &str, until: &str) -> NodeRun {
-    NodeRun::new(at(since), Some(at(until)), RunState::Done)
+    NodeRun::new(at(since), Some(at(until)), RowState::Done)
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn example() -> Report {
             plan: "a".to_owned(),
             node: "node-1".to_owned(),
             result: "done",
-            run: NodeRun::new(start, Some(at("2026-01-05T09:04:10Z")), RunState::Done),
+            run: NodeRun::new(start, Some(at("2026-01-05T09:04:10Z")), RowState::Done),
             phases: Vec::new(),
         }],
         waits: vec![WaitReport {
@@ -257,13 +257,8 @@ fn nodes_that_are_late_for_one_of_several_windows_or_for_a_blackout_are_counted(
         "blackouts": [{ "start": "2026-01-05T22:30:00+01:00", "end": "2026-01-06" }],
     });
     let spec: refit_api::PlanSpec = serde_json::from_value(spec).unwrap();
-    let mut plan = refit_api::Plan::new("a", spec);
-    plan.metadata.name = Some("a".to_owned());
-    let end = PlanOutcome {
-        plan,
-        rehearsed: true,
-        complete: true,
-    };
+    let mut end = PlanFacts::default();
+    end.object.spec = spec;
     let turns = [
         turn("2026-01-05T21:00:00Z", "2026-01-05T21:40:00Z"),
         turn("2026-01-05T21:20:00Z", "2026-01-05T22:10:00Z"),
@@ -284,11 +279,8 @@ fn nodes_that_are_late_for_one_of_several_windows_or_for_a_blackout_are_counted(
     );
     let blackout = blackout_report(&end, &[], &turns).unwrap();
     assert_eq!((blackout.late, blackout.late_seconds), (2, 40 * 60));
-    let for_all = end.plan.spec.valid_blackouts(&TimeZone::UTC);
-    let unlimited = PlanOutcome {
-        plan: refit_api::Plan::new("b", refit_api::PlanSpec::default()),
-        ..end
-    };
+    let for_all = end.object.spec.valid_blackouts(&TimeZone::UTC);
+    let unlimited = PlanFacts::default();
     assert_eq!(window_report(&unlimited, &turns), None);
     assert_eq!(blackout_report(&unlimited, &[], &turns), None);
     assert_eq!(

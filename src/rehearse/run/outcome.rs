@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
-use serde::Deserialize as _;
 
 use super::Rehearsal;
 use crate::cluster::Cluster;
@@ -12,8 +11,9 @@ use crate::pods::is_ready;
 use crate::record::Recorder;
 use crate::resources::Kind;
 use crate::state::State;
+use refit_api::names;
 use refit_api::schedule::Blackout;
-use refit_api::{Plan, names};
+use refit_facts::{PlanFacts, PlanName};
 use refit_view::read::{NodeObject, ObjectKind};
 use refit_view::{PlanOverview, Snapshot};
 
@@ -46,21 +46,6 @@ impl BudgetState {
     }
 }
 
-/// A Plan at the end.
-#[derive(Clone, Debug)]
-pub struct PlanOutcome {
-    pub plan: Plan,
-    /// False for a Plan that was on the cluster anyway.
-    pub rehearsed: bool,
-    pub complete: bool,
-}
-
-impl PlanOutcome {
-    pub fn name(&self) -> &str {
-        self.plan.metadata.name.as_deref().unwrap_or_default()
-    }
-}
-
 #[derive(Debug)]
 pub struct Outcome {
     pub ending: Ending,
@@ -70,7 +55,11 @@ pub struct Outcome {
     /// The end of the simulation.
     pub seen: Timestamp,
     /// The rehearsed Plans first.
-    pub plans: Vec<PlanOutcome>,
+    pub plans: Vec<PlanFacts>,
+    /// How many of them were rehearsed. The others were on the cluster anyway.
+    pub rehearsed: usize,
+    /// Names of those that are complete.
+    pub complete: BTreeSet<PlanName>,
     pub record: Recorder,
     /// Budgets before the roll-out.
     pub budgets: Vec<BudgetState>,
@@ -89,12 +78,13 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    pub fn rehearsed(&self) -> &[PlanFacts] {
+        &self.plans[..self.rehearsed]
+    }
+
     /// A Plan as `refit status` would show it at the end.
-    pub fn view(&self, end: &PlanOutcome) -> Option<PlanOverview<'_>> {
-        let mut plans = self.snapshot.plans.iter();
-        let namespace = end.plan.metadata.namespace.as_deref().unwrap_or_default();
-        let plan = plans.find(|it| it.namespace == namespace && &*it.facts.name == end.name())?;
-        Some(PlanOverview::new(&self.snapshot, plan))
+    pub fn view<'a>(&'a self, plan: &'a PlanFacts) -> PlanOverview<'a> {
+        PlanOverview::new(&self.snapshot, plan)
     }
 
     /// All nodes at the end.
@@ -128,20 +118,12 @@ impl Rehearsal {
             .filter_map(|plan| plan["metadata"]["name"].as_str())
             .collect();
         cluster.with(|state| {
-            let mut plans: Vec<PlanOutcome> = state
-                .all(Kind::Plan)
-                .filter_map(|plan| Plan::deserialize(plan).ok())
-                .map(|plan| {
-                    let name = plan.metadata.name.clone().unwrap_or_default();
-                    PlanOutcome {
-                        rehearsed: wanted.contains(&name.as_str()),
-                        complete: recorder.is_complete(&name),
-                        plan,
-                    }
-                })
-                .collect();
-            let place = |plan: &PlanOutcome| wanted.iter().position(|name| *name == plan.name());
-            plans.sort_by_key(|plan| (!plan.rehearsed, place(plan)));
+            let snapshot = snapshot(state, cluster.clock().now());
+            let mut plans = snapshot.plans.clone();
+            let place = |plan: &PlanFacts| wanted.iter().position(|name| *name == &*plan.name);
+            plans.sort_by_key(|plan| (place(plan).is_none(), place(plan)));
+            let names = plans.iter().map(|plan| plan.name.clone());
+            let complete = names.filter(|name| recorder.is_complete(name)).collect();
             let name = |node: &Value| node.meta("name").to_owned();
             let cordoned = |node: &&Value| {
                 node["metadata"]["annotations"][names::ANNOTATION_CORDON].is_string()
@@ -152,11 +134,13 @@ impl Rehearsal {
                 start: self.start,
                 end,
                 seen: cluster.clock().now(),
+                rehearsed: plans.iter().filter(|plan| place(plan).is_some()).count(),
+                complete,
                 plans,
                 record: recorder,
                 budgets: before.budgets,
                 not_ready: before.not_ready,
-                snapshot: snapshot(state, cluster.clock().now()),
+                snapshot,
                 cordoned: state.all(Kind::Node).filter(cordoned).map(name).collect(),
                 absent: self.absent.clone(),
                 faults: self.assumptions.faults.iter().map(ToString::to_string).collect(),

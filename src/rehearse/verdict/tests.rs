@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::judge as judge_with;
 use super::*;
 use crate::record::Recorder;
-use refit_api::Plan;
+use refit_facts::Labels;
 use refit_view::Snapshot;
 use refit_view::read::ObjectKind;
 
@@ -24,7 +24,7 @@ fn at(text: &str) -> Timestamp {
 }
 
 /// A Plan at the end of a rehearsal.
-fn plan(name: &str, spec: &Value, status: &Value, complete: bool) -> PlanOutcome {
+fn plan(name: &str, spec: &Value, status: &Value, complete: bool) -> PlanFacts {
     let mut plan = json!({
         "apiVersion": "upgrade.cattle.io/v1", "kind": "Plan",
         "metadata": { "name": name, "namespace": "n", "uid": name, "generation": 1 }, "spec": spec, "status": status,
@@ -33,14 +33,10 @@ fn plan(name: &str, spec: &Value, status: &Value, complete: bool) -> PlanOutcome
     if complete {
         plan["status"]["conditions"] = json!([{ "type": "Complete", "status": "True" }]);
     }
-    PlanOutcome {
-        plan: serde_json::from_value::<Plan>(plan).unwrap(),
-        rehearsed: true,
-        complete,
-    }
+    serde_json::from_value(plan).unwrap()
 }
 
-fn outcome(ending: Ending, plans: Vec<PlanOutcome>) -> Outcome {
+fn outcome(ending: Ending, plans: Vec<PlanFacts>) -> Outcome {
     let start = at("2026-01-05T09:00:00Z");
     let mut snapshot = Snapshot::default();
     let mut put = |kind, uid: &str, object: Value| {
@@ -48,8 +44,8 @@ fn outcome(ending: Ending, plans: Vec<PlanOutcome>) -> Outcome {
         snapshot.put(kind, uid, &raw).unwrap();
     };
     for plan in &plans {
-        let object = serde_json::to_value(&plan.plan).unwrap();
-        put(ObjectKind::Plan, plan.name(), object);
+        let object = serde_json::to_value(&plan.object).unwrap();
+        put(ObjectKind::Plan, &plan.name, object);
     }
     for (name, labels) in [
         ("control-1", json!({ CONTROL_PLANE: "true", "gpu": "no" })),
@@ -66,6 +62,12 @@ fn outcome(ending: Ending, plans: Vec<PlanOutcome>) -> Outcome {
         start,
         end: at("2026-01-05T10:02:03Z"),
         seen: at("2026-01-05T12:00:00Z"),
+        rehearsed: plans.len(),
+        complete: plans
+            .iter()
+            .filter(|plan| plan.status().is_true(ConditionType::Complete))
+            .map(|plan| plan.name.clone())
+            .collect(),
         plans,
         record: Recorder::new(start),
         budgets: Vec::new(),
@@ -80,7 +82,7 @@ fn outcome(ending: Ending, plans: Vec<PlanOutcome>) -> Outcome {
 
 const QUIET: Ending = Ending::Quiet(SignedDuration::from_hours(1));
 
-fn line(plans: Vec<PlanOutcome>) -> String {
+fn line(plans: Vec<PlanFacts>) -> String {
     let verdict = judge(&outcome(QUIET, plans));
     assert!(!verdict.complete);
     verdict.line
@@ -160,7 +162,7 @@ fn a_node_without_the_label_that_a_plan_requires_of_each_is_named_with_the_label
         let mut outcome = outcome(QUIET, vec![plan("a", &spec, &status, true)]);
         for (name, node) in outcome.snapshot.nodes.as_mut().unwrap() {
             if named.contains(&name.as_str()) {
-                node.labels.insert(LABEL_HOSTNAME.to_owned(), name.clone());
+                node.facts.labels = Labels::new([(LABEL_HOSTNAME.into(), name.as_str().into())]);
             }
         }
         judge(&outcome).line
@@ -215,7 +217,7 @@ fn the_cause_comes_before_the_plans_that_wait_for_it() {
         };
         plan("servers", &json!({}), &status, complete)
     };
-    let judged = |plans: Vec<PlanOutcome>| judge(&outcome(QUIET, plans));
+    let judged = |plans: Vec<PlanFacts>| judge(&outcome(QUIET, plans));
     let verdict = judged(vec![agents(), servers(false)]);
     let reasons: Vec<_> = verdict
         .reasons
@@ -302,12 +304,12 @@ fn only_prepare_of_a_plan_was_waiting_for_one() {
 fn an_incomplete_plan_that_cannot_be_read_is_a_failure_and_windows_are_of_a_plan_at_rest() {
     let window = json!({ "window": { "startTime": "22:00", "endTime": "23:00" } });
     let invalid = json!({ "conditions": [{ "type": "Validated", "status": "False", "message": "no" }] });
-    let of = |complete| plan("a", &window, &invalid, complete);
-    assert_eq!(line(vec![of(false)]), "would fail: Plan a is not valid: no");
+    let line = line(vec![plan("a", &window, &invalid, false)]);
+    assert_eq!(line, "would fail: Plan a is not valid: no");
     for complete in [false, true] {
-        let mut unread = outcome(QUIET, vec![of(complete)]);
-        unread.snapshot.plans.clear();
-        assert_eq!(judge(&unread).complete, complete);
+        let unread = plan("a", &json!({ "concurrency": [] }), &json!({}), complete);
+        assert!(unread.malformed.is_some());
+        assert_eq!(judge(&outcome(QUIET, vec![unread])).complete, complete);
     }
 }
 

@@ -14,7 +14,7 @@ use refit_api::{
 use refit_base::version::Offer;
 use refit_facts::objects::maintenance::{Maintenance, MaintenanceGroup, MedikMaintenance};
 use refit_facts::store::Change;
-use refit_facts::{NodeFacts, PlanFacts, PodFacts, Schema, Text};
+use refit_facts::{NodeFacts, PlanFacts, PodFacts, Schema};
 use refit_fixtures::{job, labels, morning, node, plan, plan_with, read};
 
 const URL: &str = "https://example.com/stable";
@@ -275,7 +275,7 @@ fn a_message_about_a_drain_is_cut_to_what_status_holds() {
         _ => None,
     });
     let mut facts = job(&created.unwrap(), &plan, &node, &hash);
-    facts.inputs = cluster.inputs("p").map(Text::from);
+    facts.inputs = Some(cluster.plans["p"].inputs.clone());
     observe_job(&mut cluster, 3, facts.clone());
     let wait = DrainWait {
         pod: "shop/web-0".to_owned(),

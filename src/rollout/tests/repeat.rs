@@ -61,7 +61,7 @@ fn the_next_decision_is_due_with_the_next_repetition() {
     let decision = decided(&mut cluster, morning());
     assert_eq!(written(&decision), None);
     assert_eq!(decision.requeue_at, Some(morning() + DAY));
-    assert_eq!(cluster.status("p").unwrap().latest_hash, Some(hash));
+    assert_eq!(cluster.plan("p").unwrap().status().latest_hash, Some(hash));
 }
 
 #[test]

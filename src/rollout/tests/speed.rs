@@ -43,7 +43,7 @@ fn roll_out() -> ClusterState {
             let on = cluster.node(&node).unwrap().clone();
             let mut facts = job(&name, &stored, &on, &hash);
             facts.created = morning() + SignedDuration::from_mins(2); // so that none waits for a pod yet
-            facts.inputs = cluster.inputs("p").map(Text::from);
+            facts.inputs = Some(cluster.plans["p"].inputs.clone());
             observe_job(&mut cluster, 3, facts);
         }
     }

@@ -100,7 +100,7 @@ fn apply_job_response(cluster: &mut ClusterState, name: &str, sent: ListCounts) 
     let facts = job(name, &read(plan("p")), &node("a", "n1"), "hash");
     let answer = StepEffect::Observed(Observation::Job(1, Box::new(facts)));
     let changed = cluster.apply_effect(answer, sent, morning());
-    assert_eq!(cluster.job(name).is_some(), changed);
+    assert_eq!(cluster.world.jobs.get(name).is_some(), changed);
     changed
 }
 
@@ -184,10 +184,10 @@ fn a_secret_that_no_plan_names_any_more_is_forgotten_and_read_again_when_one_doe
     ));
     let names = cluster.retain_hashed_secrets();
     assert!(names.iter().map(|name| &**name).eq(["s"]), "{names:?}");
-    assert_eq!(cluster.secret_version("s"), Some(6));
+    assert_eq!(cluster.world.secrets.table().version("s"), Some(6));
     assert!(observe_plan(&mut cluster, 7, read(plan("p"))));
     assert!(cluster.retain_hashed_secrets().is_empty());
-    assert_eq!(cluster.secret_version("s"), None);
+    assert_eq!(cluster.world.secrets.table().version("s"), None);
 }
 
 #[test]
@@ -229,7 +229,7 @@ fn a_job_that_is_being_deleted_stays_so_while_the_watch_is_behind() {
         StepEffect::JobDeleting("j".into(), facts.uid.clone())
     ));
     assert!(observe_job(&mut cluster, 6, JobFacts { failures: 1, ..facts }));
-    assert!(cluster.job("j").unwrap().deleting);
+    assert!(cluster.world.jobs.get("j").unwrap().deleting);
 }
 
 #[test]
@@ -248,13 +248,13 @@ fn a_deleted_job_is_kept_until_its_result_is_recorded() {
         };
         assert!(observe_job(&mut cluster, 5, failed.clone()));
         cluster.apply(Observation::JobDeleted("j".into(), failed.uid.clone()));
-        assert!(cluster.job("j").is_some(), "its result is needed");
+        assert!(cluster.world.jobs.get("j").is_some(), "its result is needed");
         // The response to a delete arrives after the watch has reported the deletion.
         assert!(!apply_effect(
             &mut cluster,
             StepEffect::JobDeleting("j".into(), failed.uid.clone())
         ));
-        assert!(!cluster.job("j").unwrap().deleting);
+        assert!(!cluster.world.jobs.get("j").unwrap().deleting);
         assert!(cluster.has_work_on_nodes());
     }
 }

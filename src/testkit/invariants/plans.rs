@@ -10,7 +10,6 @@ use super::{CONTROLLER, Checked, Invariants, LAST_ANSWER, USER};
 use refit_api::exemption::StartLimit;
 use refit_api::{ConditionType, FailurePolicy, NodePhase, NodeProgress, PlanStatus, names};
 use refit_facts::PlanFacts;
-use refit_facts::objects::RawPlan;
 use refit_rehearse::store::Change;
 
 /// Name and UID of a node with a slot.
@@ -44,9 +43,8 @@ fn slots(status: &PlanStatus) -> Vec<String> {
 impl Invariants {
     pub(super) fn plan(&mut self, at: Timestamp, who: &str, change: &Change) -> Checked {
         let text = change.new.json(false);
-        let plan: RawPlan =
+        let facts: PlanFacts =
             serde_json::from_slice(text).map_err(|error| format!("a Plan cannot be read: {error}"))?;
-        let facts = plan.facts();
         let name = facts.name.to_string();
         if change.gone {
             self.plans.remove(&name);

@@ -1,7 +1,5 @@
-use std::collections::BTreeMap;
-
 use super::*;
-use crate::read::{NodeObject, PlanObject, Snapshot};
+use crate::read::{NodeObject, Snapshot};
 use crate::{explain_node, explain_plan};
 use refit_api::plan::DependencySpec;
 use refit_api::reason::{Kind, ReportedIn};
@@ -32,7 +30,6 @@ fn object(name: &str, ready: bool) -> (String, NodeObject) {
     let mut facts = node(name, &format!("{name}-uid"));
     facts.ready = ready;
     let object = NodeObject {
-        labels: BTreeMap::from([("kubernetes.io/hostname".to_owned(), name.to_owned())]),
         ready: (!ready).then(|| ("KubeletNotReady".to_owned(), "disk".to_owned(), String::new())),
         facts,
     };
@@ -122,15 +119,9 @@ fn snapshot(reason: Reason, phase: NodePhase, of_node: bool, condition: Conditio
         nodes: Some(NodeCounts::default()),
         ..PlanStatus::default()
     });
-    let object_of = |plan| PlanObject {
-        deleting: None,
-        node_op: None,
-        namespace: "system-upgrade".to_owned(),
-        facts: read(plan),
-    };
     Snapshot {
         now: "2026-01-01T09:00:00Z".parse().unwrap(),
-        plans: vec![object_of(plan), object_of(server)],
+        plans: vec![read(plan), read(server)],
         nodes: Some(
             [
                 object("held", true),

@@ -9,7 +9,7 @@ use refit_api::{DespiteStatus, annotation};
 pub(super) fn history(view: &PlanOverview<'_>, name: &str) -> Vec<String> {
     let mut lines = Vec::new();
     let node = view.snapshot.node(name);
-    if let Some(record) = node.and_then(|node| node.facts.records.get(&view.plan.facts.name)) {
+    if let Some(record) = node.and_then(|node| node.facts.records.get(&view.plan.name)) {
         let why = record
             .message
             .as_deref()
@@ -56,7 +56,7 @@ pub(super) fn history(view: &PlanOverview<'_>, name: &str) -> Vec<String> {
     let despite = view.despite().filter(is_for);
     lines.extend(despite.map(|it| format!("refit.rs/despite: {}", it.describe())));
     if let Some(skip) = node.and_then(|node| node.facts.skip.as_deref()) {
-        let own = annotation::entries(skip).find(|entry| entry.plan == &*view.plan.facts.name);
+        let own = annotation::entries(skip).find(|entry| entry.plan == &*view.plan.name);
         lines.extend(own.map(|entry| format!("refit.rs/skip: {}", entry.text)));
     }
     lines

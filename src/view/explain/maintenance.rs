@@ -114,7 +114,8 @@ fn chain_of_holders(snapshot: &Snapshot, object: &Maintenance, explanation: &mut
             "wait until that Plan has finished with the node",
             &[format!(
                 "refit explain -n {} {} {node}",
-                view.plan.namespace, view.plan.facts.name
+                view.plan.namespace(),
+                view.plan.name
             )],
         );
     } else if !others.is_empty() {

@@ -4,11 +4,11 @@ use super::job::chain_of_job;
 use super::plan::{chain_of_checks, chain_of_obstacle, chain_of_wave, chain_of_window};
 use crate::cause::chain_of_objects;
 use crate::explanation::{Explanation, MAX_DEPTH, MAX_NAMED};
-use crate::plan::{Obstacle, PlanOverview};
+use crate::plan::PlanOverview;
 use crate::unavailable::{not_ready, unavailable};
 use crate::{maintenance, remedy, stall, time};
 use refit_api::reason::Cause;
-use refit_api::{NodeConditionReason, NodeProgress, ObjectRef, OpenEnum, Reason};
+use refit_api::{NodeConditionReason, NodeProgress, ObjectRef, Obstacle, OpenEnum, Reason};
 
 /// The chain below a node.
 pub(crate) fn chain_of_node(
@@ -60,7 +60,7 @@ pub(crate) fn chain_of_node(
             let is_of_plan = |obstacle: &&Obstacle| obstacle.reason == reason || reason == Reason::NotReady;
             if let Some(obstacle) = of_plan().filter(is_of_plan) {
                 chain_of_obstacle(view, obstacle, explanation);
-                explanation.set_remedy(&obstacle.remedy, &obstacle.commands);
+                explanation.set_remedy(&view.remedy, &view.commands);
             } else {
                 chain_of_job(view, node, explanation);
             }
@@ -92,7 +92,7 @@ pub(super) fn no_slot(view: &PlanOverview<'_>, explanation: &mut Explanation, de
             format!("its slots are held by {}", names.join(", ")),
         );
         if depth < MAX_DEPTH {
-            chain_of_node(view, &(*first).clone(), explanation, depth + 1);
+            chain_of_node(view, first, explanation, depth + 1);
         }
     }
 }
@@ -102,7 +102,7 @@ fn busy_by_condition(view: &PlanOverview<'_>, name: &str, explanation: &mut Expl
     let mut commands = vec![format!("kubectl describe node {name}")];
     let object = view.snapshot.node(name);
     if let Some((type_, condition)) =
-        object.and_then(|object| object.facts.maintenance_of_others(&view.plan.namespace))
+        object.and_then(|object| object.facts.maintenance_of_others(view.plan.namespace()))
     {
         let says = format!("condition {type_} is True, with reason {:?}", &*condition.reason);
         explanation.link(format!("Node {name}"), says);
@@ -157,25 +157,25 @@ fn busy(view: &PlanOverview<'_>, node: &NodeProgress, explanation: &mut Explanat
         .snapshot
         .plans
         .iter()
-        .filter(|plan| plan.namespace == view.plan.namespace && plan.facts.name != view.plan.facts.name);
+        .filter(|plan| plan.namespace() == view.plan.namespace() && plan.name != view.plan.name);
     for plan in others {
         let other = PlanOverview::new(view.snapshot, plan);
         let Some(node) = other
             .node(name)
             .filter(|node| node.has_slot() && !node.is_failed())
-            .cloned()
         else {
             continue;
         };
         explanation.link(format!("Plan {}", other.title()), "works on the node");
         if depth < MAX_DEPTH {
-            chain_of_node(&other, &node, explanation, depth + 1);
+            chain_of_node(&other, node, explanation, depth + 1);
         }
         explanation.set_remedy(
             "wait until that Plan has finished with the node",
             &[format!(
                 "refit explain -n {} {} {name}",
-                plan.namespace, plan.facts.name
+                plan.namespace(),
+                plan.name
             )],
         );
         return;

@@ -3,18 +3,18 @@
 use super::node::{chain_of_node, chain_of_unavailable, no_slot};
 use crate::cause::chain_of_objects;
 use crate::explanation::{Explanation, MAX_DEPTH};
-use crate::plan::{Obstacle, PlanOverview, check_says, condition};
-use crate::read::PlanObject;
+use crate::plan::{PlanOverview, check_says, condition};
+use crate::prepare::find;
 use crate::time;
 use crate::unavailable::{not_ready, unavailability};
 
 use refit_api::reason::Cause;
-use refit_api::{CheckPhase, ConditionType, NodeProgress, ObjectRef, Reason, WavePhase, limits};
+use refit_api::{CheckPhase, ConditionType, NodeProgress, ObjectRef, Obstacle, Reason, WavePhase, limits};
 
 /// The chain below a Plan that is held as a whole.
 pub(super) fn chain_of_obstacle(view: &PlanOverview<'_>, obstacle: &Obstacle, explanation: &mut Explanation) {
     explanation.link(format!("Plan {}", view.title()), &*obstacle.message);
-    let status = view.plan.facts.status();
+    let status = view.plan.status();
     let Some(reason) = obstacle.reason.known() else {
         return;
     };
@@ -55,7 +55,7 @@ pub(super) fn chain_of_obstacle(view: &PlanOverview<'_>, obstacle: &Obstacle, ex
 
 /// The checks that do not pass.
 pub(super) fn chain_of_checks(view: &PlanOverview<'_>, explanation: &mut Explanation) {
-    let status = view.plan.facts.status();
+    let status = view.plan.status();
     let checks = status.checks.iter().flatten();
     for check in checks.filter(|check| check.phase != CheckPhase::Passing) {
         explanation.link(
@@ -72,15 +72,15 @@ pub(super) fn chain_of_window(
     about: &[ObjectRef],
     explanation: &mut Explanation,
 ) {
-    let spec = &view.plan.facts.object.spec;
+    let spec = &view.plan.object.spec;
     let is_of_all = ObjectRef::named(about, "ConfigMap").next().is_some();
     let object = match reason {
-        Reason::Blackout if is_of_all => format!("ConfigMap {}/{}", view.plan.namespace, limits::NAME),
+        Reason::Blackout if is_of_all => format!("ConfigMap {}/{}", view.plan.namespace(), limits::NAME),
         Reason::Blackout => "spec.blackouts".to_owned(),
         _ if spec.window.is_none() => "spec.windows".to_owned(),
         _ => "spec.window".to_owned(),
     };
-    let opens = view.plan.facts.status().next_window.as_deref();
+    let opens = view.plan.status().next_window.as_deref();
     let says = match opens.and_then(|opens| opens.parse().ok()) {
         Some(opens) if reason == Reason::Blackout => {
             format!("nodes may start again {}", time::until(opens, view.snapshot.now))
@@ -102,7 +102,7 @@ pub(crate) fn chain_of_named_node(
         .node(name)
         .filter(|node| node.has_slot() || node.reason.is_some());
     if let Some(known) = known.filter(|_| depth < MAX_DEPTH) {
-        chain_of_node(view, &known.clone(), explanation, depth + 1);
+        chain_of_node(view, known, explanation, depth + 1);
         return;
     }
     let why = view.snapshot.node(name).and_then(unavailability);
@@ -121,9 +121,8 @@ pub(crate) fn chain_of_dependency(
     explanation: &mut Explanation,
     depth: usize,
 ) {
-    let namespace = &view.plan.namespace;
-    let is_it = |plan: &&PlanObject| plan.namespace == *namespace && *plan.facts.name == *name;
-    let Some(plan) = view.snapshot.plans.iter().find(is_it) else {
+    let namespace = view.plan.namespace();
+    let Some(plan) = find(view.snapshot, view.plan, name) else {
         explanation.link(format!("Plan {namespace}/{name}"), "does not exist");
         explanation.set_remedy(
             "create the Plan, or correct spec.dependsOn",
@@ -132,8 +131,8 @@ pub(crate) fn chain_of_dependency(
         return;
     };
     let other = PlanOverview::new(view.snapshot, plan);
-    let waits_for_this = plan.facts.object.spec.depends_on.iter().flatten();
-    let is_cycle = waits_for_this.clone().any(|it| *it.name == *view.plan.facts.name);
+    let waits_for_this = plan.object.spec.depends_on.iter().flatten();
+    let is_cycle = waits_for_this.clone().any(|it| *it.name == *view.plan.name);
     let counts = other.counts;
     let says = match &other.obstacle {
         Some(obstacle) => format!("{}: {}", obstacle.reason, obstacle.message),
@@ -150,15 +149,11 @@ pub(crate) fn chain_of_dependency(
         explanation.set_remedy("remove one of the entries of spec.dependsOn", &[edit(view)]);
         return;
     }
-    if let Some(node) = other
-        .obstacle
-        .as_ref()
-        .and_then(|obstacle| obstacle.node.as_deref())
+    let holder = other.obstacle.as_ref().and_then(|it| it.node.as_deref());
+    if let Some(known) = holder.and_then(|node| other.node(node))
+        && depth < MAX_DEPTH
     {
-        let known = other.node(node).cloned();
-        if let Some(known) = known.filter(|_| depth < MAX_DEPTH) {
-            chain_of_node(&other, &known, explanation, depth + 1);
-        }
+        chain_of_node(&other, known, explanation, depth + 1);
     }
     explanation.set_remedy(
         "wait for that Plan; if it does not progress, see why",
@@ -169,7 +164,8 @@ pub(crate) fn chain_of_dependency(
 fn edit(view: &PlanOverview<'_>) -> String {
     format!(
         "kubectl edit plan -n {} {}",
-        view.plan.namespace, view.plan.facts.name
+        view.plan.namespace(),
+        view.plan.name
     )
 }
 
@@ -207,7 +203,7 @@ pub(super) fn chain_of_wave(view: &PlanOverview<'_>, explanation: &mut Explanati
     let in_progress = || view.nodes.iter().find(|node| node.has_slot());
     let holder = failed.or_else(held).or_else(in_progress);
     if let Some(holder) = holder.filter(|_| depth < MAX_DEPTH) {
-        chain_of_node(view, &holder.clone(), explanation, depth + 1);
+        chain_of_node(view, holder, explanation, depth + 1);
         return;
     }
     // Nodes that are done are not in status.

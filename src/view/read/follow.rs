@@ -3,9 +3,10 @@
 use serde_json::value::RawValue;
 
 use super::Snapshot;
-use super::lists::{PAGE, event_line, job_object, node_object, plan_object, pod_object, unreadable_gap};
+use super::lists::{PAGE, event_line, job_object, node_object, pod_object, salvaged, unreadable_gap};
 use refit_api::names;
 use refit_cluster::kube::watch::Selection;
+use refit_facts::PlanFacts;
 use refit_facts::objects::Intern;
 
 /// The kinds whose objects a snapshot has from lists of all.
@@ -89,11 +90,11 @@ impl Snapshot {
         let intern = Intern::default();
         match kind {
             ObjectKind::Plan => {
-                let Some(plan) = plan_object(raw) else {
+                let Some(plan) = salvaged::<PlanFacts>(raw) else {
                     return Err(format!("Plan {uid} cannot be read"));
                 };
                 self.remove(kind, uid);
-                let key = |plan: &super::PlanObject| (plan.namespace.clone(), plan.facts.name.to_string());
+                let key = |plan: &PlanFacts| (plan.namespace().to_owned(), plan.name.clone());
                 let at = self.plans.partition_point(|one| key(one) < key(&plan));
                 self.plans.insert(at, plan);
             }
@@ -126,7 +127,7 @@ impl Snapshot {
     /// An object no longer exists.
     pub fn remove(&mut self, kind: ObjectKind, uid: &str) {
         match kind {
-            ObjectKind::Plan => self.plans.retain(|plan| *plan.facts.uid != *uid),
+            ObjectKind::Plan => self.plans.retain(|plan| *plan.uid != *uid),
             ObjectKind::Node => {
                 let nodes = self.nodes.get_or_insert_default();
                 nodes.retain(|_, node| *node.facts.uid != *uid);
@@ -166,7 +167,7 @@ mod tests {
         let names = |snapshot: &Snapshot| -> Vec<String> {
             let plans = snapshot.plans.iter();
             plans
-                .map(|plan| format!("{}/{}", plan.namespace, plan.facts.name))
+                .map(|plan| format!("{}/{}", plan.namespace(), plan.name))
                 .collect()
         };
         assert_eq!(names(&snapshot), ["a/one", "a/two", "b/one"]);

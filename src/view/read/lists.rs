@@ -10,22 +10,19 @@ use kube::core::Request;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::{
-    Budget, EventLine, JobObject, NodeObject, ObjectKind, PlanObject, PodObject, Scope, Terminating,
-};
+use super::{Budget, EventLine, JobObject, NodeObject, ObjectKind, PodObject, Scope, Terminating};
 use refit_api::selector::Selector;
 use refit_api::text::{MAX_MESSAGE, shorten};
 use refit_cluster::kube::pages::on_node;
 use refit_cluster::kube::read::list_pages;
 use refit_cluster::kube::served::is_unknown;
 use refit_cluster::kube::{Answer, brief};
-use refit_facts::Watched;
 use refit_facts::objects::maintenance::{
     KubevirtMaintenance, Maintenance, MaintenanceGroup, MedikMaintenance,
 };
-use refit_facts::objects::{Intern, RawPlan, SlimJob, SlimNode, SlimPod, maintenance};
+use refit_facts::objects::{Intern, SlimJob, SlimNode, SlimPod, maintenance};
 use refit_facts::read::{Unreadable, read};
-use refit_formats::convert::op_plan::ANNOTATION_OWNER;
+use refit_facts::{PlanFacts, Watched};
 
 /// Items per page of a list: the default of `kubectl get --chunk-size`.
 pub(super) const PAGE: u32 = 500;
@@ -82,7 +79,7 @@ impl Reader<'_> {
     pub(super) async fn plans(
         &mut self,
         scope: &Scope,
-    ) -> Result<(Vec<PlanObject>, Option<String>), kube::Error> {
+    ) -> Result<(Vec<PlanFacts>, Option<String>), kube::Error> {
         let mut read_namespace = scope.namespace.clone();
         let path = |namespace| ObjectKind::Plan.path(namespace);
         let listed = self.list(&path(scope.namespace.as_deref())).await;
@@ -99,8 +96,8 @@ impl Reader<'_> {
             }
             other => other?,
         };
-        let mut plans: Vec<_> = items.iter().filter_map(|raw| plan_object(raw)).collect();
-        plans.sort_by(|a, b| (&a.namespace, &a.facts.name).cmp(&(&b.namespace, &b.facts.name)));
+        let mut plans: Vec<PlanFacts> = items.iter().filter_map(|raw| salvaged(raw)).collect();
+        plans.sort_by(|a, b| (a.namespace(), &a.name).cmp(&(b.namespace(), &b.name)));
         Ok((plans, read_namespace))
     }
 
@@ -119,13 +116,13 @@ impl Reader<'_> {
 
     /// The nodes in maintenance. A cluster that does not know the kind has none.
     pub(super) async fn maintenances(&mut self) -> Vec<Maintenance> {
-        let mut found = Vec::new();
+        let mut found: Vec<Maintenance> = Vec::new();
         for group in MaintenanceGroup::ALL {
             let path = group.path();
             match self.list(&path).await {
                 Ok(items) => found.extend(items.iter().filter_map(|raw| match group {
-                    MaintenanceGroup::Medik8s => maintenance_object::<MedikMaintenance>(raw),
-                    MaintenanceGroup::Kubevirt => maintenance_object::<KubevirtMaintenance>(raw),
+                    MaintenanceGroup::Medik8s => salvaged::<MedikMaintenance>(raw).map(Into::into),
+                    MaintenanceGroup::Kubevirt => salvaged::<KubevirtMaintenance>(raw).map(Into::into),
                 })),
                 Err(error) if is_unknown(self.client, &path, &error).await => {}
                 Err(error) => self.gaps.push(format!(
@@ -243,15 +240,7 @@ pub(super) fn node_object(raw: &RawValue, intern: &Intern) -> Result<NodeObject,
         let field = |name| short(&text(one, name));
         (field("/reason"), field("/message"), field("/lastTransitionTime"))
     });
-    Ok(NodeObject {
-        labels: facts
-            .labels
-            .iter()
-            .map(|(key, value)| (key.to_owned(), value.to_owned()))
-            .collect(),
-        ready,
-        facts,
-    })
+    Ok(NodeObject { facts, ready })
 }
 
 pub(super) fn job_object(raw: &RawValue, intern: &Intern) -> Result<JobObject, Unreadable> {
@@ -298,27 +287,10 @@ pub(super) fn unreadable_gap(kind: ObjectKind, unreadable: &Unreadable) -> Strin
     )
 }
 
-pub(super) fn plan_object(raw: &RawValue) -> Option<PlanObject> {
-    let metadata = metadata(raw);
-    let plan: RawPlan = match read(raw) {
-        Ok(plan) => plan,
-        Err(unreadable) => RawPlan::salvage(raw, &unreadable)?,
-    };
-    let deletion = text(&metadata, "/deletionTimestamp");
-    Some(PlanObject {
-        namespace: text(&metadata, "/namespace"),
-        facts: plan.facts(),
-        deleting: (!deletion.is_empty()).then(|| finalizers(&metadata)),
-        node_op: metadata["annotations"][ANNOTATION_OWNER]
-            .as_str()
-            .map(str::to_owned),
-    })
-}
-
-/// One whose status cannot be read is for its node all the same.
-fn maintenance_object<K: Watched + Into<Maintenance>>(raw: &RawValue) -> Option<Maintenance> {
-    let object = read::<K>(raw).or_else(|unreadable| K::salvage(raw, &unreadable).ok_or(()));
-    object.ok().map(Into::into)
+/// An object with what can be read of it.
+pub(super) fn salvaged<K: Watched>(raw: &RawValue) -> Option<K> {
+    let object = read(raw).or_else(|unreadable| K::salvage(raw, &unreadable).ok_or(()));
+    object.ok()
 }
 
 fn finalizers(metadata: &Value) -> Vec<String> {

@@ -1,9 +1,10 @@
 use super::*;
 use crate::read::{NodeObject, Terminating};
 use crate::{Explanation, explain_node, explain_plan};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use refit_api::{NodeCounts, NodePhase, NodeProgress, PlanStatus};
 use refit_facts::{PodFacts, Termination};
-use refit_fixtures::{job, node, plan_with, read};
+use refit_fixtures::{job, labels, node, plan_with, read};
 
 /// Plan `p`, whose Job on node `a` runs.
 fn snapshot(phase: NodePhase) -> Snapshot {
@@ -27,26 +28,10 @@ fn snapshot(phase: NodePhase) -> Snapshot {
     let facts = node("a", "a-uid");
     let running = job("job", &plan, &facts, "hash");
     let now = running.created + jiff::SignedDuration::from_mins(2);
-    let labels = [("kubernetes.io/hostname".to_owned(), "a".to_owned())].into();
     Snapshot {
         now,
-        plans: vec![PlanObject {
-            namespace: "system-upgrade".to_owned(),
-            facts: plan,
-            deleting: None,
-            node_op: None,
-        }],
-        nodes: Some(
-            [(
-                "a".to_owned(),
-                NodeObject {
-                    facts,
-                    labels,
-                    ready: None,
-                },
-            )]
-            .into(),
-        ),
+        plans: vec![plan],
+        nodes: Some([("a".to_owned(), NodeObject { facts, ready: None })].into()),
         jobs: vec![JobObject {
             namespace: "system-upgrade".to_owned(),
             controller: "system-upgrade-controller".to_owned(),
@@ -156,7 +141,9 @@ fn a_pod_that_does_not_end_is_named_with_its_finalizers() {
 #[test]
 fn a_plan_that_is_being_deleted_names_its_finalizers() {
     let mut found = snapshot(NodePhase::Pending);
-    found.plans[0].deleting = Some(vec!["example.com/hold".to_owned()]);
+    let metadata = &mut found.plans[0].object.metadata;
+    metadata.deletion_timestamp = Some(Time(found.now));
+    metadata.finalizers = Some(vec!["example.com/hold".to_owned()]);
     let (explanation, text) = {
         let view = PlanOverview::new(&found, &found.plans[0]);
         let explanation = explain_plan(&view);
@@ -175,25 +162,12 @@ fn a_plan_that_is_being_deleted_names_its_finalizers() {
 fn preparing(waits_for: &str, servers: Option<(&serde_json::Value, &serde_json::Value)>) -> Snapshot {
     let prepare = serde_json::json!({ "image": "rancher/k3s-upgrade", "args": ["prepare", waits_for] });
     let mut found = snapshot(NodePhase::Preparing);
-    found.plans[0].facts.object.spec.prepare = Some(serde_json::from_value(prepare).unwrap());
-    found.plans[0]
-        .facts
-        .object
-        .status
-        .as_mut()
-        .unwrap()
-        .latest_version = Some("v2".to_owned());
+    found.plans[0].object.spec.prepare = Some(serde_json::from_value(prepare).unwrap());
+    found.plans[0].object.status.as_mut().unwrap().latest_version = Some("v2".to_owned());
     let mut facts = node("control", "control-uid");
     facts.kubelet = "v1".into();
-    let control = NodeObject {
-        facts,
-        labels: [(
-            "node-role.kubernetes.io/control-plane".to_owned(),
-            "true".to_owned(),
-        )]
-        .into(),
-        ready: None,
-    };
+    facts.labels = labels([("node-role.kubernetes.io/control-plane", "true")]);
+    let control = NodeObject { facts, ready: None };
     found
         .nodes
         .as_mut()
@@ -206,7 +180,7 @@ fn preparing(waits_for: &str, servers: Option<(&serde_json::Value, &serde_json::
     found
 }
 
-fn plan_of(name: &str, spec: &serde_json::Value, status: &serde_json::Value) -> PlanObject {
+fn plan_of(name: &str, spec: &serde_json::Value, status: &serde_json::Value) -> PlanFacts {
     let mut facts = read(plan_with(name, |_| {}));
     let mut all = serde_json::to_value(&facts.object.spec).unwrap();
     all.as_object_mut()
@@ -214,12 +188,7 @@ fn plan_of(name: &str, spec: &serde_json::Value, status: &serde_json::Value) -> 
         .extend(spec.as_object().unwrap().clone());
     facts.object.spec = serde_json::from_value(all).unwrap();
     facts.object.status = Some(serde_json::from_value(status.clone()).unwrap());
-    PlanObject {
-        namespace: "system-upgrade".to_owned(),
-        facts,
-        deleting: None,
-        node_op: None,
-    }
+    facts
 }
 
 #[track_caller]

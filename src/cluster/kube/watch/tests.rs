@@ -10,7 +10,8 @@ use tokio::time::Instant;
 use tower::BoxError;
 
 use super::*;
-use refit_facts::objects::{RawPlan, SlimNode};
+use refit_facts::PlanFacts;
+use refit_facts::objects::SlimNode;
 
 /// Responses in the order of the requests, and the requests: `list` or `watch`, and the query.
 #[derive(Clone, Default)]
@@ -147,12 +148,11 @@ async fn a_plan_that_cannot_be_read_keeps_its_status_and_says_why() {
         r#"{{"metadata":{{"name":"p","uid":"u","resourceVersion":"3"}},"spec":{{"version":"v1","a":{deep}}},"status":{{"latestVersion":"v0"}}}}"#
     );
     let page = format!(r#"{{"metadata":{{"resourceVersion":"3"}},"items":[{plan}]}}"#);
-    let mut watch = Server::with([page]).watch::<RawPlan>();
+    let mut watch = Server::with([page]).watch::<PlanFacts>();
     watch.next().await;
-    let WatchEvent::Change(Change::Object(plan)) = watch.next().await else {
+    let WatchEvent::Change(Change::Object(facts)) = watch.next().await else {
         panic!("no Plan");
     };
-    let facts = plan.facts();
     assert_eq!((&*facts.name, &*facts.uid), ("p", "u"));
     assert!(
         facts

@@ -74,7 +74,7 @@ fn notices_at(facts: &PlanFacts, minute: i64) -> Vec<(NoticeKind, String)> {
 fn no_notification_is_about_a_plan_that_has_not_started() {
     let facts = facts(|status| *status = PlanStatus::default());
     assert_eq!(notices_at(&facts, 0), []);
-    assert_eq!(running(&facts), None);
+    assert_eq!(running(&facts, at(0)), None);
 }
 
 #[test]
@@ -135,7 +135,7 @@ fn a_roll_out_is_notified_from_its_start_to_its_end() {
         .filter(|(kind, _)| *kind == NoticeKind::WaveFinished)
         .count();
     assert_eq!(waves, 2);
-    assert_eq!(running(&complete), None);
+    assert_eq!(running(&complete, at(0)), None);
 }
 
 #[test]
@@ -227,49 +227,49 @@ fn condition(reason: Reason) -> Vec<PlanCondition> {
 #[test]
 fn a_roll_out_stalls_when_a_step_is_due_and_none_is_made() {
     let hour = SignedDuration::from_hours(1);
-    let of = |phase: NodePhase, reason: Reason, done: i64| {
-        running(&facts(|status| {
+    let of = |phase: NodePhase, reason: Reason, done: i64, now: i64| {
+        let facts = facts(|status| {
             status.active = Some(vec![node("a", phase)]);
             status.conditions = condition(reason);
             status.nodes = Some(NodeCounts {
                 done,
                 ..NodeCounts::default()
             });
-        }))
+        });
+        running(&facts, at(now))
     };
-    let draining = || of(NodePhase::Draining, Reason::SyncJob, 1).unwrap();
-    let mut stall = Stall::new(draining(), at(0));
-    stall.follow(draining(), at(59));
-    assert_eq!(stall.notice(hour, at(59)), None);
-    let notice = stall.notice(hour, at(60)).unwrap();
+    let draining = |now| of(NodePhase::Draining, Reason::SyncJob, 1, now).unwrap();
+    let seen = draining(59).after(Some(&draining(0)));
+    assert_eq!(seen.stalled(hour, at(59)), None);
+    let notice = seen.stalled(hour, at(60)).unwrap();
     assert_eq!(
         notice.text(),
         "Plan p: the roll-out of v2 makes no progress: because"
     );
     assert_eq!(notice.time, at(0));
     // Another process says the same, later.
-    let later = Stall::new(draining(), at(30)).notice(hour, at(95)).unwrap();
+    let later = draining(30).stalled(hour, at(95)).unwrap();
     assert_eq!(later.id, notice.id);
 
     // A phase, and a node that is done, are progress.
-    stall.follow(of(NodePhase::Upgrading, Reason::SyncJob, 1).unwrap(), at(61));
-    assert_eq!(stall.notice(hour, at(119)), None);
-    stall.follow(of(NodePhase::Upgrading, Reason::SyncJob, 2).unwrap(), at(119));
-    assert_eq!(stall.notice(hour, at(170)), None);
-    assert_ne!(stall.notice(hour, at(180)).unwrap().id, notice.id);
+    let upgrading = |done, now| of(NodePhase::Upgrading, Reason::SyncJob, done, now).unwrap();
+    let seen = upgrading(1, 61).after(Some(&seen));
+    assert_eq!(seen.stalled(hour, at(119)), None);
+    let seen = upgrading(2, 119).after(Some(&seen));
+    assert_eq!(seen.stalled(hour, at(170)), None);
+    assert_ne!(seen.stalled(hour, at(180)).unwrap().id, notice.id);
 
     // Waits that are meant: nothing is due. A node that failed is.
-    let mut waits = Stall::new(of(NodePhase::Waiting, Reason::WaveSoaking, 1).unwrap(), at(0));
-    waits.follow(of(NodePhase::Waiting, Reason::WaveSoaking, 1).unwrap(), at(600));
-    assert_eq!(waits.notice(hour, at(700)), None);
-    let failed = Stall::new(of(NodePhase::Failed, Reason::JobFailed, 1).unwrap(), at(0));
-    assert!(failed.notice(hour, at(60)).is_some());
+    let soaking = |now| of(NodePhase::Waiting, Reason::WaveSoaking, 1, now).unwrap();
+    let waits = soaking(600).after(Some(&soaking(0)));
+    assert_eq!(waits.stalled(hour, at(700)), None);
+    let failed = of(NodePhase::Failed, Reason::JobFailed, 1, 0).unwrap();
+    assert!(failed.stalled(hour, at(60)).is_some());
     for reason in [Reason::Suspended, Reason::Aborted] {
-        assert_eq!(of(NodePhase::Waiting, reason, 1), None);
+        assert_eq!(of(NodePhase::Waiting, reason, 1, 0), None);
     }
     // The clock was set back.
-    let mut set_back = Stall::new(draining(), at(500));
-    set_back.follow(draining(), at(0));
-    assert_eq!(set_back.notice(hour, at(59)), None);
-    assert!(set_back.notice(hour, at(60)).is_some());
+    let set_back = draining(0).after(Some(&draining(500)));
+    assert_eq!(set_back.stalled(hour, at(59)), None);
+    assert!(set_back.stalled(hour, at(60)).is_some());
 }

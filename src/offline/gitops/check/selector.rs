@@ -131,9 +131,11 @@ impl Subject<'_> {
             return;
         }
         let requirements = explain::requirements(selector);
-        let unmet = requirements
-            .iter()
-            .find(|one| !nodes.iter().any(|node| one.matches(&node.labels)));
+        let unmet = requirements.iter().find(|one| {
+            !nodes
+                .iter()
+                .any(|node| one.matches(|key| node.labels.get(key).map(String::as_str)))
+        });
         let why = unmet.map_or_else(
             || "none meets all of its requirements".to_owned(),
             |one| one.unmet(nodes.len()),

@@ -172,11 +172,7 @@ fn a_plan_that_asks_drains_no_node_unchecked_while_the_controller_may_not_look()
     let says = format!("{reason}: {message}");
     assert!(reason == "MissingPermission" && message.contains(text), "{says}");
     let snapshot = scenario.snapshot();
-    let of_p = snapshot
-        .plans
-        .iter()
-        .find(|plan| &*plan.facts.name == "p")
-        .unwrap();
+    let of_p = snapshot.plans.iter().find(|plan| &*plan.name == "p").unwrap();
     let explained = explain_plan(&PlanOverview::new(&snapshot, of_p)).to_text();
     let grants = "kubectl apply -f deploy/overlays/check-drains/rbac.yaml\n";
     assert!(explained.contains(grants), "{explained}");

@@ -126,7 +126,7 @@ fn without_permission_to_list_pods_no_node_starts_and_explain_has_the_commands_t
     scenario.fault_injector.allow("list", "pods", true);
     let snapshot = scenario.snapshot();
     let mut plans = snapshot.plans.iter();
-    let of_p = plans.find(|plan| &*plan.facts.name == "p").unwrap();
+    let of_p = plans.find(|plan| &*plan.name == "p").unwrap();
     let explained = explain_plan(&PlanOverview::new(&snapshot, of_p)).to_text();
     assert!(
         explained.contains(

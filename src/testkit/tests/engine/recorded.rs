@@ -6,7 +6,7 @@ use super::scenario::{NAMESPACE, Scenario};
 use refit_api::{DrainSpec, names};
 use refit_facts::PodStage;
 use refit_fixtures::generated::{assert_committed, committed};
-use refit_fixtures::{plan, plan_with};
+use refit_fixtures::{labels, plan, plan_with};
 use refit_view::report::Report;
 use refit_view::table::{self, Look};
 use refit_view::{PlanOverview, explain_node};
@@ -122,7 +122,8 @@ fn a_report_says_what_was_done_where_and_when_and_what_is_not_known_any_more() {
             let nodes = snapshot.nodes.as_mut().unwrap();
             // As a node is that a Plan of the same name and spec in another namespace upgraded.
             let mut elsewhere = scenario.snapshot().nodes.unwrap().remove("b").unwrap();
-            elsewhere.labels.remove(names::LABEL_HOSTNAME);
+            let kept = elsewhere.facts.labels.iter();
+            elsewhere.facts.labels = labels(kept.filter(|(key, _)| *key != names::LABEL_HOSTNAME));
             nodes.insert("elsewhere".to_owned(), elsewhere);
         }
         let view = PlanOverview::new(&snapshot, &snapshot.plans[0]);

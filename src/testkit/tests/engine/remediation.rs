@@ -359,11 +359,7 @@ fn without_the_permission_the_plan_says_what_it_lacks_and_other_plans_go_on() {
     let names: Vec<_> = about.iter().map(|it| (&*it.kind, &*it.name)).collect();
     assert_eq!(names, [("Role", names::ROLE_REMEDIATION)]);
     let snapshot = scenario.snapshot();
-    let of_p = snapshot
-        .plans
-        .iter()
-        .find(|plan| &*plan.facts.name == "p")
-        .unwrap();
+    let of_p = snapshot.plans.iter().find(|plan| &*plan.name == "p").unwrap();
     let explained = explain_plan(&PlanOverview::new(&snapshot, of_p)).to_text();
     assert!(
         explained.contains("kubectl apply -k deploy/overlays/remediation\n"),

@@ -38,7 +38,7 @@ fn shown(scenario: &mut Scenario) -> (String, String) {
         .iter()
         .map(|plan| PlanOverview::new(&snapshot, plan))
         .collect();
-    let of_p = views.iter().find(|view| &*view.plan.facts.name == "p").unwrap();
+    let of_p = views.iter().find(|view| &*view.plan.name == "p").unwrap();
     (
         table::status(&views, Some(&snapshot), &snapshot.gaps, &ABSOLUTE),
         explain_plan(of_p).to_text(),
@@ -47,11 +47,7 @@ fn shown(scenario: &mut Scenario) -> (String, String) {
 
 fn explained(scenario: &mut Scenario, node: &str) -> String {
     let snapshot = scenario.snapshot();
-    let plan = snapshot
-        .plans
-        .iter()
-        .find(|plan| &*plan.facts.name == "p")
-        .unwrap();
+    let plan = snapshot.plans.iter().find(|plan| &*plan.name == "p").unwrap();
     explain_node(&PlanOverview::new(&snapshot, plan), node).to_text()
 }
 

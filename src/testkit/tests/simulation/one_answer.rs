@@ -5,14 +5,14 @@
 use jiff::Timestamp;
 
 use refit_api::{NodePhase, NodeProgress, Reason};
-use refit_facts::objects::RawPlan;
+use refit_facts::PlanFacts;
 use refit_formats::page::{Row, RowState};
 use refit_rehearse::Kind;
 use refit_rehearse::journal::{Entry, JournalEvent};
 use refit_rehearse::record::Recorder;
 use refit_rehearse::verdict::unfinished;
 use refit_view::plan::PlanOverview;
-use refit_view::read::{PlanObject, Snapshot};
+use refit_view::read::Snapshot;
 use refit_view::{explain_node, explain_plan};
 
 use crate::invariants::is_hostile;
@@ -43,13 +43,7 @@ impl OneAnswer {
         if *kind != Kind::Plan || change.gone || is_hostile(&change.new.value) {
             return Ok(());
         }
-        let plan: RawPlan = serde_json::from_slice(change.new.json(false)).unwrap();
-        let plan = PlanObject {
-            deleting: None,
-            node_op: None,
-            namespace: super::NAMESPACE.to_owned(),
-            facts: plan.facts(),
-        };
+        let plan: PlanFacts = serde_json::from_slice(change.new.json(false)).unwrap();
         let snapshot = Snapshot {
             now: entry.at,
             plans: vec![plan],
@@ -57,8 +51,8 @@ impl OneAnswer {
         };
         let view = PlanOverview::new(&snapshot, &snapshot.plans[0]);
         // What is wrong with the object itself, and a status of another spec or another controller, is not refit's answer.
-        let status = view.plan.facts.status();
-        if view.plan.facts.malformed.is_some() || status.observed_generation.is_none() || !view.is_current() {
+        let status = view.plan.status();
+        if view.plan.malformed.is_some() || status.observed_generation.is_none() || !view.is_current() {
             return Ok(());
         }
         compare(&view)?;
@@ -71,7 +65,7 @@ impl OneAnswer {
     }
 
     fn page(&self, view: &PlanOverview<'_>) -> Result<(), String> {
-        let plan = &*view.plan.facts.name;
+        let plan = &*view.plan.name;
         let rows = self.recorder.rows(plan, view.snapshot.now);
         let waits = self.recorder.waits();
         let waits = || {
@@ -79,7 +73,7 @@ impl OneAnswer {
                 .iter()
                 .filter(|wait| wait.plan == plan && wait.until.is_none())
         };
-        for node in view.plan.facts.status().active.iter().flatten() {
+        for node in view.plan.status().active.iter().flatten() {
             let row = rows.get(&node.name);
             let is_shown = match &node.reason {
                 _ if node.has_slot() => row.is_some_and(|row| shows(row, node)),
@@ -112,7 +106,7 @@ fn shows(row: &Row, node: &NodeProgress) -> bool {
 }
 
 fn compare(view: &PlanOverview<'_>) -> Result<(), String> {
-    let (name, status) = (&view.plan.facts.name, view.plan.facts.status());
+    let (name, status) = (&view.plan.name, view.plan.status());
     let (stored, shown) = (status.obstacle.as_ref(), view.obstacle.as_ref());
     let of_stored = stored.map(|it| (&it.reason, &it.message, &it.node, &it.about));
     let of_shown = shown.map(|it| (&it.reason, &it.message, &it.node, &it.about));
@@ -155,7 +149,7 @@ fn verdict(view: &PlanOverview<'_>) -> Result<(), String> {
     let Some(found) = unfinished(view, view.complete) else {
         return Ok(());
     };
-    let stored = view.plan.facts.status().obstacle.as_ref();
+    let stored = view.plan.status().obstacle.as_ref();
     // A node at work that has no reason in status is nearer to the cause than what others wait for.
     let at_work = found
         .node
@@ -172,6 +166,6 @@ fn verdict(view: &PlanOverview<'_>) -> Result<(), String> {
     }
     Err(format!(
         "Plan {}: status has {stored:?}, and the verdict is {found:?}",
-        view.plan.facts.name
+        view.plan.name
     ))
 }

@@ -45,7 +45,7 @@ fn a_plan_in_a_namespace_without_a_controller() {
     let stray = snapshot
         .plans
         .iter()
-        .find(|plan| plan.namespace == "default")
+        .find(|plan| plan.namespace() == "default")
         .unwrap();
     let explained = explain_plan(&PlanOverview::new(&snapshot, stray)).to_text();
     for text in [
