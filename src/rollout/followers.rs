@@ -8,9 +8,11 @@ use refit_api::prepare::Prepare;
 use refit_base::version::Version;
 use refit_facts::PlanName;
 
-/// The oldest kubelet of the Plans that follow another one, by the name of that other Plan.
-pub(super) fn oldest_followers(plans: &BTreeMap<PlanName, DerivedPlan>) -> BTreeMap<PlanName, Version> {
-    let mut oldest: BTreeMap<PlanName, Version> = BTreeMap::new();
+/// The oldest kubelet of the Plans that follow another one, and whose it is, by the name of that other Plan.
+pub(super) fn oldest_followers(
+    plans: &BTreeMap<PlanName, DerivedPlan>,
+) -> BTreeMap<PlanName, (Version, String)> {
+    let mut oldest: BTreeMap<PlanName, (Version, String)> = BTreeMap::new();
     for plan in plans.values() {
         let Some(limit) = plan.spec().max_minor_skip() else {
             continue;
@@ -24,7 +26,7 @@ pub(super) fn oldest_followers(plans: &BTreeMap<PlanName, DerivedPlan>) -> BTree
             let skip = own.as_ref().and_then(|own| own.minors_from(kubelet));
             skip.is_none_or(|skip| skip <= limit)
         };
-        let Some(kubelet) = plan.targets.oldest_kubelet(is_in_reach) else {
+        let Some((kubelet, node)) = plan.targets.oldest_kubelet(is_in_reach) else {
             continue;
         };
         let prepare = plan.spec().prepare.as_deref().and_then(Prepare::of);
@@ -38,9 +40,10 @@ pub(super) fn oldest_followers(plans: &BTreeMap<PlanName, DerivedPlan>) -> BTree
                     && !own.as_ref().zip(version_of(other).as_ref()).is_some_and(|(own, other)| own > other)
             };
             if let Some(other) = plans.get(name).filter(follows)
-                && oldest.get(name).is_none_or(|known| kubelet < *known)
+                && oldest.get(name).is_none_or(|(known, _)| kubelet < *known)
             {
-                oldest.insert(other.facts.name.clone(), kubelet.clone());
+                let node = format!("node {node} of Plan {}", plan.facts.name);
+                oldest.insert(other.facts.name.clone(), (kubelet.clone(), node));
             }
         }
     }

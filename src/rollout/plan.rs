@@ -111,8 +111,8 @@ type Basis = (
     Option<String>,
     BTreeMap<String, Timestamp>,
     Option<String>,
-    Option<String>,
-    Option<String>,
+    Option<(String, String)>,
+    Option<(String, String)>,
 );
 
 /// A status that was sent and may be stored.
@@ -310,7 +310,7 @@ impl DerivedPlan {
         &mut self,
         world: &World,
         defaults: &Defaults,
-        oldest_follower: Option<&Version>,
+        oldest_follower: Option<&(Version, String)>,
         now: Timestamp,
     ) {
         let (nodes, channels) = (world.nodes.table(), &world.channels);
@@ -389,7 +389,7 @@ impl DerivedPlan {
     fn choose(
         &mut self,
         channels: &BTreeMap<ChannelRef, ChannelFacts>,
-        oldest_follower: Option<&Version>,
+        oldest_follower: Option<&(Version, String)>,
         now: Timestamp,
     ) {
         let known = self.channel.as_ref().and_then(|channel| channels.get(channel));
@@ -398,13 +398,14 @@ impl DerivedPlan {
             return;
         };
         let owned = |text: Option<&str>| text.map(str::to_owned);
-        let text = |version: Option<&Version>| version.map(|version| version.text().to_owned());
+        let text = |version: &Version| version.text().to_owned();
+        let oldest = self.targets.oldest_kubelet(|_| true);
         let based_on = (
             owned(resolve::current(&self.facts)),
             resolve::first_seen(&self.facts, self.channel.as_ref()),
             owned(resolve::withdrawn(&self.facts, self.channel.as_ref())),
-            text(self.targets.oldest_kubelet(|_| true).as_ref()),
-            text(oldest_follower),
+            oldest.map(|(version, node)| (text(&version), format!("node {node}"))),
+            oldest_follower.map(|(version, node)| (text(version), node.clone())),
         );
         let is_current = self.chosen.as_ref().is_some_and(|chosen| {
             Arc::ptr_eq(&chosen.offer, offer)
@@ -421,8 +422,10 @@ impl DerivedPlan {
                 let (current, seen, withdrawn, oldest, oldest_follower) = &based_on;
                 let inputs = PolicyInputs {
                     current: current.as_deref(),
-                    oldest: oldest.as_deref(),
-                    oldest_follower: oldest_follower.as_deref(),
+                    oldest: oldest.as_ref().map(|(version, node)| (&**version, &**node)),
+                    oldest_follower: oldest_follower
+                        .as_ref()
+                        .map(|(version, node)| (&**version, &**node)),
                     seen,
                     approved: self.facts.annotation(names::ANNOTATION_APPROVE),
                     installed: self.facts.object.spec.installed(),

@@ -35,7 +35,7 @@ mod room;
 pub(super) mod schedule;
 mod skipped;
 pub(super) mod taints;
-mod versions;
+pub(super) mod versions;
 
 use admission::Limits;
 use availability::Availability;

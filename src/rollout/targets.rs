@@ -118,15 +118,16 @@ impl Targets {
         &self.answered
     }
 
-    /// The version of the oldest of these kubelets, as far as it can be compared.
-    pub(super) fn oldest_kubelet(&self, counts: impl Fn(&Version) -> bool) -> Option<Version> {
-        // Many nodes share few versions.
-        let distinct: BTreeSet<&Text> = self.kubelets.values().collect();
+    /// The version of the oldest of these kubelets, as far as it can be compared, and a node that has it.
+    pub(super) fn oldest_kubelet(&self, counts: impl Fn(&Version) -> bool) -> Option<(Version, &NodeName)> {
+        // Many nodes share few versions. Of those that do, the last counts, because it changes seldom during a roll-out.
+        let distinct: BTreeMap<&Text, &NodeName> =
+            self.kubelets.iter().map(|(node, text)| (text, node)).collect();
         let versions = distinct
             .into_iter()
-            .filter_map(|text| text.parse::<Version>().ok())
-            .filter(counts);
-        versions.reduce(|oldest, next| if next < oldest { next } else { oldest })
+            .filter_map(|(text, node)| Some((text.parse::<Version>().ok()?, node)))
+            .filter(|(version, _)| counts(version));
+        versions.reduce(|oldest, next| if next.0 < oldest.0 { next } else { oldest })
     }
 
     pub(super) fn claim(&self) -> Option<&Claim> {

@@ -156,7 +156,7 @@ pub fn explain_node(view: &PlanOverview<'_>, name: &str) -> Explanation {
 fn done(view: &PlanOverview<'_>, name: &str, version: &str, explanation: &mut Explanation) {
     let title = view.title();
     let Some(differs) = differs(view, name) else {
-        explanation.verdict = format!("Node {name} is done: Plan {title} has upgraded it to {version}");
+        explanation.verdict = format!("Node {name} is done under Plan {title} at {version}");
         explanation.held = false;
         return;
     };

@@ -88,10 +88,11 @@ impl From<&Offer> for Offered {
 pub struct PolicyInputs<'a> {
     /// The Plan's current version, from its status.
     pub current: Option<&'a str>,
-    /// The version of the oldest kubelet of the selected nodes, if they are known; otherwise the current version counts.
-    pub oldest: Option<&'a str>,
-    /// The version of the oldest kubelet of the Plans that wait for this one and follow its channel by the same policy.
-    pub oldest_follower: Option<&'a str>,
+    /// The version of the oldest kubelet of the selected nodes, and a node that has it, if they are known; otherwise the current
+    /// version counts.
+    pub oldest: Option<(&'a str, &'a str)>,
+    /// The same of the Plans that wait for this one and follow its channel by the same policy.
+    pub oldest_follower: Option<(&'a str, &'a str)>,
     /// When versions that the channel does not date were first seen. Keys are in the form of tags.
     pub seen: &'a BTreeMap<String, Timestamp>,
     /// The approved versions: the annotation `refit.rs/approve`.

@@ -105,6 +105,7 @@ impl<'a> Step<'a> {
         self.state.phase = self.phase();
         let mut containers = self.behaviour.containers.iter();
         self.result.reboots |= self.state.phase == Phase::Succeeded
+            && self.behaviour.boot.comes_back != ComesBack::SameBoot
             && containers.any(|container| container.reboots == Reboots::Afterwards);
     }
 

@@ -11,6 +11,7 @@ use crate::pods::is_ready;
 use crate::resources::Kind;
 use refit_api::limits;
 use refit_api::names::{LABEL_CONTROLLER, LABEL_HOOK};
+use refit_api::sentinel::is_boot_id;
 use refit_facts::objects::maintenance::MaintenanceGroup;
 
 /// A node selector without a match: unscheduled pods stay unscheduled.
@@ -86,7 +87,13 @@ impl SnapshotBuilder {
             .filter(|node| !is_ready(node))
             .map(|node| node.meta("name").to_owned())
             .collect();
-        for node in &mut self.nodes {
+        for (index, node) in self.nodes.iter_mut().enumerate() {
+            // Nothing else is believed to be a boot, also if a file was written by hand.
+            let boot = node["status"]["nodeInfo"]["bootID"].as_str();
+            if !boot.is_some_and(is_boot_id) {
+                let boot_id = format!("00000000-0000-4000-8000-{:012x}", index + 1);
+                node["status"]["nodeInfo"]["bootID"] = boot_id.into();
+            }
             // The list of images is half of a Node's size, and unused.
             if let Some(status) = node["status"].as_object_mut() {
                 status.remove("images");

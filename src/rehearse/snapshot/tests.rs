@@ -1,6 +1,7 @@
 use super::*;
 use crate::cluster::Options;
 use crate::in_virtual_time;
+use refit_api::sentinel::is_boot_id;
 
 fn node(name: &str, ready: bool) -> Value {
     let ready = if ready { "True" } else { "False" };
@@ -138,6 +139,19 @@ fn pods_of_unsupported_owners_get_a_set_of_their_own() {
     let node = find(&snapshot, "Node", "one").unwrap();
     assert_eq!(node["metadata"]["uid"], "uid-of-one");
     assert!(node["status"]["images"].is_null());
+}
+
+/// The report of an upgrade in another boot is no evidence, so that each node with `reboot` would fail.
+#[test]
+fn each_node_has_a_boot_as_a_kernel_names_it() {
+    let real = "0f5b1f0e-9a3c-4c55-8b7e-2f0d6a1b3c4d";
+    let mut with_real = node("one", true);
+    with_real["status"]["nodeInfo"]["bootID"] = real.into();
+    let snapshot = take("f", vec![with_real, node("two", true), node("three", true)]).unwrap();
+    let boot = |name: &str| find(&snapshot, "Node", name).unwrap()["status"]["nodeInfo"]["bootID"].clone();
+    assert_eq!(boot("one"), real);
+    assert!(is_boot_id(boot("two").as_str().unwrap()));
+    assert_ne!(boot("two"), boot("three"));
 }
 
 #[test]

@@ -9,6 +9,7 @@ use crate::hooks;
 use crate::memory::PendingCreate;
 use crate::release;
 use crate::remediation;
+use crate::start::versions::VersionLimits;
 use crate::step::{Key, Query, Step};
 use refit_api::{NodePhase, NodeProgress};
 use refit_facts::record::Phase;
@@ -100,9 +101,13 @@ impl NodeReconciler<'_> {
         leaving: Option<&JobFacts>,
     ) -> NodeDecision {
         // The name of the Job is in the stored status before the Job is created, so an entry without one has never
-        // had a Job.
+        // had a Job. At another version it starts anew, and not before the nodes for which the Plan waits.
         let is_first = attempt == 1 || self.is_skipped(node);
-        let never_started = is_first && stored_entry.is_none_or(|stored_entry| stored_entry.job.is_none());
+        let has_other_job = stored_entry.is_some_and(|entry| self.has_other_job(node, entry));
+        let has_job = stored_entry.is_some_and(|entry| entry.job.is_some());
+        let never_started = is_first && (!has_job || has_other_job);
+        let versions = || VersionLimits::of(self.cluster, self.plan)?.blocker(node);
+        let by_version = has_other_job && versions().is_some();
         let shut = match self.gate {
             // `NotReady` also holds for a moment after each start, while Secrets are read. That is no reason to
             // release a slot.
@@ -126,7 +131,7 @@ impl NodeReconciler<'_> {
         state.start = Some(Start::Later);
         // The slot is released: while the Plan is suspended or its window is closed, status should not name nodes
         // that have not begun.
-        if shut.is_some() && never_started {
+        if (shut.is_some() || by_version) && never_started {
             return NodeDecision::Cleanup(Vec::new());
         }
         if self.is_cancelled(node) {

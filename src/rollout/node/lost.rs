@@ -171,10 +171,13 @@ impl NodeReconciler<'_> {
     /// Whether status names the Job of another hash. If a lost Job cannot simply be created again, status must drop
     /// that name before the next Job is created, or a successor could not know about the next Job.
     pub(super) fn names_other_job(&self, node: &NodeFacts, stored_entry: &NodeProgress) -> bool {
-        let (Some(hash), Some(job)) = (self.hash(), &stored_entry.job) else {
-            return false;
-        };
-        self.plan.spec().has_sentinel() && !self.job_names(node, hash).contains(job)
+        self.plan.spec().has_sentinel() && self.has_other_job(node, stored_entry)
+    }
+
+    /// Whether its last Job is of another hash.
+    pub(super) fn has_other_job(&self, node: &NodeFacts, stored_entry: &NodeProgress) -> bool {
+        let known = self.hash().zip(stored_entry.job.as_ref());
+        known.is_some_and(|(hash, job)| !self.job_names(node, hash).contains(job))
     }
 
     fn lost_record(

@@ -92,8 +92,16 @@ fn blocker(
     now: Timestamp,
     requeue_at: &mut Option<Timestamp>,
 ) -> Option<Blocker> {
+    let suspended = || {
+        let by = plan.author(names::ANNOTATION_SUSPENDED);
+        plan.is_suspended().then_some(Blocker::Suspended { by })
+    };
     let Resolution::Resolved(resolved) = &plan.resolution else {
-        return Some(Blocker::NotReady);
+        // A suspended Plan does not ask its channel for its first version.
+        let is_unasked = plan.resolution == Resolution::Pending && plan.resolved.is_none();
+        return suspended()
+            .filter(|_| is_unasked && plan.invalid.is_none())
+            .or(Some(Blocker::NotReady));
     };
     // `unproven`: a Plan that was listed without refit's status may have lost fields to an old CRD. Starting it could
     // ignore a `suspend`.
@@ -113,9 +121,8 @@ fn blocker(
         let by = plan.author(names::ANNOTATION_ABORT);
         return Some(Blocker::Aborted { by });
     }
-    if plan.is_suspended() {
-        let by = plan.author(names::ANNOTATION_SUSPENDED);
-        return Some(Blocker::Suspended { by });
+    if let Some(suspended) = suspended() {
+        return Some(suspended);
     }
     if plan.limit() == 0 {
         return Some(Blocker::ConcurrencyZero);

@@ -11,7 +11,7 @@ use refit_base::version::{Version, kubelet_version};
 use refit_facts::{NodeFacts, NodeName, Text};
 
 /// The limits between the version of a Plan and those of its nodes and of the control plane.
-pub(super) struct VersionLimits<'a> {
+pub(crate) struct VersionLimits<'a> {
     version: &'a Text,
     parsed: Option<Version>,
     /// Whether the version is that of a kubelet.
@@ -43,7 +43,7 @@ impl<'a> Limit<'a> for VersionLimits<'a> {
 
 impl<'a> VersionLimits<'a> {
     /// `None` if there are none.
-    pub(super) fn of(cluster: &ClusterState, plan: &'a DerivedPlan) -> Option<Self> {
+    pub(crate) fn of(cluster: &ClusterState, plan: &'a DerivedPlan) -> Option<Self> {
         let spec = plan.spec();
         let (is_of_kubelets, max_minor_skip) = (spec.installs_kubernetes(), spec.max_minor_skip());
         if !is_of_kubelets && max_minor_skip.is_none() {
@@ -69,7 +69,7 @@ impl<'a> VersionLimits<'a> {
         })
     }
 
-    fn blocker(&mut self, node: &'a NodeFacts) -> Option<Blocker> {
+    pub(crate) fn blocker(&mut self, node: &'a NodeFacts) -> Option<Blocker> {
         let is_control_plane = node.is_control_plane();
         let key = (&*node.kubelet, is_control_plane);
         if let Some(known) = self.known.get(&key) {

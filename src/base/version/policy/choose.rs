@@ -124,9 +124,9 @@ struct VersionFilter<'a> {
     policy: &'a Policy,
     inputs: &'a PolicyInputs<'a>,
     current: Option<Version>,
-    /// From which version `maxMinorSkip` counts.
-    oldest: Option<Version>,
-    oldest_follower: Option<Version>,
+    /// From which version `maxMinorSkip` counts, and the node that has it.
+    oldest: Option<(Version, &'a str)>,
+    oldest_follower: Option<(Version, &'a str)>,
     /// Whether the channel offers only one version.
     is_alone: bool,
     is_partial: bool,
@@ -134,15 +134,14 @@ struct VersionFilter<'a> {
 
 impl<'a> VersionFilter<'a> {
     fn new(policy: &'a Policy, offered: &Offered, inputs: &'a PolicyInputs<'a>) -> Self {
+        let parsed = |(version, node): (&str, &'a str)| Some((version.parse().ok()?, node));
+        let current = inputs.current.map(|current| (current, ""));
         Self {
             policy,
             inputs,
             current: inputs.current.and_then(|current| current.parse().ok()),
-            oldest: inputs
-                .oldest
-                .or(inputs.current)
-                .and_then(|oldest| oldest.parse().ok()),
-            oldest_follower: inputs.oldest_follower.and_then(|oldest| oldest.parse().ok()),
+            oldest: inputs.oldest.or(current).and_then(parsed),
+            oldest_follower: inputs.oldest_follower.and_then(parsed),
             // A list of which only one release is known is not a channel with one version.
             is_alone: offered.entries.len() == 1 && !offered.is_partial,
             is_partial: offered.is_partial,
@@ -232,17 +231,22 @@ impl<'a> VersionFilter<'a> {
         // A channel with one version has chosen it, and each node decides for itself.
         if let (Some(limit), Some(oldest), false) = (policy.max_minor_skip, &self.oldest, self.is_alone) {
             // Nodes that follow hold back the next minor version, not another release of the one that is there.
-            let base = self.current.as_ref().unwrap_or(oldest);
+            let base = self.current.as_ref().unwrap_or(&oldest.0);
             let is_next = version > base && version.minors_from(base).is_some_and(|skip| skip > 0);
             let follower = self.oldest_follower.as_ref().filter(|_| is_next);
-            let too_far = [Some(oldest), follower].into_iter().flatten().find_map(|from| {
-                let skip = version.minors_from(from)?;
-                (skip > limit && version > from).then_some((from, skip))
-            });
-            if let Some((from, skip)) = too_far {
-                let from = from.text().to_owned();
-                refusals.push(Refusal::MinorSkip { from, skip });
-            }
+            refusals.extend(
+                [Some(oldest), follower]
+                    .into_iter()
+                    .flatten()
+                    .find_map(|(from, node)| {
+                        let skip = version.minors_from(from)?;
+                        (skip > limit && version > from).then(|| Refusal::MinorSkip {
+                            from: from.text().to_owned(),
+                            node: (*node).to_owned(),
+                            skip,
+                        })
+                    }),
+            );
         }
         let Some(current) = &self.current else {
             // Nothing says which variant the nodes need.

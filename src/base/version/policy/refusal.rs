@@ -27,6 +27,8 @@ pub enum Refusal {
     MinorSkip {
         /// The version of that node.
         from: String,
+        /// Which node that is, and of which Plan; empty if no nodes are known.
+        node: String,
         skip: u64,
     },
     TooYoung {
@@ -87,11 +89,19 @@ impl Refusal {
             Self::Older => format!(
                 "{version} is not taken: it is older than {current}; spec.versionPolicy.allowDowngrade lets it through"
             ),
-            Self::MinorSkip { from, skip } => format!(
-                "{version} is not taken yet: it is {skip} minor versions from {from}, the oldest, and spec.versionPolicy.maxMinorSkip is {}; \
-                 it can be taken when all nodes, also those of Plans that wait for this one, have a version in between",
-                policy.max_minor_skip.unwrap_or_default()
-            ),
+            Self::MinorSkip { from, node, skip } => {
+                let of = if node.is_empty() {
+                    String::new()
+                } else {
+                    format!(" ({node})")
+                };
+                format!(
+                    "{version} is not taken yet: it is {skip} minor versions from {from}, the oldest{of}, and \
+                     spec.versionPolicy.maxMinorSkip is {}; it can be taken when all nodes, also those of Plans that wait for this \
+                     one, have a version in between",
+                    policy.max_minor_skip.unwrap_or_default()
+                )
+            }
             Self::TooYoung {
                 since,
                 published,

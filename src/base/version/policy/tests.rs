@@ -81,8 +81,10 @@ impl Case {
     fn choose(&self) -> Choice {
         let inputs = PolicyInputs {
             current: self.current,
-            oldest: self.oldest,
-            oldest_follower: self.oldest_follower,
+            oldest: self.oldest.map(|version| (version, "node w")),
+            oldest_follower: self
+                .oldest_follower
+                .map(|version| (version, "node w of Plan agents")),
             seen: &self.seen,
             approved: self.approved,
             withdrawn: self.withdrawn,
@@ -432,7 +434,7 @@ fn of_a_list_the_newest_version_that_skips_no_minor_version_of_the_oldest_node_i
         assert_eq!(choice.take.as_deref(), Some(take), "{current:?} {oldest:?}");
         let held = choice.held.map(|held| (held.version, held.message));
         if (current, oldest) == (Some("v1.35.3"), Some("v1.34.1")) {
-            let text = "v1.36.3 is not taken yet: it is 2 minor versions from v1.34.1, the oldest, and spec.versionPolicy.maxMinorSkip is 1; \
+            let text = "v1.36.3 is not taken yet: it is 2 minor versions from v1.34.1, the oldest (node w), and spec.versionPolicy.maxMinorSkip is 1; \
                         it can be taken when all nodes, also those of Plans that wait for this one, have a version in between";
             assert_eq!(held, Some(("v1.36.3".to_owned(), text.to_owned())));
         } else if take == "v1.36.3" {

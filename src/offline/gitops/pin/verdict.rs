@@ -109,6 +109,7 @@ fn skip(current: &str, version: &str, policy: &Policy) -> Option<policy::Refusal
     let skip = version.minors_from(&current)?;
     (skip > limit && version > current).then(|| policy::Refusal::MinorSkip {
         from: current.text().to_owned(),
+        node: String::new(),
         skip,
     })
 }

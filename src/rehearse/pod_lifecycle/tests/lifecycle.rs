@@ -249,6 +249,20 @@ fn a_container_can_reboot_its_node_once_or_always() {
 }
 
 #[test]
+fn a_payload_reboots_its_node_afterwards_unless_that_stays_in_its_boot() {
+    for (comes_back, reboots) in [("ready", true), ("as-if-nothing", false)] {
+        let steering = [("reboot", "afterwards"), ("comes-back", comes_back)];
+        let mut fixture = PodFixture::new(&single("Never"), &steering);
+        fixture.run_until(60_000);
+        assert_eq!(
+            (fixture.phase(), fixture.reboots > 0),
+            ("Succeeded", reboots),
+            "{comes_back}"
+        );
+    }
+}
+
+#[test]
 fn a_container_with_a_task_ends_when_the_end_of_the_task_is_reported() {
     let mut fixture = PodFixture::new(&job(), &[]);
     fixture.has_task = &["drain"];

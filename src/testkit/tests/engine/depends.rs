@@ -254,10 +254,14 @@ fn kubelet(version: &str) -> Value {
 /// Its Job ends well, and its kubelet has the version.
 fn upgrade(scenario: &mut Scenario, node: &str, version: &str) {
     scenario.succeed(node);
-    scenario
+    report(scenario, node, version);
+}
+
+fn report(scenario: &mut Scenario, node: &str, version: &str) {
+    let changed = scenario
         .cluster
-        .patch_status(Kind::Node, "", node, kubelet(version))
-        .unwrap();
+        .patch_status(Kind::Node, "", node, kubelet(version));
+    changed.unwrap();
     scenario.settle();
 }
 
@@ -285,6 +289,82 @@ fn agents_take_each_minor_version_of_their_servers_before_those_take_the_next() 
         assert_complete(&scenario);
         assert_eq!(scenario.invariants.upgrades, 4, "{case}");
     }
+}
+
+#[test]
+fn a_version_that_waits_for_agents_names_their_plan_and_their_node() {
+    let mut scenario = two_minors_behind(">=1.34.0", |spec| {
+        spec.depends_on = Some(on(&["servers"]));
+        spec.suspend = Some(true);
+    });
+    upgrade(&mut scenario, "s1", "v1.35.3+k3s1");
+    let [status, reason, message] = scenario.condition("servers", "UpToDate");
+    assert_eq!((status.as_str(), reason.as_str()), ("False", "MinorSkip"));
+    let text = "v1.36.3+k3s1 is not taken yet: it is 2 minor versions from v1.34.1+k3s1, the oldest (node a1 of Plan agents), and";
+    assert!(message.starts_with(text), "{message}");
+    let [.., message] = scenario.condition("agents", "UpToDate");
+    assert!(
+        message.contains("from v1.34.1+k3s1, the oldest (node a1), and"),
+        "{message}"
+    );
+}
+
+/// A kubelet has the version before the Job of its node ends, and with it the Plans go on to the next one.
+#[test]
+fn a_node_under_way_waits_for_the_next_version_as_the_others_do() {
+    let mut scenario = two_minors_behind(">=1.34.0", |spec| spec.depends_on = Some(on(&["servers"])));
+    upgrade(&mut scenario, "s1", "v1.35.3+k3s1");
+    assert_eq!(scenario.slots("agents"), ["a1"]);
+    report(&mut scenario, "a1", "v1.35.3+k3s1");
+    for plan in ["servers", "agents"] {
+        let version = scenario.status(plan).latest_version.clone();
+        assert_eq!(version.as_deref(), Some("v1.36.3-k3s1"), "{plan}");
+    }
+    scenario.succeed("a1");
+    scenario.settle();
+    assert_eq!(scenario.slots("agents"), [""; 0]);
+    assert_eq!(scenario.complete("agents")[1], "DependencyNotComplete");
+    upgrade(&mut scenario, "s1", "v1.36.3+k3s1");
+    assert_eq!(scenario.slots("agents"), ["a1"]);
+    upgrade(&mut scenario, "a1", "v1.36.3+k3s1");
+    scenario.roll_out();
+    assert_complete(&scenario);
+    assert_eq!(scenario.invariants.upgrades, 4);
+}
+
+#[test]
+fn a_node_under_way_does_not_go_back_with_its_plan_nor_to_another_version_of_a_suspended_one() {
+    let start = || {
+        let mut scenario = Scenario::empty();
+        for name in ["a", "b"] {
+            scenario.add_node(name, &kubelet("v1.35.1+k3s1"));
+        }
+        scenario.apply_and_settle(plan_with("p", |spec| {
+            spec.version = Some("v1.35.3+k3s1".to_owned());
+            spec.upgrade.get_or_insert_default().image = "rancher/k3s-upgrade".to_owned();
+        }));
+        let first = scenario.slots("p").remove(0);
+        report(&mut scenario, &first, "v1.35.3+k3s1");
+        (scenario, first)
+    };
+    let (mut scenario, first) = start();
+    scenario.edit_and_settle("p", |spec| spec.version = Some("v1.35.2+k3s1".to_owned()));
+    scenario.succeed(&first);
+    scenario.settle();
+    let second = scenario.slots("p").remove(0);
+    assert_ne!(second, first);
+    upgrade(&mut scenario, &second, "v1.35.2+k3s1");
+    assert_eq!(scenario.slots("p"), [""; 0]);
+    assert_eq!(scenario.phase("p", &first)[1], "NodeIsNewer");
+
+    let (mut scenario, first) = start();
+    scenario.edit_and_settle("p", |spec| {
+        (spec.version, spec.suspend) = (Some("v1.35.4+k3s1".to_owned()), Some(true));
+    });
+    scenario.succeed(&first);
+    scenario.settle();
+    assert_eq!(scenario.slots("p"), [""; 0]);
+    assert_eq!(scenario.complete("p")[1], "Suspended");
 }
 
 #[test]

@@ -85,6 +85,7 @@ fn a_suspended_plan_does_not_poll_and_does_so_once_it_continues() {
     scenario.apply(plan);
     scenario.pass_secs(2 * A_POLL);
     assert_eq!((scenario.polls(), version(&scenario, "p")), (0, None));
+    assert_eq!(scenario.phase("p", "a")[1], "Suspended");
     scenario.annotate(Kind::Plan, "p", ANNOTATION_POLL_NOW, Some("1"));
     scenario.settle();
     assert_eq!(
