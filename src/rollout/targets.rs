@@ -85,7 +85,7 @@ pub(super) struct Targets {
     /// Done nodes whose kubelet has another version.
     differing: BTreeSet<NodeName>,
     /// The kubelets of the nodes that are not disabled or skipped, if the choice of a version depends on them.
-    kubelets: HashMap<NodeName, Text>,
+    kubelets: BTreeMap<NodeName, Text>,
     /// Whether a done node was seen not Ready since the last call of [`take_unready`](Self::take_unready).
     unready: bool,
     done: i64,

@@ -30,7 +30,11 @@ impl Rehearsal {
 
     /// Whether a node that a Plan selects is yet to join.
     pub(super) fn is_joining(&self, cluster: &Cluster) -> bool {
-        let late = self.assumptions.faults.iter().filter(|fault| fault.late().is_some());
+        let late = self
+            .assumptions
+            .faults
+            .iter()
+            .filter(|fault| fault.late().is_some());
         let mut absent = late.filter(|fault| cluster.get(Kind::Node, "", &fault.node).is_none());
         absent.any(|fault| self.selected_nodes().contains(fault.node.as_str()))
     }

@@ -101,13 +101,18 @@ impl NodeReconciler<'_> {
         leaving: Option<&JobFacts>,
     ) -> NodeDecision {
         // The name of the Job is in the stored status before the Job is created, so an entry without one has never
-        // had a Job. At another version it starts anew, and not before the nodes for which the Plan waits.
+        // had a Job.
         let is_first = attempt == 1 || self.is_skipped(node);
-        let has_other_job = stored_entry.is_some_and(|entry| self.has_other_job(node, entry));
-        let has_job = stored_entry.is_some_and(|entry| entry.job.is_some());
-        let never_started = is_first && (!has_job || has_other_job);
-        let versions = || VersionLimits::of(self.cluster, self.plan)?.blocker(node);
-        let by_version = has_other_job && versions().is_some();
+        let never_started = is_first && stored_entry.is_none_or(|stored_entry| stored_entry.job.is_none());
+        // At another version it starts anew, and not before the nodes for which the Plan waits. Until nothing of its last Job
+        // is left, it is a node in progress.
+        let is_idle = || {
+            let mut pods = self.cluster.world.pods.live_on(&node.name);
+            leaving.is_none() && self.can_start(node) && !pods.any(|pod| pod.plan == self.plan.facts.name)
+        };
+        let starts_anew =
+            is_first && stored_entry.is_some_and(|entry| self.has_other_job(node, entry)) && is_idle();
+        let by_version = || VersionLimits::of(self.cluster, self.plan)?.blocker(node);
         let shut = match self.gate {
             // `NotReady` also holds for a moment after each start, while Secrets are read. That is no reason to
             // release a slot.
@@ -131,7 +136,8 @@ impl NodeReconciler<'_> {
         state.start = Some(Start::Later);
         // The slot is released: while the Plan is suspended or its window is closed, status should not name nodes
         // that have not begun.
-        if (shut.is_some() || by_version) && never_started {
+        let is_shut = shut.is_some() && (never_started || starts_anew);
+        if is_shut || starts_anew && by_version().is_some() {
             return NodeDecision::Cleanup(Vec::new());
         }
         if self.is_cancelled(node) {
