@@ -32,7 +32,9 @@ impl NodeReconciler<'_> {
         }
         let Some(record) = self.record(node) else {
             return match stored_entry {
-                Some(_) if eligible => self.begin(node, 1, stored_entry, leaving),
+                Some(entry) if eligible && !self.has_finished_another(node, entry) => {
+                    self.begin(node, 1, stored_entry, leaving)
+                }
                 _ => NodeDecision::Cleanup(
                     release::void_record(self.cluster, node, &self.plan.facts.name)
                         .into_iter()
@@ -49,7 +51,9 @@ impl NodeReconciler<'_> {
             Phase::Retry if current && eligible => self.begin(node, record.attempt, stored_entry, leaving),
             Phase::Failed if current && eligible => NodeDecision::slot(self.failed(node, record)),
             Phase::Skipped if current && eligible => self.after_skip(node, record, stored_entry, leaving),
-            _ if eligible && stored_entry.is_some() => self.begin(node, 1, stored_entry, leaving),
+            _ if eligible && stored_entry.is_some_and(|entry| !self.has_freed_slot(entry)) => {
+                self.begin(node, 1, stored_entry, leaving)
+            }
             // A failure at another version no longer matters once the node is done or not selected.
             _ if eligible => NodeDecision::Cleanup(Vec::new()),
             _ => NodeDecision::Cleanup(vec![release::drop_record(node, &self.plan.facts.name)]),
@@ -104,14 +108,6 @@ impl NodeReconciler<'_> {
         // had a Job.
         let is_first = attempt == 1 || self.is_skipped(node);
         let never_started = is_first && stored_entry.is_none_or(|stored_entry| stored_entry.job.is_none());
-        // At another version it starts anew, and not before the nodes for which the Plan waits. Until nothing of its last Job
-        // is left, it is a node in progress.
-        let is_idle = || {
-            let mut pods = self.cluster.world.pods.live_on(&node.name);
-            leaving.is_none() && self.can_start(node) && !pods.any(|pod| pod.plan == self.plan.facts.name)
-        };
-        let starts_anew =
-            is_first && stored_entry.is_some_and(|entry| self.has_other_job(node, entry)) && is_idle();
         let by_version = || VersionLimits::of(self.cluster, self.plan)?.blocker(node);
         let shut = match self.gate {
             // `NotReady` also holds for a moment after each start, while Secrets are read. That is no reason to
@@ -136,9 +132,13 @@ impl NodeReconciler<'_> {
         state.start = Some(Start::Later);
         // The slot is released: while the Plan is suspended or its window is closed, status should not name nodes
         // that have not begun.
-        let is_shut = shut.is_some() && (never_started || starts_anew);
-        if is_shut || starts_anew && by_version().is_some() {
+        if never_started && (shut.is_some() || by_version().is_some()) {
             return NodeDecision::Cleanup(Vec::new());
+        }
+        // A node that failed at another version, or whose Job was cancelled, keeps its slot.
+        let has_other_job = stored_entry.is_some_and(|entry| self.has_other_job(node, entry));
+        if let Some(blocker) = has_other_job.then(by_version).flatten() {
+            return NodeDecision::slot(state.with_blocker(&blocker));
         }
         if self.is_cancelled(node) {
             return NodeDecision::slot(state).and(self.revoke_cancel(node));

@@ -7,7 +7,7 @@ use super::reboot::{ASKING_NODE, EVIDENCE_LOST, EVIDENCE_UNAVAILABLE};
 use super::state::{NodeDecision, NodeState, Start};
 use crate::blocker::Blocker;
 use crate::later::later;
-use refit_api::{NodeProgress, Reason};
+use refit_api::{NodePhase, NodeProgress, Reason};
 use refit_facts::record::{Reboot, Record};
 use refit_facts::{Hash, NodeFacts, SentinelResult};
 use refit_job::name::job_name;
@@ -178,6 +178,20 @@ impl NodeReconciler<'_> {
     pub(super) fn has_other_job(&self, node: &NodeFacts, stored_entry: &NodeProgress) -> bool {
         let known = self.hash().zip(stored_entry.job.as_ref());
         known.is_some_and(|(hash, job)| !self.job_names(node, hash).contains(job))
+    }
+
+    /// Whether the last Job of the node was of another hash, and is done. The slot was that of this Job: at the current hash the
+    /// node has its turn like the others.
+    pub(super) fn has_finished_another(&self, node: &NodeFacts, stored_entry: &NodeProgress) -> bool {
+        let done = node.labels.of_plan(&self.plan.facts.name);
+        let done = done.filter(|done| self.hash().is_some_and(|hash| **hash != **done));
+        let job = done.zip(stored_entry.job.as_ref());
+        job.is_some_and(|(done, job)| self.job_names(node, done).contains(job))
+    }
+
+    /// Whether the node has failed, and this has freed its slot: it must not take it back by itself.
+    pub(super) fn has_freed_slot(&self, stored_entry: &NodeProgress) -> bool {
+        stored_entry.phase == NodePhase::Failed && self.plan.failed_nodes_free_slots()
     }
 
     fn lost_record(

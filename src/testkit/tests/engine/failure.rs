@@ -484,6 +484,21 @@ fn a_new_version_starts_failed_nodes_and_counts_again() {
 }
 
 #[test]
+fn a_new_version_gives_failed_nodes_without_a_slot_no_more_slots_than_there_are() {
+    let mut scenario = Scenario::with(
+        &["a", "b", "c"],
+        plan_with("p", |spec| set_policy(spec, FailurePolicy::Continue)),
+    );
+    for _ in 0..3 {
+        fail_next(&mut scenario);
+    }
+    assert!(scenario.live_nodes("p").is_empty());
+    scenario.edit_and_settle("p", |spec| spec.version = Some("v2".to_owned()));
+    assert_eq!(scenario.live_nodes("p").len(), 1);
+    scenario.finish();
+}
+
+#[test]
 fn without_the_field_messages_are_those_of_system_upgrade_controller() {
     let mut scenario = Scenario::with(&["a"], plan_with("p", |_| {}));
     scenario.fail("a");

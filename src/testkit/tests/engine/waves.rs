@@ -91,6 +91,21 @@ fn canaries_are_upgraded_and_stay_ready_before_the_others_start() {
 }
 
 #[test]
+fn a_node_under_way_gets_the_next_version_with_its_wave() {
+    let mut scenario = with_waves(vec![canary(Some("30m"))]);
+    succeed_all(&mut scenario);
+    scenario.pass_secs(30 * 60 + 5);
+    assert_eq!(scenario.slots("p"), ["a", "b", "e", "f"]);
+    scenario.edit_and_settle("p", |spec| spec.version = Some("v2".to_owned()));
+    for name in ["a", "b", "e", "f"] {
+        scenario.succeed(name);
+    }
+    scenario.settle();
+    assert_eq!(scenario.slots("p"), ["c", "d"]);
+    assert_eq!(scenario.phase("p", "a")[1], "WaveInProgress");
+}
+
+#[test]
 fn a_node_of_the_wave_that_is_not_ready_begins_the_soak_again() {
     let mut scenario = with_waves(vec![canary(Some("30m"))]);
     succeed_all(&mut scenario);
