@@ -114,6 +114,7 @@ mod node {
 }
 mod node_account;
 mod node_conditions;
+mod node_marks;
 mod node_ops;
 mod notify;
 mod permissions;

@@ -10,6 +10,7 @@ use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, ListParams, Patch
 use serde_json::{Value, json};
 
 use crate::harness::{Harness, apply_component, is_cordoned, is_free, ledger};
+use crate::steering::UserCli;
 use crate::testenv::context::TestContext;
 use crate::testenv::context::cluster::create;
 use crate::testenv::controller::{Controller, Setup};
@@ -389,6 +390,70 @@ async fn a_lease_of_another_is_respected_and_one_that_is_lost_ends_the_maintenan
 }
 
 #[tokio::test]
+async fn an_object_for_no_node_or_for_a_taken_one_says_so_and_an_object_that_vanishes_leaves_its_node_as_it_was()
+ {
+    let test = Maintenances::new(["one"]).await;
+    let controller = test.start();
+    test.begin(MEDIK, "disk", "one").await;
+    test.succeeded(MEDIK, "disk").await;
+    test.begin(MEDIK, "ghost", "nowhere").await;
+    // As if both had been created at the same time.
+    admission::allow_second_objects(&test.harness.ctx).await;
+    let second = test.object(MEDIK, "second", "one");
+    wait::eventually("the second object is created", SOON, async || {
+        let created = test.api(MEDIK).create(&PostParams::default(), &second).await;
+        created.map(drop).map_err(|error| error.to_string())
+    })
+    .await;
+    let failed = |status: &Value| status["phase"] == "Failed";
+    let ghost = test.status(MEDIK, "ghost", "it has failed", failed).await;
+    let missing = format!("nodes {:?} not found", test.harness.node("nowhere"));
+    assert_eq!(ghost["lastError"], missing.as_str());
+    let second = test.status(MEDIK, "second", "it has failed", failed).await;
+    let taken = format!(
+        "a NodeMaintenance for node {} already exists",
+        test.harness.node("one")
+    );
+    assert!(
+        second["lastError"].as_str().unwrap().ends_with(&taken),
+        "{second}"
+    );
+    test.end(MEDIK, "second").await;
+    assert!(
+        is_cordoned(&test.harness.get("one").await),
+        "it is that of the first"
+    );
+
+    let moves = Patch::Merge(json!({ "spec": { "nodeName": "another" } }));
+    let refused = test
+        .api(MEDIK)
+        .patch("disk", &PatchParams::default(), &moves)
+        .await;
+    let refused = refused.unwrap_err().to_string();
+    assert!(
+        refused.contains("updating spec.NodeName isn't allowed"),
+        "{refused}"
+    );
+
+    // Somebody removes the finalizer while no controller runs.
+    controller.kill();
+    test.api(MEDIK)
+        .patch(
+            "disk",
+            &PatchParams::default(),
+            &Patch::Merge(json!({ "metadata": { "finalizers": null } })),
+        )
+        .await
+        .unwrap();
+    test.end(MEDIK, "disk").await;
+    assert!(is_cordoned(&test.harness.get("one").await));
+    let _again = controller.start_again();
+    let is_restored = async || is_free(&test.harness.get("one").await);
+    wait::holds("the node is as it was", is_restored).await;
+    test.end(MEDIK, "ghost").await;
+}
+
+#[tokio::test]
 async fn a_node_that_somebody_uncordons_is_drained_again_while_the_object_is_there() {
     let test = Maintenances::new(["one"]).await;
     let _controller = test.start();
@@ -399,4 +464,58 @@ async fn a_node_that_somebody_uncordons_is_drained_again_while_the_object_is_the
     wait::holds("it is cordoned again", is_cordoned_again).await;
     test.end(MEDIK, "disk").await;
     assert!(is_free(&test.harness.get("one").await));
+}
+
+#[tokio::test]
+async fn users_see_a_node_in_maintenance_or_that_they_may_not_read_it() {
+    let test = Maintenances::new(["one", "two"]).await;
+    let _controller = test.start();
+    test.begin(MEDIK, "disk", "one").await;
+    test.succeeded(MEDIK, "disk").await;
+    let node = test.harness.node("one");
+    test.harness.plan_with("p", json!({ "concurrency": 2 })).await;
+    test.harness
+        .ctx
+        .plan_until("p", "waits for the maintenance", SOON, |plan| {
+            let status = plan.status.clone().unwrap_or_default();
+            let mut active = status.active.into_iter().flatten();
+            active.any(|entry| entry.name == node && entry.reason.as_deref() == Some("NodeBusy"))
+        })
+        .await;
+    let admin = UserCli::admin(&test.harness);
+    let line = format!("NodeMaintenance disk  {node}  Succeeded");
+    admin.refit("status").await.ends(0).says(&line);
+    let json: Value = serde_json::from_str(&admin.refit("status -o json").await.ends(0).out).unwrap();
+    let seen = &json["nodeMaintenances"][0];
+    assert_eq!(
+        (&seen["name"], &seen["node"], &seen["phase"]),
+        (&json!("disk"), &json!(node), &json!("Succeeded"))
+    );
+    assert_eq!(json["gaps"], json!([]));
+    admin
+        .refit("explain nodemaintenance/disk")
+        .await
+        .ends(0)
+        .says(&format!("NodeMaintenance disk has drained Node {node}"));
+    admin
+        .refit(&format!("explain p {node}"))
+        .await
+        .ends(1)
+        .says("NodeMaintenance disk: Succeeded for ");
+    admin
+        .refit(&format!("explain node/{node}"))
+        .await
+        .ends(1)
+        .says("NodeMaintenance disk has drained")
+        .says("NodeBusy");
+    admin
+        .refit("explain nodemaintenance/disc")
+        .await
+        .ends(1)
+        .says("there is no NodeMaintenance disc, did you mean disk?");
+    let viewer = UserCli::viewer(&test.harness).await;
+    let seen = viewer.refit("status").await.ends(0);
+    let seen = seen.says("not shown: NodeMaintenances of nodemaintenance.medik8s.io cannot be read");
+    assert!(!seen.out.contains("Succeeded"), "{seen:#?}");
+    test.end(MEDIK, "disk").await;
 }

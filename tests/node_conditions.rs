@@ -72,6 +72,72 @@ async fn until(harness: &Harness, node: &str, expected: &[&str]) -> Node {
 }
 
 #[tokio::test]
+async fn a_node_says_what_a_plan_does_with_it_and_waits_for_other_clients() {
+    let harness = Harness::held(["one", "two"]).await;
+    apply_overlay(&harness).await;
+    let admin = &harness.ctx.client;
+    let two = harness.node("two");
+    patch_status(admin, &two, condition("DrainInProgress", "AdminRequested"))
+        .await
+        .unwrap();
+    let controller = harness
+        .ctx
+        .controller()
+        .env("REFIT_NODE_CONDITIONS", "true")
+        .start();
+    harness
+        .plan_with("p", json!({ "drain": {}, "concurrency": 2 }))
+        .await;
+    harness.upgrading("p", "one").await;
+    let node = until(
+        &harness,
+        "one",
+        &["Drained RefitPlan", "MaintenanceInProgress RefitPlan"],
+    )
+    .await;
+    let conditions = node.status.unwrap().conditions.unwrap();
+    let held = conditions
+        .iter()
+        .find(|one| one.type_ == "MaintenanceInProgress")
+        .unwrap();
+    assert_eq!(
+        held.message.as_deref(),
+        Some(&*format!(
+            "refit in {}: Plan p has the node, version v1",
+            harness.ctx.namespace()
+        ))
+    );
+    assert!(held.last_transition_time.is_some() && held.last_heartbeat_time.is_some());
+    assert!(
+        conditions.iter().any(|one| one.type_ == "Ready"),
+        "{conditions:?}"
+    );
+    let busy = harness.held_up("p", "two", "NodeBusy").await;
+    assert_eq!(
+        busy.message.as_deref(),
+        Some(
+            "another client works on the node: its condition DrainInProgress is True, with reason \"AdminRequested\""
+        )
+    );
+    let cli = UserCli::admin(&harness);
+    let explained = cli.refit(&format!("explain p {two}")).await;
+    let command = format!("kubectl patch node {two} --subresource=status -p");
+    explained.ends(1).says(&command);
+    // A successor of a controller that died has nothing but the conditions.
+    controller.kill();
+    let _controller = controller.start_again();
+    harness.release("one").await;
+    let one = until(&harness, "one", &[]).await;
+    assert!(is_free(&one));
+    let gone = json!({ "conditions": [{ "type": "DrainInProgress", "$patch": "delete" }] });
+    patch_status(admin, &two, gone).await.unwrap();
+    harness.upgrading("p", "two").await;
+    harness.release("two").await;
+    harness.complete("p").await;
+    until(&harness, "two", &[]).await;
+}
+
+#[tokio::test]
 async fn the_controller_s_account_writes_nothing_of_a_node_s_status_but_its_own_conditions() {
     let harness = Harness::new(["one"]).await;
     apply_overlay(&harness).await;
