@@ -159,9 +159,6 @@ pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
         .collect();
     let answers = flags.channels.ask(channels)?;
     let now = Clock::system().now();
-    if flags.current.is_none() {
-        targets.iter().for_each(note_skip);
-    }
     let offers = offers(&answers);
     let outcomes: Vec<_> = targets
         .iter()
@@ -176,18 +173,6 @@ pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
     } else {
         ExitCode::SUCCESS
     })
-}
-
-/// Says what the answer depends on if nodes decide how far a version may be.
-fn note_skip(target: &Target) {
-    if target.version.is_none() && target.policy.max_minor_skip.is_some() {
-        let current = target.current.as_deref().unwrap_or("no version");
-        output::note(format_args!(
-            "{}: maxMinorSkip counts from the oldest kubelet of its nodes, and of Plans that wait for it, which refit resolve does not \
-             know; it counts from {current}: give the oldest with --current",
-            target.name
-        ));
-    }
 }
 
 fn offers(answers: &Offers) -> BTreeMap<&str, Offered> {

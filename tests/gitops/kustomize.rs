@@ -266,7 +266,7 @@ fn an_application_set_patches_each_folder_that_its_generators_give() {
         ("[{git: {directories: [{path: clusters/*}]}}]", "{{path}}"),
         ("[{git: {files: [{path: clusters/*/a.json}]}}]", "{{path}}"),
         (
-            "[{matrix: {generators: [{git: {directories: [{path: clusters}, {path: old, exclude: true}]}}]}}]",
+            "[{matrix: {generators: [{git: {directories: [{path: clusters}]}}]}}]",
             "{{ .path.path }}/{{ .values.name }}",
         ),
         (
@@ -285,6 +285,21 @@ fn an_application_set_patches_each_folder_that_its_generators_give() {
         let patch = "r/argo/set.yaml:11 a";
         // What is below `b` is of `b`.
         assert_eq!(set(&files), [patch; 3], "{path}");
+    }
+    // Any folder, or not each that matches.
+    for (generators, path) in [
+        ("[{list: {elements: [{dir: clusters/a}]}}]", "{{dir}}"),
+        (
+            "[{git: {directories: [{path: clusters/*}, {path: clusters/b, exclude: true}]}}]",
+            "{{path}}",
+        ),
+    ] {
+        let one = application_set(generators, path, "").replace("/spec/labels", "/spec/version");
+        let files = [
+            ("r/argo/set.yaml", one.as_str()),
+            ("r/clusters/a/server.yaml", SERVER),
+        ];
+        assert_eq!(set(&files), [""; 0], "{path}");
     }
 }
 

@@ -99,22 +99,6 @@ async fn a_plan_is_resolved_as_its_controller_would() {
     assert_eq!(of("v1.34.0-k3s1")["refusals"][0]["reason"], "OutOfRange");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn what_max_minor_skip_counts_from_is_said_unless_it_is_given() {
-    let (_server, url) = stable().await;
-    let text = format!(
-        "apiVersion: upgrade.cattle.io/v1\nkind: Plan\nmetadata: {{name: a}}\nspec: {{channel: '{url}', versionPolicy: \
-         {{maxMinorSkip: 1}}, upgrade: {{image: i}}}}\n"
-    );
-    let dir = Workdir::new([("plan.yaml", &text)]);
-    let ran = dir.run("resolve plan.yaml").ends(0);
-    ran.err_has("plan.yaml:1: Plan a: maxMinorSkip counts from the oldest kubelet")
-        .err_has("it counts from no version");
-    dir.run("resolve --current v1.33.1+k3s1 plan.yaml")
-        .ends(0)
-        .reports("");
-}
-
 #[test]
 fn bad_input_ends_with_two_and_names_file_line_and_field() {
     let plan = |spec: &str| {

@@ -38,6 +38,20 @@ pub struct Policy {
     pub max_minor_skip: Option<u64>,
 }
 
+impl Policy {
+    /// Takes what it does not say from another policy, as Kustomize merges two.
+    pub fn complete(&mut self, other: &Self) {
+        self.is_given |= other.is_given;
+        self.range = self.range.take().or_else(|| other.range.clone());
+        self.allow_downgrade |= other.allow_downgrade;
+        self.propose |= other.propose;
+        self.max_minor_skip = self.max_minor_skip.or(other.max_minor_skip);
+        if self.minimum_age.is_zero() {
+            self.minimum_age = other.minimum_age;
+        }
+    }
+}
+
 /// The parsed offer of a channel.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Offered {

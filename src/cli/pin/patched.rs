@@ -30,7 +30,9 @@ pub(super) fn complete(sources: &[Source], found: &mut [Vec<PlanInFile>]) {
                     plan.channel.clone_from(&of.channel);
                     plan.channel_placeholder.clone_from(&of.channel_placeholder);
                 }
-                if matches!(&plan.policy, Ok(own) if !own.is_given) {
+                if let (Ok(own), Ok(base)) = (&mut plan.policy, &of.policy) {
+                    own.complete(base);
+                } else if plan.policy.is_ok() {
                     plan.policy.clone_from(&of.policy);
                 }
                 let container = |path: &[Step]| path.iter().rev().nth(1).cloned();
@@ -71,7 +73,9 @@ pub(super) fn decide(
                 outdated.push(format!("{place} has {written}, which must be text"));
                 continue;
             }
-            SetTo::Unknown | SetTo::Nothing => outcome.plan.clone(),
+            // It may be the newest there.
+            SetTo::Unknown => continue,
+            SetTo::Nothing => outcome.plan.clone(),
         };
         match (wanted(flags, &plan, channels, now), &change.to) {
             (Decision::Same | Decision::Keep(..), _) => {}
@@ -80,9 +84,6 @@ pub(super) fn decide(
             (Decision::Fail(why), _) => outdated.push(format!("{place}: {why}")),
             (Decision::Take(version), SetTo::Nothing) => {
                 outdated.push(format!("{version} has no effect, since {place} removes it"));
-            }
-            (Decision::Take(version), SetTo::Unknown) => {
-                outdated.push(format!("write {version} where {place} takes it from"));
             }
             (Decision::Take(version), _) => outdated.push(format!("write {version} in {place}")),
         }

@@ -148,6 +148,13 @@ fn near(range: &Range, build: &str) -> Vec<Version> {
         } else if word.split('.').count() > 2 {
             found.push(format!("v{word}{build}"));
         }
+        // The first one that `>` lets through, and the only one below `.1`.
+        let patch = word.split(['.', '+', '-']).nth(2);
+        let patch = patch
+            .and_then(|patch| patch.parse::<u64>().ok())
+            .map_or(0, |patch| patch + 1);
+        found.push(format!("v1.{minor}.{patch}{build}"));
+        found.push(format!("v1.{minor}.0{build}"));
         let minors = [minor.saturating_sub(1), minor, minor + 1];
         found.extend(minors.map(|minor| format!("v1.{minor}.1{build}")));
     }

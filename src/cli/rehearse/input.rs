@@ -133,9 +133,10 @@ impl RehearsalInput {
         let spec = object.node.get("spec").and_then(Node::object);
         let in_comment = spec.and_then(|spec| in_comment(source, spec.entry("version")?));
         let in_comment = in_comment.map(|(comment, _)| comment.trim_matches('"').to_owned());
-        let elsewhere = source
-            .change(object, Field::Version)
-            .filter(|change| change.to == SetTo::Unknown);
+        let elsewhere = [Field::Version, Field::Channel].into_iter().find_map(|field| {
+            let change = source.change(object, field);
+            change.filter(|change| change.to == SetTo::Unknown)
+        });
         let placeholder = in_comment.or_else(|| elsewhere.map(|_| "${VERSION}".to_owned()));
         if let Some(placeholder) = placeholder.filter(|_| plan.spec.version.is_none()) {
             // Treated like any other placeholder: flags give its value.

@@ -104,7 +104,8 @@ impl Subject<'_> {
         let text = |field: &str| self.text(field).filter(|text| !text.is_empty());
         let url = text("spec.channel").filter(|url| !is_placeholder(url))?;
         // A Plan with both keeps a channel for `refit pin`, which queries it to update the version.
-        let hint = if text("spec.version").is_some() {
+        let has_version = text("spec.version").is_some() || self.is_refused("spec.version", None);
+        let hint = if has_version {
             "the Plan stays at its version: refit pin cannot tell whether there is a newer one"
         } else {
             "without a version no node is started, and the next ones wait until the channel answers"
@@ -114,7 +115,7 @@ impl Subject<'_> {
             program: text("spec.upgrade.image").and_then(distribution_of),
             policy: self.node("spec.versionPolicy.range").and_then(|range| {
                 let range = range.text()?.parse().ok()?;
-                text("spec.version").is_none().then(|| Policy {
+                (!has_version).then(|| Policy {
                     range: Some(range),
                     ..Policy::default()
                 })

@@ -68,6 +68,7 @@ pub(super) fn outer(document: &Node) -> Vec<Outer<'_>> {
     let of_source = |source| {
         let kustomize = Node::get(source, "kustomize");
         let path = text(source, "path").filter(|path| !is_root(path));
+        let is_of_clusters = is_of_clusters && path.is_some_and(is_template);
         let outer = move |path| Outer {
             node: kustomize.unwrap_or(source),
             path,
@@ -90,20 +91,26 @@ fn is_template(text: &str) -> bool {
 }
 
 /// The path with `*` for what the generators of an `ApplicationSet` give; for the path that they find, those that they list.
+/// Empty if the path may be any folder, or the generators leave some out.
 fn patterns(path: &str, set: &Node) -> Vec<String> {
-    let found = path.strip_prefix("{{").and_then(|rest| rest.split_once("}}"));
-    let found = found.filter(|(what, _)| matches!(what.trim().trim_start_matches('.'), "path" | "path.path"));
-    let Some((_, below)) = found else {
+    let Some((what, below)) = path.strip_prefix("{{").and_then(|rest| rest.split_once("}}")) else {
         return vec![with_stars(path)];
     };
+    if !matches!(what.trim().trim_start_matches('.'), "path" | "path.path") {
+        return Vec::new();
+    }
     let mut paths = Vec::new();
     let mut nodes: Vec<&Node> = set.get("spec").into_iter().collect();
     while let Some(node) = nodes.pop() {
         let of = |field| node.get(field).map(Node::items).unwrap_or_default().iter();
-        let listed = of("directories").filter(|one| one.get("exclude").is_none());
+        let is_excluded = |one: &Node| text(one, "exclude") == Some("true");
+        if of("directories").any(is_excluded) {
+            return Vec::new();
+        }
         let files = of("files").filter_map(|one| Path::new(text(one, "path")?).parent()?.to_str());
         paths.extend(files.map(|path| with_stars(path) + &with_stars(below)));
-        paths.extend(listed.filter_map(|one| Some(with_stars(text(one, "path")?) + &with_stars(below))));
+        let listed = of("directories").filter_map(|one| text(one, "path"));
+        paths.extend(listed.map(|path| with_stars(path) + &with_stars(below)));
         nodes.extend(node.items());
         let fields = node.object().map(|object| object.entries.as_slice());
         nodes.extend(fields.unwrap_or_default().iter().map(|entry| &entry.value));
