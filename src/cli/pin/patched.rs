@@ -74,8 +74,8 @@ pub(super) fn decide(
                 continue;
             }
             // It may be the newest there.
-            SetTo::Unknown => continue,
-            SetTo::Nothing => outcome.plan.clone(),
+            SetTo::Unknown if flags.to.is_none() => continue,
+            SetTo::Unknown | SetTo::Nothing => outcome.plan.clone(),
         };
         match (wanted(flags, &plan, channels, now), &change.to) {
             (Decision::Same | Decision::Keep(..), _) => {}
@@ -84,6 +84,9 @@ pub(super) fn decide(
             (Decision::Fail(why), _) => outdated.push(format!("{place}: {why}")),
             (Decision::Take(version), SetTo::Nothing) => {
                 outdated.push(format!("{version} has no effect, since {place} removes it"));
+            }
+            (Decision::Take(version), SetTo::Unknown) => {
+                outdated.push(format!("write {version} where {place} takes it from"));
             }
             (Decision::Take(version), _) => outdated.push(format!("write {version} in {place}")),
         }
@@ -107,6 +110,7 @@ pub(super) fn decide(
 mod tests {
     use std::path::Path;
 
+    use refit_base::version::Range;
     use refit_offline::gitops::kustomize::attach;
     use refit_offline::gitops::pin::plans;
 
@@ -119,8 +123,9 @@ mod tests {
                 "apiVersion: upgrade.cattle.io/v1\nkind: Plan\nmetadata: {{name: server}}\nspec: {spec}\n"
             )
         };
-        let base =
-            plan("{channel: a, versionPolicy: {maxMinorSkip: 1}, upgrade: {image: rancher/k3s-upgrade}}");
+        let base = plan(
+            "{channel: a, versionPolicy: {range: 1.34.x, maxMinorSkip: 1}, upgrade: {image: rancher/k3s-upgrade}}",
+        );
         let kustomization = "resources: [base.yaml]\npatches: [{path: patch.yaml}]\n".to_owned();
         let image = &["rancher/k3s-upgrade"][..];
         for (patch, channel, limit, images) in [
@@ -152,6 +157,7 @@ mod tests {
                 (patch.channel.as_deref(), policy.max_minor_skip),
                 (Some(channel), Some(limit))
             );
+            assert_eq!(policy.range.as_ref().map(Range::text), Some("1.34.x"));
             assert_eq!(patch.patched_images, images);
         }
     }

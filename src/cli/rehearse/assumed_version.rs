@@ -134,6 +134,7 @@ fn range_of_name(channel: &str) -> Option<Range> {
 fn near(range: &Range, build: &str) -> Vec<Version> {
     let mut found = Vec::new();
     for word in range.text().split([' ', ',', '|']) {
+        let is_above = word.starts_with('>') && !word.starts_with(">=");
         let word = word.trim_start_matches(['<', '>', '=', '~', '^', '!', 'v', 'V']);
         let word = word.trim_end_matches(['.', 'x', 'X', '*']);
         let Ok(version) = word.parse::<Version>() else {
@@ -148,13 +149,11 @@ fn near(range: &Range, build: &str) -> Vec<Version> {
         } else if word.split('.').count() > 2 {
             found.push(format!("v{word}{build}"));
         }
-        // The first one that `>` lets through, and the only one below `.1`.
-        let patch = word.split(['.', '+', '-']).nth(2);
-        let patch = patch
-            .and_then(|patch| patch.parse::<u64>().ok())
-            .map_or(0, |patch| patch + 1);
-        found.push(format!("v1.{minor}.{patch}{build}"));
-        found.push(format!("v1.{minor}.0{build}"));
+        // The first patch that `>` lets through.
+        let patch = word.split(['.', '+', '-']).nth(2).filter(|_| is_above);
+        if let Some(patch) = patch.and_then(|patch| patch.parse::<u64>().ok()) {
+            found.push(format!("v1.{minor}.{}{build}", patch + 1));
+        }
         let minors = [minor.saturating_sub(1), minor, minor + 1];
         found.extend(minors.map(|minor| format!("v1.{minor}.1{build}")));
     }
@@ -200,7 +199,8 @@ k3s-upgrade | channels/stable | ~1.36 | v1.36.4+k3s1 | v1.36.4+k3s1 | Kubelet
 k3s-upgrade | channels/stable | >=1.33 | v1.35.4+k3s1 | v1.35.4+k3s1 | Kubelet
 k3s-upgrade | channels/stable | >=1.35 <1.37 | - | v1.35.1+k3s1 | Range
 k3s-upgrade | channels/stable | <1.33 | - | v1.32.1+k3s1 | Range
-k3s-upgrade | channels/stable | >1.36.2 | - | v1.37.1+k3s1 | Range
+k3s-upgrade | channels/stable | >1.36.2 | - | v1.36.3+k3s1 | Range
+k3s-upgrade | channels/v1.36 | >1.36.2 <1.37 | v1.36.2+k3s1 | v1.36.3+k3s1 | Range
 k3s-upgrade | channels/stable | 1.33.4 | - | v1.33.4+k3s1 | Range
 k3s-upgrade | channels/stable | >=1.36.0-rc1 | - | v1.36.1+k3s1 | Range
 k3s-upgrade | channels/stable | 1.36.0-rc1 | - | v1.36.0-rc1+k3s1 | Range

@@ -103,7 +103,7 @@ fn patterns(path: &str, set: &Node) -> Vec<String> {
     let mut nodes: Vec<&Node> = set.get("spec").into_iter().collect();
     while let Some(node) = nodes.pop() {
         let of = |field| node.get(field).map(Node::items).unwrap_or_default().iter();
-        let is_excluded = |one: &Node| text(one, "exclude") == Some("true");
+        let is_excluded = |one: &Node| one.get("exclude").is_some_and(|it| it.to_json() == true);
         if of("directories").any(is_excluded) {
             return Vec::new();
         }
