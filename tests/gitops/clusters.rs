@@ -1,7 +1,7 @@
 //! Plans of several clusters in one repository: they are compared only if one kustomization, one object of Flux or one
 //! Application of Argo CD loads them.
 
-use super::kustomize::{SERVER, application_set};
+use super::kustomize::SERVER;
 use crate::workdir::Workdir;
 
 /// A Plan for agents that waits for `server`.
@@ -76,7 +76,6 @@ fn plans_of_clusters_side_by_side_are_not_compared() {
         b_flux.replace("clusters", "apps"),
     );
     let (a_argo, b_argo) = (argo("clusters/a"), argo("clusters/b"));
-    let of_clusters = application_set("[]", "clusters/{{name}}", "{{server}}");
     let plans = [
         ("clusters/a/plans/agent.yaml", a_agent.as_str()),
         ("clusters/a/plans/server.yaml", &a_server),
@@ -139,10 +138,6 @@ fn plans_of_clusters_side_by_side_are_not_compared() {
             "folders of Argo CD",
             &[("argo/a.yaml", &a_argo), ("argo/b.yaml", &b_argo)],
         ),
-        (
-            "an ApplicationSet of several clusters",
-            &[("argo/set.yaml", &of_clusters)],
-        ),
     ] {
         let files = [&plans[..], more].concat();
         assert_eq!(found(&files), [] as [&str; 0], "{case}");
@@ -163,21 +158,11 @@ fn plans_are_compared_unless_only_different_kustomizations_load_them() {
     let (a, b) = (flux.replace("all", "a"), flux.replace("all", "b"));
     let both = format!("{a}---\n{b}");
     let (a_argo, b_argo) = (argo("a"), argo("b"));
-    let of_one = application_set("[]", "{{name}}", "https://a.example.com");
     for (files, expected) in [
-        // One object applies both to the same cluster.
-        (
-            &[
-                ("a/server.yaml", server.as_str()),
-                ("b/server.yaml", &server),
-                ("set.yaml", &of_one),
-            ][..],
-            &[duplicate][..],
-        ),
         // Nothing says which files belong together.
         (
-            &[("a/server.yaml", &server), ("b/server.yaml", &server)],
-            &[duplicate],
+            &[("a/server.yaml", server.as_str()), ("b/server.yaml", &server)][..],
+            &[duplicate][..],
         ),
         // One of them is loaded, and nothing says where the other one belongs.
         (

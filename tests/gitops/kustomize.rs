@@ -252,57 +252,6 @@ fn kustomizations_that_include_each_other_end() {
     assert_eq!(set(&files), [""; 0]);
 }
 
-pub(super) fn application_set(generators: &str, path: &str, server: &str) -> String {
-    format!(
-        "apiVersion: argoproj.io/v1alpha1\nkind: ApplicationSet\nmetadata: {{name: plans}}\nspec:\n  generators: {generators}\n  \
-         template:\n    spec:\n      destination: {{server: '{server}'}}\n      source:\n        path: '{path}'\n        \
-         kustomize: {{patches: [{{target: {{kind: Plan}}, patch: '[{{op: add, path: /spec/labels, value: a}}]'}}]}}\n"
-    )
-}
-
-#[test]
-fn an_application_set_patches_each_folder_that_its_generators_give() {
-    for (generators, path) in [
-        ("[{git: {directories: [{path: clusters/*}]}}]", "{{path}}"),
-        ("[{git: {files: [{path: clusters/*/a.json}]}}]", "{{path}}"),
-        (
-            "[{matrix: {generators: [{git: {directories: [{path: clusters}]}}]}}]",
-            "{{ .path.path }}/{{ .values.name }}",
-        ),
-        (
-            "[{list: {elements: [{cluster: a}, {cluster: b}]}}]",
-            "clusters/{{cluster}}",
-        ),
-    ] {
-        let one = application_set(generators, path, "").replace("/spec/labels", "/spec/version");
-        let files = [
-            ("r/argo/set.yaml", one.as_str()),
-            ("r/clusters/a/server.yaml", SERVER),
-            ("r/clusters/b/server.yaml", SERVER),
-            ("r/clusters/b/more/server.yaml", SERVER),
-            ("r/old/server.yaml", SERVER),
-        ];
-        let patch = "r/argo/set.yaml:11 a";
-        // What is below `b` is of `b`.
-        assert_eq!(set(&files), [patch; 3], "{path}");
-    }
-    // Any folder, or not each that matches.
-    for (generators, path) in [
-        ("[{list: {elements: [{dir: clusters/a}]}}]", "{{dir}}"),
-        (
-            "[{git: {directories: [{path: clusters/*}, {path: clusters/b, exclude: true}]}}]",
-            "{{path}}",
-        ),
-    ] {
-        let one = application_set(generators, path, "").replace("/spec/labels", "/spec/version");
-        let files = [
-            ("r/argo/set.yaml", one.as_str()),
-            ("r/clusters/a/server.yaml", SERVER),
-        ];
-        assert_eq!(set(&files), [""; 0], "{path}");
-    }
-}
-
 #[test]
 fn a_patch_replaces_the_version_and_the_channel_of_the_plan_for_every_command() {
     let server = with("  version: v1.33.0+k3s1\n  channel: https://a.example.com/stable\n");

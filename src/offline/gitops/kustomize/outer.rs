@@ -3,20 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf, absolute};
 
-use glob::{MatchOptions, Pattern};
-
 use super::paths::plain;
 use crate::gitops::source::Source;
 use crate::gitops::yaml::Node;
 
 const FLUX: &str = "kustomize.toolkit.fluxcd.io/";
 const ARGO: &str = "argoproj.io/";
-/// `*` is one folder.
-const OPTIONS: MatchOptions = MatchOptions {
-    case_sensitive: true,
-    require_literal_separator: true,
-    require_literal_leading_dot: true,
-};
 /// The name that `flux bootstrap` gives to the source that is the repository itself.
 const OWN_SOURCE: &str = "flux-system";
 
@@ -24,10 +16,8 @@ const OWN_SOURCE: &str = "flux-system";
 pub(super) struct Outer<'n> {
     /// The object with the fields of a kustomization.
     pub(super) node: &'n Node,
-    /// From the root of the repository. Of an `ApplicationSet`, it may be a pattern of several.
-    pub(super) path: String,
-    /// Each folder of the pattern is applied to another cluster.
-    pub(super) is_of_clusters: bool,
+    /// From the root of the repository.
+    pub(super) path: &'n str,
     pub(super) namespace: Option<&'n str>,
 }
 
@@ -47,8 +37,7 @@ pub(super) fn outer(document: &Node) -> Vec<Outer<'_>> {
             }
             return vec![Outer {
                 node: spec,
-                path: path.to_owned(),
-                is_of_clusters: false,
+                path,
                 namespace: text(spec, "targetNamespace"),
             }];
         }
@@ -58,74 +47,19 @@ pub(super) fn outer(document: &Node) -> Vec<Outer<'_>> {
     };
     let Some(spec) = spec else { return Vec::new() };
     let sources = spec.get("sources").map(Node::items).unwrap_or_default();
-    let cluster = |field| {
-        spec.get("destination")
-            .and_then(|destination| text(destination, field))
-    };
-    let is_of_clusters = ["server", "name"]
-        .into_iter()
-        .any(|field| cluster(field).is_some_and(is_template));
     let of_source = |source| {
         let kustomize = Node::get(source, "kustomize");
-        let path = text(source, "path").filter(|path| !is_root(path));
-        let is_of_clusters = is_of_clusters && path.is_some_and(is_template);
-        let outer = move |path| Outer {
+        Some(Outer {
             node: kustomize.unwrap_or(source),
-            path,
-            is_of_clusters,
+            path: text(source, "path").filter(|path| !is_root(path))?,
             namespace: kustomize.and_then(|kustomize| text(kustomize, "namespace")),
-        };
-        path.into_iter()
-            .flat_map(|path| patterns(path, document))
-            .map(outer)
+        })
     };
     sources
         .iter()
         .chain(spec.get("source"))
-        .flat_map(of_source)
+        .filter_map(of_source)
         .collect()
-}
-
-fn is_template(text: &str) -> bool {
-    text.contains("{{")
-}
-
-/// The path with `*` for what the generators of an `ApplicationSet` give; for the path that they find, those that they list.
-/// Empty if the path may be any folder, or the generators leave some out.
-fn patterns(path: &str, set: &Node) -> Vec<String> {
-    let Some((what, below)) = path.strip_prefix("{{").and_then(|rest| rest.split_once("}}")) else {
-        return vec![with_stars(path)];
-    };
-    if !matches!(what.trim().trim_start_matches('.'), "path" | "path.path") {
-        return Vec::new();
-    }
-    let mut paths = Vec::new();
-    let mut nodes: Vec<&Node> = set.get("spec").into_iter().collect();
-    while let Some(node) = nodes.pop() {
-        let of = |field| node.get(field).map(Node::items).unwrap_or_default().iter();
-        let is_excluded = |one: &Node| one.get("exclude").is_some_and(|it| it.to_json() == true);
-        if of("directories").any(is_excluded) {
-            return Vec::new();
-        }
-        let files = of("files").filter_map(|one| Path::new(text(one, "path")?).parent()?.to_str());
-        paths.extend(files.map(|path| with_stars(path) + &with_stars(below)));
-        let listed = of("directories").filter_map(|one| text(one, "path"));
-        paths.extend(listed.map(|path| with_stars(path) + &with_stars(below)));
-        nodes.extend(node.items());
-        let fields = node.object().map(|object| object.entries.as_slice());
-        nodes.extend(fields.unwrap_or_default().iter().map(|entry| &entry.value));
-    }
-    paths
-}
-
-fn with_stars(path: &str) -> String {
-    let mut pattern = path.to_owned();
-    while let Some((before, rest)) = pattern.split_once("{{")
-        && let Some((_, after)) = rest.split_once("}}")
-    {
-        pattern = format!("{before}*{after}");
-    }
-    pattern
 }
 
 /// Whether a path is that of the whole repository.
@@ -166,36 +100,17 @@ impl Folders {
 
     /// The folder that a path from the root of the repository means. The root is a folder above the source: the next one
     /// with `.git`, otherwise the next one that has the path. If there is none, the folder only ends like the path.
-    pub(super) fn find(&self, path: &str, source: &Source) -> Vec<PathBuf> {
+    pub(super) fn find(&self, path: &str, source: &Source) -> Option<PathBuf> {
         let path = plain(Path::new(path.trim_start_matches('/')));
-        let Some(source) = source.path.as_deref().map(whole) else {
-            return Vec::new();
-        };
+        let source = whole(source.path.as_deref()?);
         let git = source.ancestors().find(|folder| folder.join(".git").exists());
         // Without a path, every folder has it.
         let above = source.ancestors().filter(|_| !path.as_os_str().is_empty());
         let mut roots = git.into_iter().chain(above);
         let mut all = self.by_path.iter();
-        if path.to_string_lossy().contains('*') {
-            let Ok(pattern) = Pattern::new(&path.to_string_lossy()) else {
-                return Vec::new();
-            };
-            let is_it = |root: &Path, whole: &Path| {
-                let below = whole.strip_prefix(root);
-                below.is_ok_and(|below| pattern.matches_path_with(below, OPTIONS))
-            };
-            let of_root = |root: &Path| {
-                let all = all.clone().filter(|(whole, _)| is_it(root, whole));
-                all.map(|(_, folder)| folder.clone()).collect::<Vec<_>>()
-            };
-            return roots
-                .map(of_root)
-                .find(|found| !found.is_empty())
-                .unwrap_or_default();
-        }
         let by_end = || Some(all.find(|(whole, _)| whole.ends_with(&path))?.1);
         let by_root = roots.find_map(|root| self.by_path.get(&root.join(&path)));
-        by_root.or_else(by_end).cloned().into_iter().collect()
+        by_root.or_else(by_end).cloned()
     }
 
     /// What is applied of a folder: as by Flux, each kustomization in it, and the files that belong to none.

@@ -6,7 +6,7 @@
 //! not read.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use super::outer::{Folders, outer, whole};
 use super::patch::{Place, Transform};
@@ -28,8 +28,6 @@ struct Kustomization<'s> {
     /// The folder to which its paths are relative.
     folder: PathBuf,
     source: &'s Source,
-    /// Objects of the same source are of other clusters.
-    is_of_clusters: bool,
     /// The object with the fields of a kustomization.
     node: &'s Node,
     /// Folders and files that it includes.
@@ -69,16 +67,8 @@ fn overlays(sources: &[Source]) -> (BTreeMap<PathBuf, Vec<Overlay>>, Loaded) {
     for root in all.iter().filter(is_root) {
         let covered = root.covered(&all, sources, &[]);
         if let Some(path) = root.source.path.as_deref() {
-            // The objects of a file are applied together, except for those of several clusters.
-            let mut by = whole(path);
-            if root.is_of_clusters {
-                by.extend(
-                    root.folder
-                        .components()
-                        .filter(|part| !matches!(part, Component::RootDir)),
-                );
-            }
-            let of_file = loaded.entry(by).or_default();
+            // The objects of a file are applied together.
+            let of_file = loaded.entry(whole(path)).or_default();
             of_file.extend(covered.keys().map(|path| whole(path)));
         }
         for source in sources {
@@ -172,7 +162,6 @@ fn kustomizations(sources: &[Source]) -> Vec<Kustomization<'_>> {
                 own: Some(folder.clone()),
                 folder: folder.clone(),
                 source,
-                is_of_clusters: false,
                 node,
                 resources: [paths("resources"), paths("bases")].concat(),
                 components: paths("components"),
@@ -184,17 +173,18 @@ fn kustomizations(sources: &[Source]) -> Vec<Kustomization<'_>> {
     let folders = Folders::new(folders, sources);
     for source in sources {
         for outer in source.stream.documents.iter().flat_map(outer) {
-            let found = folders.find(&outer.path, source).into_iter();
-            all.extend(found.map(|folder| Kustomization {
+            let Some(folder) = folders.find(outer.path, source) else {
+                continue;
+            };
+            all.push(Kustomization {
                 own: None,
                 source,
-                is_of_clusters: outer.is_of_clusters,
                 node: outer.node,
                 resources: folders.resources(&folder),
                 components: paths(outer.node, "components", &folder),
                 folder,
                 namespace: outer.namespace,
-            }));
+            });
         }
     }
     all
