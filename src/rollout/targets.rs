@@ -121,8 +121,10 @@ impl Targets {
     /// The version of the oldest of these kubelets, as far as it can be compared, and a node that has it.
     pub(super) fn oldest_kubelet(&self, counts: impl Fn(&Version) -> bool) -> Option<(Version, &NodeName)> {
         // Many nodes share few versions. Of those that do, the last counts, because it changes seldom during a roll-out.
-        let distinct: BTreeMap<&Text, &NodeName> =
-            self.kubelets.iter().map(|(node, text)| (text, node)).collect();
+        let mut distinct: BTreeMap<&Text, &NodeName> = BTreeMap::new();
+        for (node, text) in &self.kubelets {
+            distinct.insert(text, node);
+        }
         let versions = distinct
             .into_iter()
             .filter_map(|(text, node)| Some((text.parse::<Version>().ok()?, node)))
