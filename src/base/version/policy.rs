@@ -39,7 +39,7 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// Takes what it does not say from another policy, as Kustomize merges two.
+    /// Takes what it does not say from another policy, as Kustomize merges two; `false` and `0s` are what says nothing.
     pub fn complete(&mut self, other: &Self) {
         self.is_given |= other.is_given;
         self.range = self.range.take().or_else(|| other.range.clone());
