@@ -17,8 +17,6 @@ mod unreadable;
 mod verify;
 mod waits;
 
-use std::collections::BTreeMap;
-
 use jiff::Timestamp;
 
 use super::blocker::Blocker;
@@ -29,8 +27,8 @@ use super::start::taints::Tolerations;
 use super::state::ClusterState;
 use super::step::{NodeChange, Step, patch};
 use refit_api::text::{MAX_MESSAGE, shorten};
-use refit_api::{NodePhase, NodeProgress, ObjectRef, Reason};
-use refit_facts::record::Record;
+use refit_api::{NodePhase, NodeProgress, ObjectRef, Reason, names};
+use refit_facts::record::{Phase, Record};
 use refit_facts::{Hash, JobFacts, JobOutcome, NodeFacts, NodeName, PodFacts, PodStage, words};
 use state::{NodeDecision, NodeState, Start};
 
@@ -210,7 +208,7 @@ impl NodeReconciler<'_> {
             state.frees_slot = self.plan.failed_nodes_free_slots();
             return state.with_reason(Reason::NodeLost, text);
         }
-        if let Some(state) = self.stop_after_reboots(node, job) {
+        if let Some(state) = self.stop_for_good(node, job) {
             return state;
         }
         let pod = self.pod(job);
@@ -335,16 +333,22 @@ impl NodeReconciler<'_> {
     }
 
     fn patch_record(&self, node: &NodeFacts, record: &Record, events: Vec<Event>) -> Step {
-        patch(node, self.store(record), events)
+        patch(node, self.store(node, record), events)
     }
 
-    /// The change that stores a record.
-    fn store(&self, record: &Record) -> NodeChange {
-        let text = Some(record.to_text());
-        NodeChange {
-            annotations: BTreeMap::from([(Record::key(&self.plan.facts.name), text)]),
-            ..NodeChange::default()
+    /// The change that stores a record. A node that has failed at one version is done at no other: its label goes, so that
+    /// a Plan that returns to an earlier version upgrades the node again.
+    fn store(&self, node: &NodeFacts, record: &Record) -> NodeChange {
+        let plan = &self.plan.facts.name;
+        let mut change = NodeChange::default();
+        change
+            .annotations
+            .insert(Record::key(plan), Some(record.to_text()));
+        let label = node.labels.of_plan(plan);
+        if record.phase == Phase::Failed && label.is_some_and(|it| *it != *names::LABEL_VALUE_DISABLED) {
+            change.labels.insert(names::plan_label(plan), None);
         }
+        change
     }
 
     fn mark_recorded(&self, job: &JobFacts, events: Vec<Event>) -> Step {

@@ -544,6 +544,11 @@ impl DerivedPlan {
         Some(SignedDuration::from_nanos(longest.as_nanos()))
     }
 
+    /// Whether it is not known which nodes the Plan selects. It then selects none, but it deselects none either.
+    pub(super) fn selects_unknown(&self) -> bool {
+        self.selector_error.is_some() || self.facts.malformed.is_some()
+    }
+
     /// A user has aborted the roll-out: no node starts, and drains stop.
     pub(super) fn is_aborted(&self) -> bool {
         self.facts.annotation(names::ANNOTATION_ABORT).is_some()

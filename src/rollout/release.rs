@@ -14,7 +14,7 @@ use super::step::{NodeChange, Step, patch};
 use refit_api::text::{MAX_NAME, shorten};
 use refit_api::{Holder, MarkForm, NodeMark, Reason, names};
 use refit_facts::record::{Phase, Record};
-use refit_facts::{NodeFacts, NodeName, Taint};
+use refit_facts::{JobFacts, NodeFacts, NodeName, Taint};
 
 pub(super) struct PlanHold<'a> {
     pub(super) defaults: &'a Defaults,
@@ -167,7 +167,10 @@ pub(super) fn cleanup(cluster: &ClusterState, node_states: Option<&NodeStates>) 
                 reservation::is_over(cluster, name, holder)
                     || holder.is_of_front_end() && !cluster.has_front_ends()
             };
-            let leaves = |holder: &Holder| is_ours(holder, &cluster.defaults) || is_void(holder);
+            let leaves = |holder: &Holder| {
+                is_void(holder)
+                    || is_ours(holder, &cluster.defaults) && !shows_cancellation(cluster, node, holder)
+            };
             if ledger.holders.iter().any(leaves) {
                 // A user has uncordoned the node. Other controllers remove their own holders.
                 remove_holders(node, leaves, &mut change);
@@ -259,6 +262,7 @@ fn has_reason(
         .get(&*holder.plan)
         .filter(|p| *p.facts.uid == *holder.plan_uid);
     plan.is_some_and(|plan| is_needed(node_states, node, plan))
+        || shows_cancellation(cluster, node, holder)
         || cluster
             // To uncordon a node while a pod of the Plan still runs there would schedule workloads onto a node that
             // is being upgraded.
@@ -266,6 +270,15 @@ fn has_reason(
             .pods
             .live_on(&node.name)
             .any(|pod| *pod.plan == *holder.plan)
+}
+
+/// Whether only this holder shows that the failure of a Job is none, because its drain was cancelled.
+fn shows_cancellation(cluster: &ClusterState, node: &NodeFacts, holder: &Holder) -> bool {
+    let is_of_plan = |job: &JobFacts| *job.plan == *holder.plan && *job.plan_uid == *holder.plan_uid;
+    let mut jobs = cluster.world.jobs.on(&node.name);
+    holder.cancelled
+        && cluster.plans.contains_key(&*holder.plan)
+        && jobs.any(|job| is_of_plan(job) && !cluster.is_result_recorded(job))
 }
 
 /// Whether a Plan works on the node, or has failed there and keeps it.

@@ -44,6 +44,7 @@ impl NodeReconciler<'_> {
         };
         // A record of another version does not block this one: an edit is how a user says "try again".
         let current = self.plan.is_at(&record.hash);
+        let unknown = !eligible && self.plan.selects_unknown();
         match record.phase {
             // Also at another version, or if the node is deselected: its reboot may be under way.
             Phase::Upgraded => self.finish_record(node, record),
@@ -54,6 +55,9 @@ impl NodeReconciler<'_> {
             _ if eligible && stored_entry.is_some_and(|entry| !self.has_freed_slot(entry)) => {
                 self.begin(node, 1, stored_entry, leaving)
             }
+            // A mistake in `nodeSelector` deselects no node.
+            Phase::Failed if unknown => NodeDecision::slot(self.failed_state(node, record)),
+            _ if unknown => NodeDecision::Cleanup(Vec::new()),
             // A failure at another version no longer matters once the node is done or not selected.
             _ if eligible => NodeDecision::Cleanup(Vec::new()),
             _ => NodeDecision::Cleanup(vec![release::drop_record(node, &self.plan.facts.name)]),
@@ -125,7 +129,8 @@ impl NodeReconciler<'_> {
         {
             return decision;
         }
-        if let Some(Blocker::Aborted { .. }) = self.gate {
+        // Also while the gate is shut for another reason.
+        if self.plan.is_aborted() {
             return self.release_slot(node, pending(), leaving);
         }
         let mut state = pending();

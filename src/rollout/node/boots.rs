@@ -8,15 +8,15 @@ use super::state::NodeState;
 use crate::step::Step;
 use refit_api::Reason;
 use refit_facts::record::{Phase, Record};
-use refit_facts::{JobFacts, NodeFacts, PodStage};
+use refit_facts::{JobFacts, NodeFacts, PodFacts, PodStage};
 
 /// Maximum number of boots during a Job: the one in which it was created, and one more.
 const MAX_BOOTS: usize = 2;
 
 impl NodeReconciler<'_> {
-    /// Fails a running Job whose node has rebooted too often. The failure is written to the node first, then the Job is
-    /// ended. `None` if that is not so.
-    pub(super) fn stop_after_reboots(&self, node: &NodeFacts, job: &JobFacts) -> Option<NodeState> {
+    /// Fails a running Job whose node has rebooted too often, or that would try again what has failed under a Plan that is
+    /// aborted since. The failure is written to the node first, then the Job is ended. `None` if that is not so.
+    pub(super) fn stop_for_good(&self, node: &NodeFacts, job: &JobFacts) -> Option<NodeState> {
         let written = self.record(node).filter(|record| {
             *record.job_uid == *job.uid && matches!(record.phase, Phase::Failed | Phase::Retry)
         });
@@ -25,10 +25,18 @@ impl NodeReconciler<'_> {
             state.steps.extend(self.end_retries(job));
             return Some(state);
         }
-        let (reason, message) = if job.sentinel {
-            self.was_interrupted(job).then(|| {
+        let (reason, message) = if self.plan.is_aborted()
+            && self.ended_in_upgrade(job).any(|pod| pod.failed.is_some())
+        {
+            // To release the node would say that nothing has happened there.
+            let why = "its Plan was aborted before another attempt";
+            let took = self.now.duration_since(job.created);
+            self.failure_cause(job, [Reason::ContainerFailed.name(), why], took, None)
+        } else if job.sentinel {
+            let is_lost = |pod: &PodFacts| pod.sentinel_result.is_none();
+            (job.boots.len() > 1 && self.ended_in_upgrade(job).any(is_lost)).then(|| {
                 (
-                    Reason::UpgradeInterrupted,
+                    Reason::UpgradeInterrupted.into(),
                     "the node went down during its upgrade, which may be incomplete: check the node, then set refit.rs/retry on it".to_owned(),
                 )
             })?
@@ -37,7 +45,7 @@ impl NodeReconciler<'_> {
             // the node.
             let times = job.boots.len() - 1;
             (
-                Reason::RebootLoop,
+                Reason::RebootLoop.into(),
                 format!(
                     "the node has rebooted {times} times under one Job, and its upgrade has not ended: the payload must exit with 0 without a reboot"
                 ),
@@ -46,7 +54,7 @@ impl NodeReconciler<'_> {
             return None;
         };
         let record = Record {
-            reason: Some(reason.into()),
+            reason: Some(reason),
             message: Some(message.clone()),
             ..self.failure_record(node, job, self.now)
         };
@@ -54,20 +62,12 @@ impl NodeReconciler<'_> {
         Some(failed_state(node, &record).with_step(self.patch_record(node, &record, vec![event])))
     }
 
-    /// Whether the node has rebooted since the Job was created, a pod of the Job ended after its `upgrade` had started,
-    /// and none runs `upgrade` now.
-    fn was_interrupted(&self, job: &JobFacts) -> bool {
-        let mut pods = self.cluster.world.pods.of(job);
-        // Ending the Job would kill a pod that runs `upgrade` now.
-        let upgrades = self
-            .cluster
-            .world
-            .pods
-            .of(job)
-            .any(|pod| pod.stage == PodStage::Upgrade && !pod.deleting);
-        job.boots.len() > 1
-            && !upgrades
-            && pods.any(|pod| pod.upgraded && pod.stage == PodStage::Ended && pod.sentinel_result.is_none())
+    /// The pods of the Job that ended after their `upgrade` had started. None if one runs `upgrade` now, which the end of
+    /// the Job would kill.
+    fn ended_in_upgrade(&self, job: &JobFacts) -> impl Iterator<Item = &PodFacts> {
+        let pods = || self.cluster.world.pods.of(job);
+        let upgrades = pods().any(|pod| pod.stage == PodStage::Upgrade && !pod.deleting);
+        pods().filter(move |pod| !upgrades && pod.upgraded && pod.stage == PodStage::Ended)
     }
 
     /// Ends a Job at once, whatever its pod does.

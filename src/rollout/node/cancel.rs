@@ -33,7 +33,7 @@ impl NodeReconciler<'_> {
     pub(super) fn cancel(&self, node: &NodeFacts, job: &JobFacts) -> Option<Step> {
         // If the Plan is invalid or not resolved, or its fields were pruned, it is not known which Job it needs.
         let unknown = matches!(self.gate, Some(Blocker::NotReady | Blocker::SpecPruned));
-        let unknown = unknown || self.plan.selector_error.is_some() || self.plan.resolved.is_none();
+        let unknown = unknown || self.plan.selects_unknown() || self.plan.resolved.is_none();
         if unknown && !self.plan.is_aborted() {
             return None;
         }

@@ -70,13 +70,21 @@ impl NodeReconciler<'_> {
         // A record would keep a slot on a node that the Plan no longer selects, or that has none and gets another
         // version in its turn.
         let is_current = self.plan.is_at(&job.hash);
-        if !self.is_eligible(node) || !is_current && self.has_lost_slot(stored_entry) {
+        let has_lost_slot = !is_current && self.has_lost_slot(stored_entry);
+        // The Plan has returned to the version of the label, which the node may no longer have.
+        let done = node.labels.of_plan(&self.plan.facts.name);
+        let was_done = !is_current && done.is_some_and(|done| self.plan.is_at(done));
+        let is_selected = self.is_eligible(node) || self.plan.selects_unknown();
+        if !was_done && (!is_selected || has_lost_slot) {
             return self
                 .without_job(node, stored_entry, leaving)
                 .and([self.mark_recorded(job, events)]);
         }
-        let state = self.state_of_failure(node, &record);
-        NodeDecision::slot(state.with_step(self.patch_record(node, &record, events)))
+        let step = self.patch_record(node, &record, events);
+        if has_lost_slot {
+            return NodeDecision::Cleanup(vec![step]);
+        }
+        NodeDecision::slot(self.state_of_failure(node, &record).with_step(step))
     }
 
     /// Skips a node at the version of a Job whose `preflight` said so. `None` if its annotation has no room for that.
@@ -216,7 +224,7 @@ impl NodeReconciler<'_> {
             message: None,
             ..record.clone()
         };
-        let change = self.answer_retry(&next, asked);
+        let change = self.answer_retry(node, &next, asked);
         // This attempt has no Job yet.
         let mut retry = NodeState::new(node, NodePhase::Pending);
         retry.since = Some(self.now);
@@ -232,8 +240,13 @@ impl NodeReconciler<'_> {
     }
 
     /// Stores a record. `asked` is what is left of the request to retry that it answers.
-    pub(super) fn answer_retry(&self, record: &Record, asked: Option<String>) -> NodeChange {
-        let mut change = self.store(record);
+    pub(super) fn answer_retry(
+        &self,
+        node: &NodeFacts,
+        record: &Record,
+        asked: Option<String>,
+    ) -> NodeChange {
+        let mut change = self.store(node, record);
         answer(&mut change, asked);
         change
     }
@@ -249,7 +262,7 @@ impl NodeReconciler<'_> {
             uncordon: false,
             ..record.clone()
         };
-        let mut change = self.store(&released);
+        let mut change = self.store(node, &released);
         release(node, &self.plan_hold(), true, &mut change);
         state.with_step(patch(node, change, Vec::new()))
     }

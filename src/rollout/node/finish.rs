@@ -129,7 +129,7 @@ impl NodeReconciler<'_> {
                     workloads,
                     ..record.unwrap_or(success).clone()
                 };
-                change.annotations.extend(self.store(&record).annotations);
+                change.annotations.extend(self.store(node, &record).annotations);
                 return NodeDecision::slot(state.with_step(patch(node, change, vec![done])));
             }
             return match job {
@@ -176,7 +176,7 @@ impl NodeReconciler<'_> {
                 verify,
                 ..record.unwrap_or(success).clone()
             };
-            change.annotations.extend(self.store(&record).annotations);
+            change.annotations.extend(self.store(node, &record).annotations);
         }
         if !change.is_empty() {
             // Once only, with the first write: the record is absent exactly until then.

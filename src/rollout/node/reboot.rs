@@ -13,7 +13,7 @@ use crate::blocker::Blocker;
 use crate::failure;
 use crate::later::later;
 use crate::step::{Key, NodeChange, Step};
-use refit_api::{NodePhase, Reason, names};
+use refit_api::{NodePhase, Reason};
 use refit_facts::record::{Phase, Reboot, Record};
 use refit_facts::{BootId, JobFacts, NodeFacts, PodFacts, PodStage, PodUid, RebootPod, SentinelResult, Text};
 
@@ -430,16 +430,11 @@ impl NodeReconciler<'_> {
         let event = self.job_event(event, text, &once);
         let mut state = self.state_of_failure(node, &failed);
         state.pod = self.evidence_pod(node, &record.hash);
-        let mut change = NodeChange {
+        let change = NodeChange {
             // Fails if the node has changed in the meantime.
             exact: true,
-            ..self.store(&failed)
+            ..self.store(node, &failed)
         };
-        let plan = &self.plan.facts.name;
-        if node.labels.of_plan(plan) == Some(&record.hash) {
-            // Removes the label: the node is not done after all.
-            change.labels.insert(names::plan_label(plan), None);
-        }
         NodeDecision::slot(state.with_step(patch(node, change, vec![event])))
     }
 }

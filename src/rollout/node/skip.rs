@@ -46,7 +46,7 @@ impl NodeReconciler<'_> {
             message: Some(self.why_skipped(node, job)),
             ..self.failure_record(node, job, at)
         };
-        let mut change = self.store(&record);
+        let mut change = self.store(node, &record);
         release(node, &self.plan_hold(), false, &mut change);
         let state = NodeState::of_record(node, &record, NodePhase::Finishing);
         NodeDecision::slot(state.with_step(patch(node, change, Vec::new())))
@@ -86,7 +86,11 @@ impl NodeReconciler<'_> {
             retries: 0,
             ..record.clone()
         };
-        Some(patch(node, self.answer_retry(&next, Some(asked)), Vec::new()))
+        Some(patch(
+            node,
+            self.answer_retry(node, &next, Some(asked)),
+            Vec::new(),
+        ))
     }
 
     /// What status says of a drain that waits for pods to end. Of a node that was released before, that comes first, because it

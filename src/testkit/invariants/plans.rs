@@ -10,6 +10,7 @@ use super::{CONTROLLER, Checked, Invariants, LAST_ANSWER, USER};
 use refit_api::exemption::StartLimit;
 use refit_api::{ConditionType, FailurePolicy, NodePhase, NodeProgress, PlanStatus, names};
 use refit_facts::PlanFacts;
+use refit_facts::record::{Phase, Record};
 use refit_rehearse::store::Change;
 
 /// Name and UID of a node with a slot.
@@ -185,7 +186,8 @@ impl Invariants {
         Ok(())
     }
 
-    /// Whether an unrecorded Job, or a record, gives the node a slot, whatever status said.
+    /// Whether an unrecorded Job, or a record, gives the node a slot, whatever status said. The record of a failure at
+    /// another version gives none: the node that has a slot has it in status.
     pub(super) fn is_on_its_way(&self, plan: &PlanFacts, node: &str, uid: Option<&str>) -> bool {
         let by_job = self.jobs.values().any(|job| {
             job.plan_uid == plan.uid
@@ -193,7 +195,11 @@ impl Invariants {
                 && job.node_uid.as_deref().is_none_or(|known| Some(known) == uid)
         });
         let records = self.nodes.get(node).and_then(|n| n.facts.records.get(&plan.name));
-        by_job || records.is_some_and(|record| *record.plan_uid == *plan.uid)
+        let is_current = |record: &Record| plan.status().latest_hash.as_deref() == Some(&*record.hash);
+        let ends = |record: &Record| matches!(record.phase, Phase::Failed | Phase::Skipped);
+        by_job
+            || records
+                .is_some_and(|record| *record.plan_uid == *plan.uid && (is_current(record) || !ends(record)))
     }
 }
 

@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
-use super::scenario::{Scenario, Setup};
+use serde_json::json;
+
+use super::limits::set as set_limit;
+use super::scenario::{NAMESPACE, Scenario, Setup};
 use crate::fault::{Moment, Rule};
-use refit_api::{DrainSpec, PlanSpec};
+use refit_api::{DrainSpec, PlanSpec, names};
 use refit_facts::PodStage;
 use refit_fixtures::{plan, plan_with};
 use refit_rehearse::Kind;
@@ -158,6 +161,93 @@ fn a_node_that_leaves_the_plan_in_mid_drain_is_released_and_not_upgraded() {
     }
 }
 
+/// The node is patched at once, the Job later.
+#[test]
+fn a_cancelled_drain_counts_as_no_failure_however_late_its_job_is_recorded() {
+    for fault in [Rule::hang as fn(Rule) -> Rule, |rule| {
+        rule.delay(Duration::from_secs(8))
+    }] {
+        for abort in [false, true] {
+            let mut scenario = draining();
+            if abort {
+                scenario.annotate(Kind::Plan, "p", names::ANNOTATION_ABORT, Some("wrong version"));
+            } else {
+                scenario.edit("p", |spec| spec.node_selector = None);
+            }
+            scenario.until("the drain is cancelled", |state| {
+                let node = state.get(Kind::Node, "", "a").unwrap();
+                let ledger = node["metadata"]["annotations"]["refit.rs/cordon"].as_str();
+                ledger.is_some_and(|text| text.contains("cancelled"))
+            });
+            scenario.fault(fault(Rule::on("patch", "jobs")));
+            scenario.pass_secs(90);
+            assert!(scenario.events_of("JobFailed").is_empty());
+            assert!(scenario.node("a").records.is_empty() && !scenario.is_cordoned("a"));
+        }
+    }
+}
+
+#[test]
+fn an_abort_ends_a_drain_also_while_all_plans_are_frozen() {
+    let mut scenario = draining();
+    set_limit(&mut scenario, "freeze", Some("audit"));
+    scenario.annotate(Kind::Plan, "p", names::ANNOTATION_ABORT, Some("wrong version"));
+    scenario.pass_secs(60);
+    let jobs = scenario.requests("POST /apis/batch/v1/namespaces/system-upgrade/jobs");
+    assert!(scenario.slots("p").is_empty() && !scenario.is_cordoned("a"));
+    scenario.pass_secs(600);
+    assert_eq!(
+        scenario.requests("POST /apis/batch/v1/namespaces/system-upgrade/jobs"),
+        jobs
+    );
+    assert!(scenario.live_nodes("p").is_empty());
+}
+
+#[test]
+fn a_person_who_uncordons_the_node_of_a_cancelled_drain_makes_it_no_failure() {
+    let mut scenario = draining();
+    scenario.fault(Rule::on("patch", "jobs").nth(2).delay(Duration::from_secs(8)));
+    scenario.edit("p", |spec| spec.node_selector = None);
+    scenario.until("the drain is cancelled", |state| {
+        let node = state.get(Kind::Node, "", "a").unwrap();
+        let ledger = node["metadata"]["annotations"]["refit.rs/cordon"].as_str();
+        ledger.is_some_and(|text| text.contains("cancelled"))
+    });
+    scenario.cordon("a", false);
+    scenario.pass_secs(60);
+    assert!(scenario.events_of("JobFailed").is_empty());
+    assert!(scenario.node("a").records.is_empty() && scenario.node("a").ledger.is_none());
+}
+
+#[test]
+fn an_abort_after_a_failed_attempt_leaves_a_failed_node() {
+    for bound in [false, true] {
+        let mut scenario = Scenario::new(&Setup {
+            backoff_limit: 5,
+            ..Setup::default()
+        });
+        scenario.add_nodes(&["a"]);
+        scenario.apply(plan_with("p", |spec| spec.cordon = Some(true)));
+        scenario.comes_to("a", PodStage::Upgrade);
+        scenario.steer("a", "upgrade.exit-code", Some("1"));
+        scenario.steer("a", "upgrade.run-delay", Some("0s"));
+        scenario.until("the first attempt fails", |state| {
+            state.all(Kind::Job).any(|job| job["status"]["failed"] == 1)
+        });
+        if bound {
+            scenario.steer("a", "upgrade.run-delay", None);
+            scenario.comes_to("a", PodStage::Upgrade);
+        }
+        scenario.annotate(Kind::Plan, "p", names::ANNOTATION_ABORT, Some("wrong version"));
+        scenario.settle();
+        scenario.steer("a", "upgrade.run-delay", Some("0s"));
+        scenario.pass_secs(60);
+        assert_eq!(scenario.phase("p", "a")[0], "Failed", "{bound}");
+        assert!(scenario.is_cordoned("a") && scenario.live_nodes("p").is_empty());
+        assert_eq!(scenario.events_of("JobFailed").len(), 1);
+    }
+}
+
 #[test]
 fn a_mistake_in_a_plan_and_an_edit_of_no_input_stop_no_plan() {
     let edits: [fn(&mut PlanSpec); 3] = [
@@ -177,6 +267,31 @@ fn a_mistake_in_a_plan_and_an_edit_of_no_input_stop_no_plan() {
         assert_eq!((&now.uid, now.backoff_limit), (&job.uid, job.backoff_limit));
         assert!(!is_cancelled(&scenario));
     }
+}
+
+#[test]
+fn a_suspended_plan_that_has_lost_its_status_and_its_channel_stops_no_drain() {
+    let url = "https://example.com/channel";
+    let mut scenario = Scenario::empty();
+    scenario.add_nodes(&["a"]);
+    scenario.guard("a");
+    scenario.offer(url, "v1");
+    scenario.apply(plan_with("p", |spec| {
+        (spec.version, spec.channel) = (None, Some(url.to_owned()));
+        spec.drain = Some(DrainSpec::default());
+    }));
+    scenario.comes_to("a", PodStage::Drain);
+    scenario.edit_and_settle("p", |spec| spec.suspend = Some(true));
+    let job = scenario.job_for("a");
+    scenario.break_channel(url, "no route to host");
+    scenario.stop();
+    let cleared = scenario
+        .cluster
+        .patch_status(Kind::Plan, NAMESPACE, "p", json!({ "status": null }));
+    cleared.unwrap();
+    scenario.start();
+    scenario.pass_secs(20);
+    assert!(!is_cancelled(&scenario) && scenario.job_for("a").uid == job.uid);
 }
 
 #[test]

@@ -368,6 +368,34 @@ fn a_node_under_way_does_not_go_back_with_its_plan_nor_to_another_version_of_a_s
 }
 
 #[test]
+fn a_failed_node_keeps_its_slot_and_waits_for_a_version_that_its_kubelet_may_have() {
+    let mut scenario = Scenario::empty();
+    for name in ["a", "b"] {
+        scenario.add_node(name, &kubelet("v1.34.1+k3s1"));
+    }
+    let to = |version: &'static str| move |spec: &mut PlanSpec| spec.version = Some(version.to_owned());
+    scenario.apply_and_settle(plan_with("p", |spec| {
+        to("v1.35.3+k3s1")(spec);
+        spec.upgrade.get_or_insert_default().image = "rancher/k3s-upgrade".to_owned();
+        spec.version_policy = Some(VersionPolicySpec {
+            max_minor_skip: Some(1),
+            ..VersionPolicySpec::default()
+        });
+    }));
+    let failed = scenario.slots("p").remove(0);
+    scenario.fail(&failed);
+    scenario.edit_and_settle("p", to("v1.36.3+k3s1"));
+    scenario.pass_secs(60);
+    assert_eq!(scenario.slots("p"), [&*failed]);
+    assert_eq!(scenario.phase("p", &failed), ["Pending", "MinorSkip"]);
+    assert_eq!(scenario.live_nodes("p"), [""; 0]);
+    scenario.edit_and_settle("p", to("v1.35.4+k3s1"));
+    assert_eq!(scenario.live_nodes("p"), [&*failed]);
+    scenario.roll_out();
+    scenario.assert_over();
+}
+
+#[test]
 fn agents_in_an_older_range_do_not_wait_for_their_servers_to_come_back() {
     let mut scenario = two_minors_behind(">=1.35.0", |spec| {
         spec.depends_on = Some(on(&["servers"]));

@@ -1,5 +1,6 @@
 //! `spec.failure`: what follows for the others, retries, and the cordon of a failed node.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelectorRequirement;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::scenario::{Scenario, Setup};
@@ -505,4 +506,69 @@ fn without_the_field_messages_are_those_of_system_upgrade_controller() {
     let record = scenario.record("a", "p").message.clone().unwrap();
     assert_eq!(scenario.entry("p", "a").message, Some(record.clone()));
     assert!(scenario.events_of("JobFailed")[0].ends_with(&record));
+}
+
+/// The label says that the node is done at the version to which its Plan returns, and the node has failed at another since.
+#[test]
+fn a_plan_that_returns_to_an_earlier_version_upgrades_a_node_that_has_failed_since() {
+    let to = |version: &'static str| move |spec: &mut PlanSpec| spec.version = Some(version.to_owned());
+    for fails_first in [false, true] {
+        let mut scenario = Scenario::with(&["a"], plan_with("p", |spec| spec.cordon = Some(true)));
+        scenario.succeed("a");
+        scenario.settle();
+        let v1 = scenario.done_label("a", "p").unwrap();
+        scenario.edit_and_settle("p", to("v2"));
+        if fails_first {
+            scenario.fail("a");
+            assert_eq!(scenario.done_label("a", "p"), None);
+            scenario.edit_and_settle("p", to("v1"));
+        } else {
+            scenario.comes_to("a", PodStage::Upgrade);
+            scenario.edit_and_settle("p", to("v1"));
+            scenario.fail("a");
+        }
+        assert_eq!(scenario.live_nodes("p"), ["a"], "{fails_first}");
+        assert!(!scenario.is_done("a", "p") && scenario.is_cordoned("a"));
+        scenario.finish();
+        assert_eq!(scenario.done_label("a", "p"), Some(v1));
+        assert_eq!(
+            scenario.invariants.upgrades, 3,
+            "two versions, and the first one again"
+        );
+    }
+}
+
+#[test]
+fn a_mistake_in_the_selector_forgets_no_failure() {
+    let mistake = |spec: &mut PlanSpec| {
+        let expressions = spec
+            .node_selector
+            .get_or_insert_default()
+            .match_expressions
+            .get_or_insert_default();
+        expressions.push(LabelSelectorRequirement {
+            key: "x".to_owned(),
+            operator: "in".to_owned(),
+            values: Some(vec!["y".to_owned()]),
+        });
+    };
+    for fails_first in [false, true] {
+        let mut scenario = Scenario::with(&["a"], plan_with("p", |spec| spec.cordon = Some(true)));
+        let selector = scenario.invariants.plans["p"].object.spec.node_selector.clone();
+        scenario.comes_to("a", PodStage::Upgrade);
+        if fails_first {
+            scenario.fail("a");
+            scenario.edit_and_settle("p", mistake);
+        } else {
+            scenario.edit_and_settle("p", mistake);
+            scenario.fail("a");
+        }
+        scenario.pass_secs(60);
+        assert!(scenario.is_cordoned("a"));
+        assert_eq!(scenario.record("a", "p").phase, Phase::Failed);
+        scenario.edit_and_settle("p", |spec| spec.node_selector = selector);
+        assert_eq!(scenario.phase("p", "a")[0], "Failed");
+        scenario.retry("a", "p");
+        scenario.finish();
+    }
 }
