@@ -95,6 +95,20 @@ fn servers_of_k3s_without_the_role_of_etcd_lose_no_quorum() {
 }
 
 #[test]
+fn a_label_of_a_snapshot_that_is_no_text_is_an_error_with_its_node() {
+    let cluster = snapshot("v1.33.5", [true; 3], "");
+    for value in ["true", "1"] {
+        let cluster = cluster.replacen("etcd: 'true'", &format!("etcd: {value}"), 1);
+        let refused =
+            folder(&servers(1, "v1.34.1", ""), &cluster).run("rehearse plan.yaml --snapshot cluster.yaml");
+        refused.ends(2).err_has(&format!(
+            "cluster.yaml: Node server-1: the label node-role.kubernetes.io/etcd is {value}, and the API server has only texts \
+             there; write \"{value}\" in quotes"
+        ));
+    }
+}
+
+#[test]
 fn skips_of_a_minor_version_and_downgrades_are_named() {
     let of = |kubelet: &str, version: &str| {
         let dir = folder(&servers(1, version, ""), &snapshot(kubelet, [true; 3], ""));
