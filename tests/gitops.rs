@@ -3,6 +3,7 @@
 mod clusters;
 mod convert;
 mod corpus;
+mod elsewhere;
 mod fixtures;
 mod flux;
 mod generated;

@@ -118,7 +118,8 @@ pub(super) fn wanted(flags: &Flags, plan: &PlanInFile, channels: &Channels, now:
             given = Offered::from(&Offer::one(version.clone()));
             &given
         }
-        (None, Some(_)) if plan.channel_placeholder.is_some() => {
+        // A channel that Kustomize creates is in no file.
+        (None, _) if plan.channel_placeholder.is_some() => {
             let channel = plan.channel_placeholder.as_deref().unwrap_or_default();
             let why =
                 format!("spec.channel is {channel}; pin the rendered file, or give the version with --to");

@@ -9,8 +9,8 @@ use super::front_ends::InputOp;
 use refit_api::{Plan, limits};
 use refit_offline::gitops::check::{ReadPlan, SERVER_FIELDS, VersionedImages, name_for, read_plan, refused};
 use refit_offline::gitops::objects::{FrontEnd, Object, objects};
-use refit_offline::gitops::overlay::{Field, SetTo};
-use refit_offline::gitops::placeholder::{in_comment, is_placeholder};
+use refit_offline::gitops::overlay::{Change, Field, SetTo};
+use refit_offline::gitops::placeholder::{in_comment, is_placeholder, syntax};
 use refit_offline::gitops::yaml::Node;
 use refit_offline::gitops::{Finding, Source};
 use refit_rehearse::json::{Value, json};
@@ -28,6 +28,8 @@ pub(super) struct InputPlan {
     pub(super) value: Value,
     /// The images that follow the version.
     pub(super) images: Option<VersionedImages>,
+    /// What stands for a version that is not known: a placeholder, or a field that Kustomize takes from elsewhere.
+    pub(super) unknown_version: Option<String>,
 }
 
 impl InputPlan {
@@ -133,15 +135,29 @@ impl RehearsalInput {
         let spec = object.node.get("spec").and_then(Node::object);
         let in_comment = spec.and_then(|spec| in_comment(source, spec.entry("version")?));
         let in_comment = in_comment.map(|(comment, _)| comment.trim_matches('"').to_owned());
-        let elsewhere = [Field::Version, Field::Channel].into_iter().find_map(|field| {
-            let change = source.change(object, field);
-            change.filter(|change| change.to == SetTo::Unknown)
-        });
-        let placeholder = in_comment.or_else(|| elsewhere.map(|_| "${VERSION}".to_owned()));
-        if let Some(placeholder) = placeholder.filter(|_| plan.spec.version.is_none()) {
-            // Treated like any other placeholder: flags give its value.
-            value["spec"]["version"] = placeholder.as_str().into();
-            plan.spec.version = Some(placeholder);
+        let elsewhere = || {
+            Field::OF_SPEC.into_iter().find_map(|field| {
+                let change = source.change(object, field)?;
+                (change.to == SetTo::Unknown).then(|| {
+                    let (field, place) = (field.name(), change.place());
+                    format!("spec.{field}, which Kustomize takes from elsewhere ({place})")
+                })
+            })
+        };
+        let unknown_version = match &plan.spec.version {
+            Some(version) => syntax(version).map(|_| version.clone()),
+            None => in_comment.or_else(elsewhere),
+        };
+        let versions = source
+            .overlay(object)
+            .and_then(|overlay| overlay.changes.get(&Field::Version));
+        if let Some(versions) = versions.filter(|of| !of.all.is_empty() && of.common().is_none()) {
+            let set: Vec<String> = versions.all.iter().map(Change::describe).collect();
+            self.notes.push(format!(
+                "{place}: Plan {}: its version is not the same in all overlays of Kustomize ({}); rehearse the output of kustomize",
+                object.title(),
+                set.join(", ")
+            ));
         }
         let has_limit = plan.spec.concurrency.is_some() || plan.spec.max_concurrent.is_some();
         let limits = |field: &str| matches!(field, "spec.concurrency" | "spec.maxConcurrent");
@@ -194,6 +210,7 @@ impl RehearsalInput {
             plan,
             value,
             images,
+            unknown_version,
         };
         let title = format!("{}/{}", given.namespace(), given.name());
         if let Some(first) = names.get(&title) {
