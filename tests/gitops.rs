@@ -11,6 +11,7 @@ mod hints;
 mod kustomize;
 mod left_alone;
 mod links;
+mod partial;
 mod pin;
 mod render;
 mod shapes;
