@@ -50,6 +50,51 @@ fn with(fields: &str) -> String {
 }
 
 #[test]
+fn a_patch_of_two_plans_is_not_pinned_by_the_channel_or_the_policy_of_one() {
+    let channel = |name: &str| format!("  channel: https://127.0.0.1:1/{name}\n");
+    let policy = |range: &str| format!("{}  versionPolicy: {{range: {range}}}\n", channel("a"));
+    for (server, agent, differ) in [
+        (channel("a"), channel("b"), "channels"),
+        (policy("1.33.x"), policy("1.34.x"), "version policies"),
+    ] {
+        let dir = of_two(&with(&server), &with(&agent));
+        // A server that does not answer comes before the policy.
+        let refused = dir.run("pin .").ends(2).err_lacks("gives no version");
+        refused.err_has(&format!(
+            "./prod/version.yaml:5: Plan all: it is a patch of the Plans agent and server, whose {differ} differ"
+        ));
+        dir.run(&format!("pin --to {NEW} .")).ends(0);
+        assert_eq!(dir.read("prod/version.yaml"), version(NEW));
+        assert_eq!(dir.read("base/server.yaml"), with(&server));
+    }
+    let same = of_two(&with(&channel("a")), &with(&channel("a")));
+    same.run("pin .").ends(2).err_has("its channel gives no version");
+}
+
+#[test]
+fn the_images_of_a_plan_whose_version_is_in_a_patch_are_named() {
+    let tagged = |tag: &str| SERVER.replace("k3s-upgrade", &format!("k3s-upgrade{tag}"));
+    let digest = format!("@sha256:{}", "a".repeat(64));
+    for tag in [":v1.33.3-k3s1", &digest] {
+        let dir = of_two(SERVER, &tagged(tag));
+        let ran = dir.run(&format!("pin --to {NEW} .")).ends(0);
+        ran.err_has(&format!(
+            "./prod/version.yaml:5: Plan all: image rancher/k3s-upgrade{tag} in ./base/agent.yaml:8 stays, so the version of \
+             this patch does not choose what runs"
+        ));
+        assert_eq!(dir.read("prod/version.yaml"), version(NEW));
+    }
+    let dir = of_two(SERVER, SERVER);
+    dir.run(&format!("pin --to {NEW} .")).ends(0).err_lacks("image");
+    let refused = dir.run(&format!("pin --to {NEW} --digest .")).ends(2);
+    refused.err_has(
+        "--digest does not change the image rancher/k3s-upgrade in ./base/agent.yaml:8, which follows this version; write the \
+         image into the patch",
+    );
+    assert_eq!(dir.read("prod/version.yaml"), version(NEW));
+}
+
+#[test]
 fn overlays_of_one_base_below_one_kustomization_are_pinned_both() {
     let server = with("  channel: https://127.0.0.1:1/stable\n");
     let dir = of_two(&server, &server);
@@ -76,6 +121,37 @@ fn overlays_of_one_base_below_one_kustomization_are_pinned_both() {
         assert_eq!(dir.read(file), version(NEW), "{file}");
     }
     assert_eq!(dir.read("base/server.yaml"), server);
+}
+
+#[test]
+fn a_patch_without_version_and_channel_gets_none() {
+    let image = format!("rancher/k3s-upgrade:v1.33.3-k3s1@sha256:{}", "a".repeat(64));
+    for (spec, note) in [
+        (
+            "  concurrency: 3\n".to_owned(),
+            "./prod/version.yaml: skipped, a patch of Kustomize",
+        ),
+        (
+            format!("  upgrade: {{image: '{image}'}}\n"),
+            "./prod/version.yaml:5: this patch of Kustomize sets the image rancher/k3s-upgrade:v1.33.3-k3s1@sha256:",
+        ),
+        (
+            "  upgrade: {image: example.com/k3s-upgrade}\n".to_owned(),
+            "./prod/version.yaml: skipped, a patch of Kustomize",
+        ),
+    ] {
+        let own = with(&format!("  version: {OLD}\n"));
+        let dir = of_two(&own, &own);
+        let patch = patch("server", &spec);
+        dir.write("prod/version.yaml", &patch);
+        dir.run("pin .")
+            .ends(0)
+            .err_lacks("Plan server stays as it is")
+            .err_has(note);
+        dir.run(&format!("pin --to {NEW} .")).ends(0);
+        assert_eq!(dir.read("prod/version.yaml"), patch);
+        assert_eq!(dir.read("base/server.yaml"), own.replace(OLD, NEW));
+    }
 }
 
 /// Each includes all others, so that there are more ways than anyone can walk.
