@@ -44,15 +44,14 @@ pub enum SnapshotError {
         found: String,
     },
     #[error(
-        "{name}: {kind} {object}: the {field} {key} is {value}, and the API server has only texts there; write \"{value}\" in \
+        "{name}: {object}: {field} is {value}, and the API server has only texts there; write \"{value}\" in \
          quotes"
     )]
     NotText {
         name: String,
-        kind: String,
+        /// Its kind and name.
         object: String,
-        field: &'static str,
-        key: String,
+        field: String,
         value: String,
     },
 }
@@ -180,10 +179,12 @@ fn not_text(name: &str, object: &Value) -> Option<SnapshotError> {
         let (key, value) = values.iter().find(|(_, value)| !value.is_string())?;
         Some(SnapshotError::NotText {
             name: name.to_owned(),
-            kind: object["kind"].as_str().unwrap_or_default().to_owned(),
-            object: object.meta("name").to_owned(),
-            field,
-            key: key.to_string(),
+            object: format!(
+                "{} {}",
+                object["kind"].as_str().unwrap_or_default(),
+                object.meta("name")
+            ),
+            field: format!("the {field} {key}"),
             value: value.to_string(),
         })
     })

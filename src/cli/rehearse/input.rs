@@ -132,33 +132,9 @@ impl RehearsalInput {
                 metadata.remove(field);
             }
         }
-        let spec = object.node.get("spec").and_then(Node::object);
-        let in_comment = spec.and_then(|spec| in_comment(source, spec.entry("version")?));
-        let in_comment = in_comment.map(|(comment, _)| comment.trim_matches('"').to_owned());
-        let elsewhere = || {
-            Field::OF_SPEC.into_iter().find_map(|field| {
-                let change = source.change(object, field)?;
-                (change.to == SetTo::Unknown).then(|| {
-                    let (field, place) = (field.name(), change.place());
-                    format!("spec.{field}, which Kustomize takes from elsewhere ({place})")
-                })
-            })
-        };
-        let unknown_version = match &plan.spec.version {
-            Some(version) => syntax(version).map(|_| version.clone()),
-            None => in_comment.or_else(elsewhere),
-        };
-        let versions = source
-            .overlay(object)
-            .and_then(|overlay| overlay.changes.get(&Field::Version));
-        if let Some(versions) = versions.filter(|of| !of.all.is_empty() && of.common().is_none()) {
-            let set: Vec<String> = versions.all.iter().map(Change::describe).collect();
-            self.notes.push(format!(
-                "{place}: Plan {}: its version is not the same in all overlays of Kustomize ({}); rehearse the output of kustomize",
-                object.title(),
-                set.join(", ")
-            ));
-        }
+        let unknown_version = unknown_version(source, object, &plan);
+        self.notes
+            .extend(of_overlays(source, object).map(|note| format!("{place}: {note}")));
         let has_limit = plan.spec.concurrency.is_some() || plan.spec.max_concurrent.is_some();
         let limits = |field: &str| matches!(field, "spec.concurrency" | "spec.maxConcurrent");
         let limit = placeholders
@@ -282,6 +258,37 @@ pub(super) fn error(found: &Finding) -> String {
         "{}:{}:{}: {} [{}]",
         found.file, found.position.line, found.position.column, found.message, found.rule
     )
+}
+
+/// What stands for the version of a Plan.
+fn unknown_version(source: &Source, object: &Object<'_>, plan: &Plan) -> Option<String> {
+    if let Some(version) = &plan.spec.version {
+        return syntax(version).map(|_| version.clone());
+    }
+    let spec = object.node.get("spec").and_then(Node::object);
+    let in_comment = spec.and_then(|spec| in_comment(source, spec.entry("version")?));
+    let in_comment = in_comment.map(|(comment, _)| comment.trim_matches('"').to_owned());
+    let elsewhere = |field: Field| {
+        let change = source.change(object, field)?;
+        let (name, place) = (field.name(), change.place());
+        (change.to == SetTo::Unknown)
+            .then(|| format!("spec.{name}, which Kustomize takes from elsewhere ({place})"))
+    };
+    in_comment.or_else(|| Field::OF_SPEC.into_iter().find_map(elsewhere))
+}
+
+/// Says that only one of several versions is rehearsed.
+fn of_overlays(source: &Source, object: &Object<'_>) -> Option<String> {
+    let versions = source.overlay(object)?.changes.get(&Field::Version)?;
+    if versions.all.is_empty() || versions.common().is_some() {
+        return None;
+    }
+    let set: Vec<String> = versions.all.iter().map(Change::describe).collect();
+    Some(format!(
+        "Plan {}: its version is not the same in all overlays of Kustomize ({}); rehearse the output of kustomize",
+        object.title(),
+        set.join(", ")
+    ))
 }
 
 /// Replaces placeholders in images and in names of other Plans. The simulated kubelets pull no images.
