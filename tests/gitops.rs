@@ -3,6 +3,7 @@
 mod clusters;
 mod convert;
 mod corpus;
+mod elsewhere;
 mod fixtures;
 mod flux;
 mod generated;
@@ -10,6 +11,7 @@ mod hints;
 mod kustomize;
 mod left_alone;
 mod links;
+mod partial;
 mod pin;
 mod render;
 mod shapes;

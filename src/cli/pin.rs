@@ -53,6 +53,7 @@ pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
     }
     attach_with_neighbours(&mut sources);
     let mut found: Vec<_> = sources.iter().map(plans).collect();
+    patched::remove_without_version(&sources, &mut found, &mut report.notes);
     patched::complete(&sources, &mut found);
     unreadable_plans(&sources, &found, &mut report);
     let titles = found

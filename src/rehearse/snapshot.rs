@@ -43,6 +43,17 @@ pub enum SnapshotError {
         /// What it has instead.
         found: String,
     },
+    #[error(
+        "{name}: {object}: {field} is {value}, and the API server has only texts there; write \"{value}\" in \
+         quotes"
+    )]
+    NotText {
+        name: String,
+        /// Its kind and name.
+        object: String,
+        field: String,
+        value: String,
+    },
 }
 
 #[derive(Clone, Debug, Default)]
@@ -138,10 +149,14 @@ fn flatten(mut value: Value, objects: &mut Vec<Value>) {
 /// Builds a snapshot from objects.
 ///
 /// # Errors
-/// Fails if there is no Node among them.
+/// Fails if there is no Node among them, or if one has a label that is no text, as in a file written by hand: the controller
+/// cannot read such an object, and the simulation would be without it.
 pub fn take(name: &str, objects: Vec<Value>) -> Result<Snapshot, SnapshotError> {
     let mut builder = SnapshotBuilder::default();
     for object in objects {
+        if let Some(error) = not_text(name, &object) {
+            return Err(error);
+        }
         builder.add(object);
     }
     if builder.nodes.is_empty() {
@@ -155,6 +170,24 @@ pub fn take(name: &str, objects: Vec<Value>) -> Result<Snapshot, SnapshotError> 
         });
     }
     Ok(builder.build())
+}
+
+/// A label or an annotation whose value is no text.
+fn not_text(name: &str, object: &Value) -> Option<SnapshotError> {
+    ["label", "annotation"].into_iter().find_map(|field| {
+        let values = object["metadata"][format!("{field}s").as_str()].as_object()?;
+        let (key, value) = values.iter().find(|(_, value)| !value.is_string())?;
+        Some(SnapshotError::NotText {
+            name: name.to_owned(),
+            object: format!(
+                "{} {}",
+                object["kind"].as_str().unwrap_or_default(),
+                object.meta("name")
+            ),
+            field: format!("the {field} {key}"),
+            value: value.to_string(),
+        })
+    })
 }
 
 fn describe_counts(counts: &BTreeMap<String, usize>) -> String {

@@ -28,7 +28,7 @@ patches:
 ";
 const VALUE: &str = "kustomization.yaml:9";
 
-fn dir(kustomization: &str, server: &str) -> Workdir {
+pub(super) fn dir(kustomization: &str, server: &str) -> Workdir {
     Workdir::new([("kustomization.yaml", kustomization), ("server.yaml", server)])
 }
 
@@ -295,6 +295,9 @@ fn overlays_with_different_versions_leave_that_of_the_plan() {
          \"v1.34.2+k3s1\" (./b/kustomization.yaml:4); refit uses its own [patch]",
     );
     dir.run("resolve -o name .").ends(0).prints("v1.33.0+k3s1\n");
+    dir.run("rehearse . --nodes 3 -q").ends(0).err_has(
+        "its version is not the same in all overlays of Kustomize (\"v1.34.1+k3s1\" (./a/kustomization.yaml:4), \"v1.34.2+k3s1\"",
+    );
     let refused = dir.run("pin --to v1.34.2+k3s1 .").ends(2);
     refused.err_has("write v1.34.2+k3s1 in ./a/kustomization.yaml:4");
     // One that sets none uses that of the Plan.
@@ -376,11 +379,11 @@ fn a_placeholder_in_a_patch_is_not_checked() {
 }
 
 /// The Plan with more fields.
-fn with(fields: &str) -> String {
+pub(super) fn with(fields: &str) -> String {
     SERVER.replace("spec:\n", &format!("spec:\n{fields}"))
 }
 
-fn patched(patch: &str) -> String {
+pub(super) fn patched(patch: &str) -> String {
     let patch = patch.replace('\n', "\n      ");
     format!("resources: [server.yaml]\npatches:\n  - target: {{kind: Plan}}\n    patch: |\n      {patch}\n")
 }
@@ -477,36 +480,6 @@ replacements:
     gone.run("validate .").ends(1).out_has("[no-version]");
     let known = dir(&patched(copy), SERVER);
     known.run("validate .").ends(0).out_lacks("no-version");
-}
-
-#[test]
-fn what_kustomize_takes_from_elsewhere_is_unknown_whatever_the_file_has() {
-    let node = "apiVersion: v1\nkind: Node\nmetadata: {name: a, labels: {kubernetes.io/hostname: a, node-role.kubernetes.io/control-plane: \"true\"}}\nstatus: \
-                {nodeInfo: {kubeletVersion: v1.33.4+k3s1}}\n";
-    let copy = |field: &str| {
-        patched(&format!(
-            "- {{op: copy, from: /metadata/annotations/v, path: /spec/{field}}}"
-        ))
-    };
-    let elsewhere = "is what Kustomize takes from elsewhere (./kustomization.yaml:5)";
-    for own in ["v0.0.0+k3s0", "'>=1.30'", "0"] {
-        let dir = dir(&copy("version"), &with(&format!("  version: {own}\n")));
-        dir.write("node.yaml", node);
-        let found = dir.run("validate .").ends(0);
-        found.out_has("[patch]").err_has("1 note");
-        for command in ["resolve .", "render . --node a"] {
-            dir.run(command).err_has(&format!("spec.version {elsewhere}"));
-        }
-        dir.run("rehearse . --nodes 3 --version v1.34.1+k3s1 -q")
-            .ends(0)
-            .out_has("server  v1.34.1-k3s1");
-        dir.run("pin .").ends(0);
-    }
-    let dir = dir(&copy("channel"), &with("  channel: https://127.0.0.1:1\n"));
-    for command in ["resolve .", "pin ."] {
-        let ran = dir.run(command).err_has(&format!("spec.channel {elsewhere}"));
-        ran.err_lacks("127.0.0.1");
-    }
 }
 
 #[test]

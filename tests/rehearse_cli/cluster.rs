@@ -78,6 +78,36 @@ fn a_server_that_is_not_ready_counts_as_down() {
     assert_eq!(control["losesQuorum"], true);
 }
 
+/// K3s labels the nodes that run its etcd. Others have a database outside of the cluster.
+#[test]
+fn servers_of_k3s_without_the_role_of_etcd_lose_no_quorum() {
+    for (build, loses) in [("+k3s1", false), ("", true)] {
+        let servers = servers(3, &format!("v1.34.1{build}"), "");
+        let kubelet = format!("v1.33.5{build}");
+        let cluster = snapshot(&kubelet, [true; 3], "").replace(", node-role.kubernetes.io/etcd: 'true'", "");
+        let run = |output: &str| {
+            folder(&servers, &cluster).run(&format!("rehearse plan.yaml --snapshot cluster.yaml {output}"))
+        };
+        let ran = run("-q").out_has("Control plane: 3 of 3 nodes down together");
+        assert_eq!(ran.out.contains("etcd"), loses, "{ran:#?}");
+        assert_eq!(run("-o json").json()["controlPlane"]["losesQuorum"], loses);
+    }
+}
+
+#[test]
+fn a_label_of_a_snapshot_that_is_no_text_is_an_error_with_its_node() {
+    let cluster = snapshot("v1.33.5", [true; 3], "");
+    for value in ["true", "1"] {
+        let cluster = cluster.replacen("etcd: 'true'", &format!("etcd: {value}"), 1);
+        let refused =
+            folder(&servers(1, "v1.34.1", ""), &cluster).run("rehearse plan.yaml --snapshot cluster.yaml");
+        refused.ends(2).err_has(&format!(
+            "cluster.yaml: Node server-1: the label node-role.kubernetes.io/etcd is {value}, and the API server has only texts \
+             there; write \"{value}\" in quotes"
+        ));
+    }
+}
+
 #[test]
 fn skips_of_a_minor_version_and_downgrades_are_named() {
     let of = |kubelet: &str, version: &str| {

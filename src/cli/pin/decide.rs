@@ -112,22 +112,27 @@ pub(super) fn wanted(flags: &Flags, plan: &PlanInFile, channels: &Channels, now:
             Decision::Keep(why, None)
         };
     }
+    let policy = policy(flags, plan);
     let given;
     let offered = match (&flags.to, channel_of(flags, plan)) {
         (Some(version), _) => {
             given = Offered::from(&Offer::one(version.clone()));
             &given
         }
-        (None, Some(_)) if plan.channel_placeholder.is_some() => {
+        // A channel that Kustomize creates is in no file.
+        (None, _) if plan.channel_placeholder.is_some() => {
             let channel = plan.channel_placeholder.as_deref().unwrap_or_default();
             let why =
                 format!("spec.channel is {channel}; pin the rendered file, or give the version with --to");
             return Decision::Keep(why, None);
         }
-        (None, Some(channel)) => match channels.0.get(&channel) {
-            Some(Ok(offered)) => offered,
-            Some(Err(error)) => return Decision::Fail(format!("its channel gives no version: {error}")),
-            None => return Decision::Fail("refit did not ask its channel".to_owned()),
+        (None, Some(channel)) => match (&policy, channels.0.get(&channel)) {
+            (Err(why), _) => return Decision::Fail(why.clone()),
+            (Ok(_), Some(Ok(offered))) => offered,
+            (Ok(_), Some(Err(error))) => {
+                return Decision::Fail(format!("its channel gives no version: {error}"));
+            }
+            (Ok(_), None) => return Decision::Fail("refit did not ask its channel".to_owned()),
         },
         (None, None) => {
             return Decision::Keep(
@@ -136,7 +141,7 @@ pub(super) fn wanted(flags: &Flags, plan: &PlanInFile, channels: &Channels, now:
             );
         }
     };
-    let policy = match policy(flags, plan) {
+    let policy = match policy {
         Ok(policy) => policy,
         Err(why) => return Decision::Fail(why),
     };

@@ -5,7 +5,9 @@ use super::{File, Flags};
 use crate::cli::channel_access::Digests;
 use refit_api::image::ImageAnswer;
 use refit_base::version::tag::munge;
-use refit_offline::gitops::pin::{PinRequest, images_to_run, versioned_images};
+use refit_offline::gitops::pin::{
+    PatchedImage, PinRequest, images_to_run, patched_image_to_run, versioned_images,
+};
 
 /// Resolves the digests of all images that follow a version. A Plan with an unresolved image stays unchanged.
 pub(super) fn pin(flags: &Flags, outcomes: &mut [Outcome], files: &mut [File]) -> anyhow::Result<()> {
@@ -15,6 +17,15 @@ pub(super) fn pin(flags: &Flags, outcomes: &mut [Outcome], files: &mut [File]) -
     for file in files {
         file.requests.retain_mut(|(index, request)| {
             let outcome = &mut outcomes[*index];
+            if let Some(PatchedImage { image, place }) = patched_image_to_run(request) {
+                // What is there counts for other overlays, too.
+                let why = format!(
+                    "--digest does not change the image {image} in {place}, which follows this version; write the image into the \
+                     patch, beside the version"
+                );
+                (outcome.result, outcome.why) = (Result::Failed, Some(why));
+                return false;
+            }
             for image in versioned_images(&request.plan, &request.version) {
                 match digests.get(&image) {
                     Some(Ok(digest)) => {

@@ -6,47 +6,99 @@ use super::decide::{Channels, Decision, wanted};
 use super::flags::Flags;
 use super::report::{Outcome, Result};
 use refit_offline::gitops::Source;
+use refit_offline::gitops::kustomize::{is_patch, patches};
 use refit_offline::gitops::overlay::SetTo;
-use refit_offline::gitops::pin::PlanInFile;
+use refit_offline::gitops::pin::{PatchedImage, PlanInFile, fixed_images};
 use refit_offline::gitops::yaml::Step;
 
-/// Gives partial Plans, which are patches in files of their own, what they lack of the Plan that they patch: the channel,
+/// Removes patches that set neither a version nor a channel: the version of their Plan is elsewhere.
+pub(super) fn remove_without_version(
+    sources: &[Source],
+    found: &mut [Vec<PlanInFile>],
+    notes: &mut Vec<String>,
+) {
+    let patches = patches(sources);
+    let of_patches = sources.iter().zip(found);
+    for (source, plans) in of_patches.filter(|(source, _)| is_patch(&patches, source)) {
+        plans.retain(|plan| {
+            let has_version = plan.version.is_some() || plan.other.is_some() || plan.channel.is_some();
+            let fixed = fixed_images(source, plan).filter(|_| !has_version);
+            notes.extend(fixed.map(|(line, image)| {
+                format!(
+                    "{}:{line}: this patch of Kustomize sets the image {image}, which refit does not change; change it with the \
+                     version of its Plan",
+                    source.name
+                )
+            }));
+            has_version
+        });
+    }
+}
+
+/// Gives partial Plans, which are patches in files of their own, what they lack of the Plans that they patch: the channel,
 /// the policy, the images, and what is installed.
 pub(super) fn complete(sources: &[Source], found: &mut [Vec<PlanInFile>]) {
-    let patched: Vec<PlanInFile> = found
-        .iter()
-        .flatten()
-        .filter(|plan| !plan.patched.all.is_empty())
-        .cloned()
-        .collect();
+    let all = sources.iter().zip(found.iter().cloned());
+    let all = all.flat_map(|(source, plans)| plans.into_iter().map(move |plan| (source, plan)));
+    let patched: Vec<(&Source, PlanInFile)> = all.filter(|(_, plan)| !plan.patched.all.is_empty()).collect();
     for (source, plans) in sources.iter().zip(found) {
         for plan in plans {
-            let is_by = |of: &&PlanInFile| {
+            let is_by = |(_, of): &&(&Source, PlanInFile)| {
                 let mut set = of.patched.all.iter().filter(|set| set.is_partial_plan);
                 set.any(|set| set.file == source.name && set.line == plan.line)
             };
-            if let Some(of) = patched.iter().find(is_by) {
-                if plan.channel.is_none() {
-                    plan.channel.clone_from(&of.channel);
-                    plan.channel_placeholder.clone_from(&of.channel_placeholder);
-                }
-                if let (Ok(own), Ok(base)) = (&mut plan.policy, &of.policy) {
-                    own.complete(base);
-                } else if plan.policy.is_ok() {
-                    plan.policy.clone_from(&of.policy);
-                }
-                let container = |path: &[Step]| path.iter().rev().nth(1).cloned();
-                let own: Vec<_> = plan.images.iter().map(|(path, _)| container(path)).collect();
-                let others = of
-                    .images
-                    .iter()
-                    .filter(|(path, _)| !own.contains(&container(path)));
-                plan.patched_images = others.map(|(_, image)| image.clone()).collect();
-                plan.installed = of.installed;
-                plan.installs_kubernetes = of.installs_kubernetes;
-            }
+            let of: Vec<&(&Source, PlanInFile)> = patched.iter().filter(is_by).collect();
+            complete_patch(plan, &of);
         }
     }
+}
+
+fn complete_patch(plan: &mut PlanInFile, of: &[&(&Source, PlanInFile)]) {
+    let Some((_, first)) = of.first() else { return };
+    let others = || of.iter().skip(1).map(|(_, other)| other);
+    let differs = if plan.channel.is_none() && others().any(|other| other.channel != first.channel) {
+        Some("channels")
+    } else if others().any(|other| other.policy != first.policy) {
+        Some("version policies")
+    } else {
+        None
+    };
+    if plan.channel.is_none() {
+        let with_channel = of.iter().map(|(_, of)| of).find(|of| of.channel.is_some());
+        let with_channel = with_channel.unwrap_or(first);
+        plan.channel.clone_from(&with_channel.channel);
+        plan.channel_placeholder
+            .clone_from(&with_channel.channel_placeholder);
+    }
+    if let (Ok(own), Ok(base)) = (&mut plan.policy, &first.policy) {
+        own.complete(base);
+    } else if plan.policy.is_ok() {
+        plan.policy.clone_from(&first.policy);
+    }
+    if let Some(differs) = differs {
+        let names: Vec<&str> = of.iter().map(|(_, of)| of.title.as_str()).collect();
+        plan.policy = Err(format!(
+            "it is a patch of the Plans {}, whose {differs} differ; give each a patch of its own, or the version with --to",
+            names.join(" and ")
+        ));
+    }
+    let container = |path: &[Step]| path.iter().rev().nth(1).cloned();
+    let own: Vec<_> = plan.images.iter().map(|(path, _)| container(path)).collect();
+    for (source, of) in of {
+        for (path, image) in of
+            .images
+            .iter()
+            .filter(|(path, _)| !own.contains(&container(path)))
+        {
+            let line = of.line_of(source, path);
+            plan.patched_images.push(PatchedImage {
+                image: image.clone(),
+                place: format!("{}:{line}", source.name),
+            });
+        }
+    }
+    plan.installed = of.iter().find_map(|(_, of)| of.installed);
+    plan.installs_kubernetes = of.iter().any(|(_, of)| of.installs_kubernetes);
 }
 
 /// What happens to a Plan whose version patches set: it stays as it is, and patches that refit does not edit and that
@@ -158,7 +210,9 @@ mod tests {
                 (Some(channel), Some(limit))
             );
             assert_eq!(policy.range.as_ref().map(Range::text), Some("1.34.x"));
-            assert_eq!(patch.patched_images, images);
+            let places = patch.patched_images.iter().map(|of| (&*of.image, &*of.place));
+            let expected = images.iter().map(|image| (*image, "base.yaml:4"));
+            assert!(places.eq(expected), "{patch:?}");
         }
     }
 }

@@ -172,8 +172,16 @@ impl Report {
                     image,
                     tag,
                     was_version,
+                    place,
                 } in &outcome.kept_tags
                 {
+                    if let Some(place) = place {
+                        output::note(format_args!(
+                            "{file}:{line}: Plan {plan}: image {image} in {place} stays, so the version of this patch does not \
+                             choose what runs; write it there without tag and digest, and refit adds the version"
+                        ));
+                        continue;
+                    }
                     if tag.is_empty() {
                         output::note(format_args!(
                             "{file}:{line}: Plan {plan}: image {image} has a digest and no tag, so the version does not choose \

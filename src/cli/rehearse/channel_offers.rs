@@ -15,7 +15,6 @@ use refit_base::version::policy::{Offered, Policy};
 use refit_base::version::{Offer, Version};
 use refit_channel::ChannelError;
 use refit_offline::gitops::pin::{Verdict, decide_version};
-use refit_offline::gitops::placeholder::syntax;
 use refit_rehearse::run::ChannelOffers;
 use refit_rehearse::snapshot::Snapshot;
 
@@ -64,14 +63,14 @@ pub(super) fn channel_offers(
         found.unwrap_or_else(|| usual(plan, channel))
     };
     for plan in &mut given.plans {
-        let written = plan.plan.spec.version.clone().unwrap_or_default();
-        if syntax(&written).is_some() {
+        if let Some(unknown) = &plan.unknown_version {
             let version = version.map_or_else(|| of_plan(&plan.plan).version, str::to_owned);
             plan.value["spec"]["version"] = version.as_str().into();
             assumed.push(format!(
-                "Plan {}: version {version} replaces {written} (change it with --version)",
+                "Plan {}: version {version} replaces {unknown} (change it with --version)",
                 plan.name()
             ));
+            plan.plan.spec.version = Some(version);
         }
     }
     let follows = |plan: &Plan| {

@@ -64,6 +64,7 @@ pub(super) fn add_plans(flags: &Flags, given: &mut RehearsalInput, snapshot: Opt
                     plan,
                     value,
                     images: None,
+                    unknown_version: None,
                 });
             }
             Err(why) => given.errors.push(format!("{place}: {title}: {why}")),

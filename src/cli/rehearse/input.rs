@@ -9,8 +9,8 @@ use super::front_ends::InputOp;
 use refit_api::{Plan, limits};
 use refit_offline::gitops::check::{ReadPlan, SERVER_FIELDS, VersionedImages, name_for, read_plan, refused};
 use refit_offline::gitops::objects::{FrontEnd, Object, objects};
-use refit_offline::gitops::overlay::{Field, SetTo};
-use refit_offline::gitops::placeholder::{in_comment, is_placeholder};
+use refit_offline::gitops::overlay::{Change, Field, SetTo};
+use refit_offline::gitops::placeholder::{in_comment, is_placeholder, syntax};
 use refit_offline::gitops::yaml::Node;
 use refit_offline::gitops::{Finding, Source};
 use refit_rehearse::json::{Value, json};
@@ -28,6 +28,8 @@ pub(super) struct InputPlan {
     pub(super) value: Value,
     /// The images that follow the version.
     pub(super) images: Option<VersionedImages>,
+    /// What stands for a version that is not known: a placeholder, or a field that Kustomize takes from elsewhere.
+    pub(super) unknown_version: Option<String>,
 }
 
 impl InputPlan {
@@ -130,19 +132,9 @@ impl RehearsalInput {
                 metadata.remove(field);
             }
         }
-        let spec = object.node.get("spec").and_then(Node::object);
-        let in_comment = spec.and_then(|spec| in_comment(source, spec.entry("version")?));
-        let in_comment = in_comment.map(|(comment, _)| comment.trim_matches('"').to_owned());
-        let elsewhere = [Field::Version, Field::Channel].into_iter().find_map(|field| {
-            let change = source.change(object, field);
-            change.filter(|change| change.to == SetTo::Unknown)
-        });
-        let placeholder = in_comment.or_else(|| elsewhere.map(|_| "${VERSION}".to_owned()));
-        if let Some(placeholder) = placeholder.filter(|_| plan.spec.version.is_none()) {
-            // Treated like any other placeholder: flags give its value.
-            value["spec"]["version"] = placeholder.as_str().into();
-            plan.spec.version = Some(placeholder);
-        }
+        let unknown_version = unknown_version(source, object, &plan);
+        self.notes
+            .extend(of_overlays(source, object).map(|note| format!("{place}: {note}")));
         let has_limit = plan.spec.concurrency.is_some() || plan.spec.max_concurrent.is_some();
         let limits = |field: &str| matches!(field, "spec.concurrency" | "spec.maxConcurrent");
         let limit = placeholders
@@ -194,6 +186,7 @@ impl RehearsalInput {
             plan,
             value,
             images,
+            unknown_version,
         };
         let title = format!("{}/{}", given.namespace(), given.name());
         if let Some(first) = names.get(&title) {
@@ -265,6 +258,37 @@ pub(super) fn error(found: &Finding) -> String {
         "{}:{}:{}: {} [{}]",
         found.file, found.position.line, found.position.column, found.message, found.rule
     )
+}
+
+/// What stands for the version of a Plan.
+fn unknown_version(source: &Source, object: &Object<'_>, plan: &Plan) -> Option<String> {
+    if let Some(version) = &plan.spec.version {
+        return syntax(version).map(|_| version.clone());
+    }
+    let spec = object.node.get("spec").and_then(Node::object);
+    let in_comment = spec.and_then(|spec| in_comment(source, spec.entry("version")?));
+    let in_comment = in_comment.map(|(comment, _)| comment.trim_matches('"').to_owned());
+    let elsewhere = |field: Field| {
+        let change = source.change(object, field)?;
+        let (name, place) = (field.name(), change.place());
+        (change.to == SetTo::Unknown)
+            .then(|| format!("spec.{name}, which Kustomize takes from elsewhere ({place})"))
+    };
+    in_comment.or_else(|| Field::OF_SPEC.into_iter().find_map(elsewhere))
+}
+
+/// Says that only one of several versions is rehearsed.
+fn of_overlays(source: &Source, object: &Object<'_>) -> Option<String> {
+    let versions = source.overlay(object)?.changes.get(&Field::Version)?;
+    if versions.all.is_empty() || versions.common().is_some() {
+        return None;
+    }
+    let set: Vec<String> = versions.all.iter().map(Change::describe).collect();
+    Some(format!(
+        "Plan {}: its version is not the same in all overlays of Kustomize ({}); rehearse the output of kustomize",
+        object.title(),
+        set.join(", ")
+    ))
 }
 
 /// Replaces placeholders in images and in names of other Plans. The simulated kubelets pull no images.

@@ -13,8 +13,8 @@ mod verdict;
 mod written;
 
 pub use error::{PinError, PinErrorKind};
-pub use images::{KeptTag, images_to_run, kept_tags, versioned_images};
-pub use plan::{PinRequest, PlanInFile, plans, wrong_version};
+pub use images::{KeptTag, fixed_images, images_to_run, kept_tags, patched_image_to_run, versioned_images};
+pub use plan::{PatchedImage, PinRequest, PlanInFile, plans, wrong_version};
 pub use rewrite::{repeated, rewrite};
 pub use verdict::{Refusal, Verdict, decide_version, remark};
 pub use written::Other;

@@ -6,6 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::Recorder;
 use refit_api::NodePhase;
+use refit_base::version::{Version, has_builds};
 use refit_facts::NodeFacts;
 
 /// Phases in which the components of a node may be down.
@@ -32,25 +33,31 @@ const ETCD: &str = "node-role.kubernetes.io/etcd";
 #[derive(Clone, Debug, Default)]
 pub struct Roles<'n> {
     pub control: BTreeSet<&'n str>,
-    /// Nodes with the role etcd, or else all of the control plane.
+    /// Nodes with the role etcd, or else all of the control plane, unless they are of K3s or RKE2: these set the role on each
+    /// node that runs etcd, and K3s can do with a database instead.
     pub etcd: BTreeSet<&'n str>,
 }
 
 impl<'n> Roles<'n> {
     pub fn of(nodes: impl Iterator<Item = &'n NodeFacts>) -> Self {
         let (mut control, mut etcd) = (BTreeSet::new(), BTreeSet::new());
+        let mut has_database = false;
         for node in nodes {
             let has = |role: &str| node.labels.get(role).is_some();
             let (name, is_member) = (&*node.name, has(ETCD));
             // Dedicated etcd nodes affect the API server too.
             if is_member || CONTROL_PLANE.into_iter().any(has) {
                 control.insert(name);
+                let kubelet = node.kubelet.parse::<Version>();
+                has_database |= kubelet.is_ok_and(|kubelet| kubelet.builder().is_some_and(has_builds));
             }
             if is_member {
                 etcd.insert(name);
             }
         }
-        let etcd = if etcd.is_empty() { control.clone() } else { etcd };
+        if etcd.is_empty() && !has_database {
+            etcd.clone_from(&control);
+        }
         Self { control, etcd }
     }
 }

@@ -22,7 +22,7 @@ pub struct ControlPlaneReport {
     pub not_ready: Vec<String>,
     /// Plans that worked on them.
     pub plans: Vec<String>,
-    /// Number of etcd members: nodes with the etcd role, or else all control-plane nodes.
+    /// Number of etcd members: nodes with the etcd role, or else all control-plane nodes, except of K3s and RKE2.
     pub etcd_members: usize,
     /// Maximum number of members that were down at once.
     pub etcd_most_down: usize,

@@ -78,7 +78,8 @@ impl VersionedImages {
 impl Subject<'_> {
     pub(super) fn versioned_images(&self, spec: &PlanSpec) -> Option<VersionedImages> {
         let (version, channel) = (given(spec.version.as_ref()), given(spec.channel.as_ref()));
-        if version.is_none() && (self.has("spec.version") || channel.is_none()) {
+        let is_unknown = self.is_refused("spec.version", spec.version.as_ref());
+        if version.is_none() && (is_unknown || channel.is_none()) {
             return None;
         }
         let hint = "no node starts before it is there: wait until it is published, or correct the image or the version";

@@ -20,6 +20,8 @@ use crate::gitops::yaml::{Node, Step};
 
 /// Kustomizations have no more levels.
 const MAX_DEPTH: usize = 32;
+/// No more overlays of one kustomization include a file.
+const MAX_WAYS: usize = 64;
 
 /// A kustomization.
 struct Kustomization<'s> {
@@ -36,8 +38,15 @@ struct Kustomization<'s> {
     namespace: Option<&'s str>,
 }
 
-/// The files that a kustomization covers, with its folder and those below it, and what happens to them.
-type Covered<'s> = BTreeMap<PathBuf, (Vec<Transform>, Option<&'s str>)>;
+/// The files that a kustomization covers, with its folder and those below it, and what happens to each on every way to it:
+/// several overlays below one kustomization may include one base, with a `namePrefix` each.
+type Covered<'s> = BTreeMap<PathBuf, Vec<Way<'s>>>;
+
+#[derive(Clone, Default)]
+struct Way<'s> {
+    transforms: Vec<Transform>,
+    namespace: Option<&'s str>,
+}
 
 /// Notes in each source which kustomizations among the sources load it, and what they do to its Plans.
 pub fn attach(sources: &mut [Source]) {
@@ -61,18 +70,23 @@ fn overlays(sources: &[Source]) -> (BTreeMap<PathBuf, Vec<Overlay>>, Loaded) {
         .iter()
         .flat_map(|one| one.resources.iter().chain(&one.components))
         .collect();
-    let is_root = |one: &&Kustomization<'_>| one.own.as_ref().is_none_or(|own| !included.contains(own));
+    let is_root = |one: &Kustomization<'_>| one.own.as_ref().is_none_or(|own| !included.contains(own));
     let mut overlays: BTreeMap<PathBuf, Vec<Overlay>> = BTreeMap::new();
     let mut loaded = Loaded::new();
-    for root in all.iter().filter(is_root) {
-        let covered = root.covered(&all, sources, &[]);
+    let mut reader = Reader {
+        all: &all,
+        sources,
+        known: BTreeMap::new(),
+    };
+    for (index, root) in all.iter().enumerate().filter(|(_, one)| is_root(one)) {
+        let covered = reader.covered(index, 0);
         if let Some(path) = root.source.path.as_deref() {
             // The objects of a file are applied together.
             let of_file = loaded.entry(whole(path)).or_default();
             of_file.extend(covered.keys().map(|path| whole(path)));
         }
         for source in sources {
-            let Some((path, (transforms, namespace))) = source
+            let Some((path, ways)) = source
                 .path
                 .as_deref()
                 .and_then(|path| covered.get_key_value(&plain(path)))
@@ -81,9 +95,14 @@ fn overlays(sources: &[Source]) -> (BTreeMap<PathBuf, Vec<Overlay>>, Loaded) {
             };
             let of_file = overlays.entry(path.clone()).or_default();
             for object in objects(&source.stream.documents) {
-                if object.is_plan() {
-                    let changes = changes(transforms, &object);
-                    add(of_file, (object.document, object.path), changes, *namespace);
+                for way in ways.iter().filter(|_| object.is_plan()) {
+                    let changes = changes(&way.transforms, &object);
+                    add(
+                        of_file,
+                        (object.document, object.path.clone()),
+                        changes,
+                        way.namespace,
+                    );
                 }
             }
         }
@@ -201,55 +220,72 @@ fn paths(node: &Node, field: &str, folder: &Path) -> Vec<PathBuf> {
     texts.map(|path| plain(&folder.join(path))).collect()
 }
 
-impl<'s> Kustomization<'s> {
-    /// With those that include it, on the way from the root.
-    fn covered(&self, all: &[Self], sources: &[Source], way: &[&Self]) -> Covered<'s> {
+/// Reads each kustomization once, however many include it.
+struct Reader<'k, 's> {
+    all: &'k [Kustomization<'s>],
+    sources: &'s [Source],
+    /// By index. Of kustomizations that include each other, the one that is being read covers nothing.
+    known: BTreeMap<usize, Covered<'s>>,
+}
+
+impl<'k, 's> Reader<'k, 's> {
+    fn of_folder(&self, folder: &Path) -> Option<usize> {
+        let mut all = self.all.iter();
+        all.position(|one| one.own.as_deref() == Some(folder))
+    }
+
+    fn covered(&mut self, index: usize, depth: usize) -> Covered<'s> {
+        if let Some(known) = self.known.get(&index) {
+            return known.clone();
+        }
         let mut covered = Covered::new();
-        if self.is_too_deep(way) {
+        if depth > MAX_DEPTH {
             return covered;
         }
-        let inner_way = [way, &[self]].concat();
-        covered.extend(self.own.iter().map(|own| (own.clone(), (Vec::new(), None))));
-        let of_folder = |folder: &PathBuf| all.iter().find(|one| one.own.as_ref() == Some(folder));
-        for resource in self.resources.iter().chain(&self.components) {
-            match of_folder(resource) {
-                Some(inner) => covered.extend(inner.covered(all, sources, &inner_way)),
-                None => {
-                    covered.insert(resource.clone(), (Vec::new(), None));
-                }
+        self.known.insert(index, Covered::new());
+        let one = &self.all[index];
+        covered.extend(one.own.iter().map(|own| (own.clone(), Vec::new())));
+        for resource in one.resources.iter().chain(&one.components) {
+            let inner = match self.of_folder(resource) {
+                Some(inner) => self.covered(inner, depth + 1),
+                None => Covered::from([(resource.clone(), vec![Way::default()])]),
+            };
+            for (path, ways) in inner {
+                let all = covered.entry(path).or_default();
+                all.extend(ways);
+                all.truncate(MAX_WAYS);
             }
         }
-        let transforms = self.transforms(all, sources, &[]);
-        for (of_file, namespace) in covered.values_mut() {
-            of_file.extend(transforms.iter().cloned());
-            *namespace = self.namespace.or(*namespace);
+        let mut transforms = Vec::new();
+        self.add_transforms(one, depth, &mut BTreeSet::new(), &mut transforms);
+        for way in covered.values_mut().flatten() {
+            way.transforms.extend(transforms.iter().cloned());
+            way.namespace = one.namespace.or(way.namespace);
         }
+        self.known.insert(index, covered.clone());
         covered
     }
 
-    /// Some include each other.
-    fn is_too_deep(&self, way: &[&Self]) -> bool {
-        way.len() > MAX_DEPTH || way.iter().any(|one| std::ptr::eq(*one, self))
-    }
-
-    /// Those of the components come first.
-    fn transforms(&self, all: &[Self], sources: &[Source], way: &[&Self]) -> Vec<Transform> {
-        if self.is_too_deep(way) {
-            return Vec::new();
+    /// What a kustomization does: first its components, each once.
+    fn add_transforms(
+        &self,
+        one: &'k Kustomization<'s>,
+        depth: usize,
+        seen: &mut BTreeSet<&'k Path>,
+        transforms: &mut Vec<Transform>,
+    ) {
+        for folder in one.components.iter().filter(|_| depth < MAX_DEPTH) {
+            let component = self.of_folder(folder).filter(|_| seen.insert(folder));
+            if let Some(component) = component {
+                self.add_transforms(&self.all[component], depth + 1, seen, transforms);
+            }
         }
-        let way = [way, &[self]].concat();
-        let of_folder = |folder: &PathBuf| all.iter().find(|one| one.own.as_ref() == Some(folder));
-        let components = self.components.iter().filter_map(of_folder);
-        let mut transforms: Vec<_> = components
-            .flat_map(|one| one.transforms(all, sources, &way))
-            .collect();
         let place = Place {
-            node: self.node,
-            source: self.source,
-            folder: &self.folder,
-            sources,
+            node: one.node,
+            source: one.source,
+            folder: &one.folder,
+            sources: self.sources,
         };
         transforms.extend(place.transforms());
-        transforms
     }
 }

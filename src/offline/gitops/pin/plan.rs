@@ -40,8 +40,8 @@ pub struct PlanInFile {
     pub is_guarded_by_sops: bool,
     /// Images and their paths.
     pub images: Vec<(Vec<Step>, String)>,
-    /// Of a patch, the images of its Plan, which it does not set.
-    pub patched_images: Vec<String>,
+    /// Of a patch, the images of its Plans, which it does not set.
+    pub patched_images: Vec<PatchedImage>,
     /// What `spec.upgrade.image` installs, judged by its name.
     pub installed: Option<&'static str>,
     /// Whether the version is that of Kubernetes, as far as `spec.installs` and the name of the image say.
@@ -50,6 +50,13 @@ pub struct PlanInFile {
     pub patched: Changes,
     /// The patch of Kustomize that deletes the Plan.
     pub deleted: Option<Change>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PatchedImage {
+    pub image: String,
+    /// File and line.
+    pub place: String,
 }
 
 impl PlanInFile {
@@ -63,6 +70,13 @@ impl PlanInFile {
             other,
             ..self.clone()
         }
+    }
+
+    /// The line of a value of the Plan.
+    pub fn line_of(&self, source: &Source, path: &[Step]) -> usize {
+        let document = source.stream.documents.get(self.document);
+        let node = document.and_then(|document| document.at(path));
+        node.map_or(self.line, |node| source.position(node.offset()).line)
     }
 }
 
