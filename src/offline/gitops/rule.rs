@@ -78,7 +78,7 @@ rules! {
     InvalidNodeOp "invalid-node-op" Error "A `NodeOp` or a `NodeOpUpgrade`, or its annotation `refit.rs/plan-spec`, cannot become a Plan: the controller refuses it with this message."
     DuplicateObject "duplicate-object" Warning "Two documents define the same Plan: the one that is applied last wins. Or two `NodeMaintenance` objects are for the same node: the newer one fails."
     NoConcurrency "no-concurrency" Warning "`concurrency` is 0 or missing, and so is `maxConcurrent`: the controller never starts a node."
-    SelectsNoNode "selects-no-node" Warning "`nodeSelector` is missing, no node can meet all of its conditions, none of the nodes in the same files does or has the label `kubernetes.io/hostname`, or it names a role that is nearly `control-plane`."
+    SelectsNoNode "selects-no-node" Warning "`nodeSelector` is missing, no node can meet all of its conditions, none of the nodes in the same files does, or it names a role that is nearly `control-plane`."
     DrainWithoutServiceAccount "drain-without-service-account" Warning "`drain` or `cordon` runs as the default service account, which may not do that."
     Window "window" Warning "`window` never opens, or a Job may run longer than the window in which it starts, or than any of `windows`."
     DrainTimeout "drain-timeout" Warning "`drain.timeout`, or with the delays the whole drain, is longer than the deadline of the Job, or the timeout is less than a second: a plain number is nanoseconds."
