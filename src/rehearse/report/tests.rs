@@ -1,6 +1,7 @@
 use super::compare::Comparison;
 use super::*;
 use crate::verdict::UnfinishedPlan;
+use jiff::SignedDuration;
 use refit_api::TimeWindowSpec;
 use refit_api::schedule::PlanWindow;
 use refit_api::window::Window;
@@ -37,12 +38,8 @@ fn a_window_report_says_how_often_it_was_used_and_which_nodes_were_late() {
             used: 2,
             late: 1,
             late_seconds: 600,
-            shorter_than_a_node: false,
         }
     );
-    let long = turn("2026-01-05T22:00:00Z", "2026-01-05T23:30:00Z");
-    assert!(used(&window, &[&long]).shorter_than_a_node);
-    assert!(!used(&window, &[]).shorter_than_a_node);
 }
 
 fn example() -> Report {
@@ -274,7 +271,6 @@ fn nodes_that_are_late_for_one_of_several_windows_or_for_a_blackout_are_counted(
             used: 2,
             late: 1,
             late_seconds: 600,
-            shorter_than_a_node: false,
         }
     );
     let blackout = blackout_report(&end, &[], &turns).unwrap();
