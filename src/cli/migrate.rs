@@ -164,3 +164,24 @@ fn summary(reading: &Reading<'_>, found: &[Finding]) -> String {
         pluralized(notes, "note")
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_feed_in_a_finding_forges_no_other() {
+        let finding = Finding {
+            severity: Severity::Action,
+            rule: "rule",
+            object: "Plan a".to_owned(),
+            change: "a change\naction: Plan b".to_owned(),
+            remedy: "nothing\nat all".to_owned(),
+        };
+        assert_eq!(
+            paragraphs(&[finding]),
+            "action: Plan a: a change\\naction: Plan b\n  nothing\\nat all\n"
+        );
+        assert_eq!(paragraphs(&[]), "");
+    }
+}
