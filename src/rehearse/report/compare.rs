@@ -64,9 +64,9 @@ impl<'a> Comparison<'a> {
 
 fn changes(old: &Report, new: &Report) -> Vec<Change> {
     let mut changes = Vec::new();
-    let ends = |report: &Report| match report.verdict.complete {
-        true => "complete".to_owned(),
-        false => "not complete".to_owned(),
+    let ends = |report: &Report| {
+        let is_complete = report.verdict.complete;
+        if is_complete { "complete" } else { "not complete" }.to_owned()
     };
     add(&mut changes, "result", ends(old), ends(new));
     add_duration(&mut changes, "duration", old.seconds, new.seconds);

@@ -60,9 +60,10 @@ fn outside(pattern: &str, errors: &mut Vec<InputError>) -> Result<Vec<PathBuf>, 
 }
 
 fn here(folder: &Path) -> &Path {
-    match folder.as_os_str().is_empty() {
-        true => Path::new("."),
-        false => folder,
+    if folder.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        folder
     }
 }
 
