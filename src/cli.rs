@@ -440,9 +440,6 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Err(error) => {
             // If standard error is closed, the error cannot be reported.
             let _ = error.print();
-            if args.iter().any(|arg| is_dashboard_flag(arg)) {
-                output::note("hint: the controller no longer serves the page; use refit dashboard");
-            }
             return ExitCode::from(exit_code(&args, &error));
         }
     };
@@ -489,12 +486,6 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 fn version() -> anyhow::Result<ExitCode> {
     output::text(concat!("refit ", env!("CARGO_PKG_VERSION"), "\n"))?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// Whether this is a flag that the controller once had.
-fn is_dashboard_flag(arg: &OsStr) -> bool {
-    let flag = arg.to_str().and_then(|arg| arg.split('=').next());
-    matches!(flag, Some("--dashboard" | "-dashboard"))
 }
 
 /// Whether kubectl runs refit as its plugin.

@@ -38,8 +38,7 @@ fn a_cluster_on_which_nothing_changes_ends_with_0_and_one_that_changes_with_1() 
     let zero = cluster(&plan("concurrency: 0"));
     run(&zero, "")
         .ends(1)
-        .out_starts("SEVERITY")
-        .out_has("change")
+        .out_starts("change: Plan system-upgrade/agents: ")
         .out_has("ConcurrencyZero")
         .err_has("0 actions, 1 change, ");
     let json = run(&zero, "-o json").ends(1).json();

@@ -1,7 +1,6 @@
 //! `refit migrate --check`: what changes on a cluster that runs system-upgrade-controller.
 
 mod read;
-mod table;
 
 use std::process::ExitCode;
 
@@ -90,7 +89,7 @@ pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
     match flags.output {
         OutputFormat::Json => output::json(&format!("{:#}\n", report(flags, &found))),
         OutputFormat::Yaml => output::data(&serde_saphyr::to_string(&report(flags, &found))?),
-        _ => output::text(&table::table(&found)),
+        _ => output::text(&paragraphs(&found)),
     }
     .context("the report cannot be printed")?;
     read.errors.iter().for_each(output::error);
@@ -105,6 +104,16 @@ pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
     } else {
         ExitCode::SUCCESS
     })
+}
+
+/// Each finding: its severity, the object and what changes, and below it what to do.
+fn paragraphs(found: &[Finding]) -> String {
+    let lines = found.iter().map(|one| {
+        let [object, change, remedy] =
+            [&one.object, &one.change, &one.remedy].map(|text| output::one_line(text));
+        format!("{}: {object}: {change}\n  {remedy}\n", one.severity.word())
+    });
+    lines.collect()
 }
 
 /// What was read, and the permissions that an account lacks.
@@ -154,4 +163,25 @@ fn summary(reading: &Reading<'_>, found: &[Finding]) -> String {
         pluralized(changes, "change"),
         pluralized(notes, "note")
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_feed_in_a_finding_forges_no_other() {
+        let finding = Finding {
+            severity: Severity::Action,
+            rule: "rule",
+            object: "Plan a".to_owned(),
+            change: "a change\naction: Plan b".to_owned(),
+            remedy: "nothing\nat all".to_owned(),
+        };
+        assert_eq!(
+            paragraphs(&[finding]),
+            "action: Plan a: a change\\naction: Plan b\n  nothing\\nat all\n"
+        );
+        assert_eq!(paragraphs(&[]), "");
+    }
 }

@@ -24,8 +24,7 @@ use OutputFormat::{Github, Html, Json, Junit, Markdown, Name, Sarif, Text, Wide,
 impl OutputFormat {
     fn value(self) -> PossibleValue {
         match self {
-            // The name that `refit migrate` had for it.
-            Text => PossibleValue::new("text").alias("table").help("For people"),
+            Text => PossibleValue::new("text").help("For people"),
             Wide => PossibleValue::new("wide").help("For people, with everything that is known"),
             Json => PossibleValue::new("json").help("JSON"),
             Yaml => PossibleValue::new("yaml").help("YAML"),

@@ -37,15 +37,15 @@ pub(super) struct Flags {
 
     /// Switch a rule off. May be repeated or comma-separated
     #[arg(long, value_name = "RULE", value_delimiter = ',', value_parser = RuleParser, hide_possible_values = true)]
-    allow: Vec<Named>,
+    allow: Vec<Rule>,
 
     /// Make a rule a warning
     #[arg(long, value_name = "RULE", value_delimiter = ',', value_parser = RuleParser, hide_possible_values = true)]
-    warn: Vec<Named>,
+    warn: Vec<Rule>,
 
     /// Make a rule an error
     #[arg(long, value_name = "RULE", value_delimiter = ',', value_parser = RuleParser, hide_possible_values = true)]
-    deny: Vec<Named>,
+    deny: Vec<Rule>,
 
     /// Namespace of the controller; warn about Plans in others
     #[arg(long, short = 'n', value_name = "NAME")]
@@ -67,25 +67,8 @@ pub(super) struct Flags {
     channels: ChannelFlags,
 }
 
-/// A rule that a flag names.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Named {
-    /// `None` if nothing has its findings any more.
-    rule: Option<Rule>,
-    /// The former name of the rule.
-    former: Option<String>,
-}
-
-fn rule(name: &str) -> Result<Named, String> {
-    if let Some(rule) = Rule::successor(name) {
-        let former = Some(name.to_owned());
-        return Ok(Named { rule, former });
-    }
-    let found = Rule::named(name).map(|rule| Named {
-        rule: Some(rule),
-        former: None,
-    });
-    found.ok_or_else(|| {
+fn rule(name: &str) -> Result<Rule, String> {
+    Rule::named(name).ok_or_else(|| {
         let near = nearest(name, Rule::ALL.iter().map(|rule| rule.name()));
         let near = near.map_or(String::new(), |near| format!("; did you mean {near}?"));
         format!("unknown rule{near} (--rules lists all)")
@@ -97,14 +80,14 @@ fn rule(name: &str) -> Result<Named, String> {
 struct RuleParser;
 
 impl TypedValueParser for RuleParser {
-    type Value = Named;
+    type Value = Rule;
 
     fn parse_ref(
         &self,
         command: &clap::Command,
         argument: Option<&clap::Arg>,
         value: &std::ffi::OsStr,
-    ) -> Result<Named, clap::Error> {
+    ) -> Result<Rule, clap::Error> {
         let parser = StringValueParser::new().try_map(|name| rule(&name));
         parser.parse_ref(command, argument, value)
     }
@@ -207,18 +190,8 @@ fn levels(flags: &Flags) -> Levels {
         (&flags.deny, Some(Severity::Error)),
     ];
     for (rules, severity) in of_flags {
-        for named in rules {
-            if let Some(former) = &named.former {
-                let now = named.rule.map_or("has no successor".to_owned(), |rule| {
-                    format!("is part of {rule} now")
-                });
-                output::note(format_args!(
-                    "warning: the rule {former} {now}; the next release refuses the name"
-                ));
-            }
-            if let Some(rule) = named.rule {
-                levels.set(rule, severity);
-            }
+        for rule in rules {
+            levels.set(*rule, severity);
         }
     }
     levels
@@ -385,10 +358,7 @@ mod tests {
 
     #[test]
     fn an_unknown_rule_is_reported_with_the_nearest_one() {
-        let of = |name| rule(name).map(|named| (named.rule, named.former.is_some()));
-        assert_eq!(of("wrong-type"), Ok((Some(Rule::WrongType), false)));
-        assert_eq!(of("bad-label"), Ok((Some(Rule::BadName), true)));
-        assert_eq!(of("suspended"), Ok((None, true)));
+        assert_eq!(rule("wrong-type"), Ok(Rule::WrongType));
         let error = rule("wrong-types").unwrap_err();
         assert_eq!(
             error,

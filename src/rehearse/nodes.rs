@@ -38,8 +38,6 @@ const ARCH: &str = "kubernetes.io/arch";
 const INSTANCE_TYPE: &str = "node.kubernetes.io/instance-type";
 const ROLE_PREFIX: &str = "node-role.kubernetes.io/";
 const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
-/// The control-plane role of Rancher's RKE1.
-const CONTROLPLANE: &str = "node-role.kubernetes.io/controlplane";
 const ETCD: &str = "node-role.kubernetes.io/etcd";
 const MASTER: &str = "node-role.kubernetes.io/master";
 const WORKER: &str = "node-role.kubernetes.io/worker";

@@ -12,6 +12,15 @@ pub(crate) fn has_ended(pod: &Object) -> bool {
     matches!(pod.text("/status/phase"), "Succeeded" | "Failed")
 }
 
+/// The statuses of all containers.
+pub(crate) fn container_statuses(pod: &Object) -> impl Iterator<Item = &Value> {
+    let lists = ["initContainerStatuses", "containerStatuses"];
+    lists
+        .into_iter()
+        .filter_map(|list| pod.value["status"][list].as_array())
+        .flatten()
+}
+
 /// Whether a pod or a node is ready.
 pub(crate) fn is_ready(object: &Value) -> bool {
     condition(object, "Ready").is_some_and(|ready| ready["status"] == "True")

@@ -16,8 +16,8 @@ use std::collections::BTreeMap;
 
 pub use closed::closed_bands;
 pub use control_plane::ControlPlaneReport;
+use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use jiff::{SignedDuration, Timestamp};
 pub use once::HookReport;
 use serde::Serialize;
 pub use times::{TimeFormat, offset};
@@ -137,8 +137,6 @@ pub struct WindowReport {
     pub late: usize,
     /// Maximum delay after the end of the window.
     pub late_seconds: i64,
-    /// Whether each opening is shorter than the upgrade of a single node.
-    pub shorter_than_a_node: bool,
 }
 
 /// Nodes of a Plan that were in progress when one of its blackouts, or one for all Plans, began.
@@ -366,12 +364,8 @@ fn window_report(end: &PlanFacts, turns: &[&NodeRun]) -> Option<WindowReport> {
 fn used(windows: &Windows, turns: &[&NodeRun]) -> WindowReport {
     // All nodes that started in one opening have the same end of the window.
     let mut openings: BTreeMap<Option<Timestamp>, usize> = BTreeMap::new();
-    let mut shorter = !turns.is_empty();
     for turn in turns {
         *openings.entry(windows.closes(turn.since)).or_default() += 1;
-        shorter &= length(windows, turn.since)
-            .zip(turn.until)
-            .is_some_and(|(length, until)| until.duration_since(turn.since) > length);
     }
     let (late, late_seconds) = late(turns, |since| windows.closes(since));
     let zone = windows.0.first().and_then(|window| window.zone().iana_name());
@@ -381,7 +375,6 @@ fn used(windows: &Windows, turns: &[&NodeRun]) -> WindowReport {
         used: openings.len(),
         late,
         late_seconds,
-        shorter_than_a_node: shorter,
     }
 }
 
@@ -406,11 +399,4 @@ fn late(turns: &[&NodeRun], end: impl Fn(Timestamp) -> Option<Timestamp>) -> (us
         .map(|(end, until)| seconds(end, until))
         .collect();
     (late.len(), late.into_iter().max().unwrap_or_default())
-}
-
-/// The length of the next opening after a time.
-fn length(windows: &Windows, at: Timestamp) -> Option<SignedDuration> {
-    let closes = windows.closes(at)?;
-    let opens = windows.next_open(closes)?;
-    Some(windows.closes(opens)?.duration_since(opens))
 }

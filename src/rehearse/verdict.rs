@@ -3,16 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::tz::TimeZone;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde::Serialize;
 
 use super::nodes::{PlanSelector, contradiction};
 use super::report::times::TimeFormat;
 use super::run::{Ending, Outcome};
 use super::words::{duration, one_line, pluralized};
-use refit_api::names::LABEL_HOSTNAME;
 use refit_api::reason::Kind;
-use refit_api::selector::{Selector, explain};
+use refit_api::selector::explain;
 use refit_api::{ConditionType, NodeProgress, ObjectRef, OpenEnum, Reason};
 use refit_facts::PlanFacts;
 use refit_view::{PlanOverview, prepare};
@@ -270,37 +268,11 @@ fn why_no_node(plan: &PlanFacts, outcome: &Outcome) -> String {
             .nodes()
             .any(|(_, node)| one.matches(|key| node.facts.labels.get(key)))
     });
-    if let Some(why) = why_not_named(&selector, outcome).filter(|_| missing.is_none()) {
-        return why;
-    }
     match (missing, outcome.nodes().count()) {
         (Some(one), nodes) => one.unmet(nodes),
         (None, 1) => "the only node does not meet all requirements of spec.nodeSelector".to_owned(),
         (None, nodes) => format!("none of {nodes} nodes meets all requirements of spec.nodeSelector"),
     }
-}
-
-/// That the nodes which meet the selector lack the label that a Plan requires of each node.
-fn why_not_named(selector: &LabelSelector, outcome: &Outcome) -> Option<String> {
-    let selector = Selector::new(Some(selector)).ok()?;
-    let met: Vec<_> = outcome
-        .nodes()
-        .filter(|(_, node)| selector.matches_by(|key| node.facts.labels.get(key)))
-        .collect();
-    let (name, _) = met.first()?;
-    if met
-        .iter()
-        .any(|(_, node)| node.facts.labels.get(LABEL_HOSTNAME).is_some())
-    {
-        return None;
-    }
-    let others = match met.len() - 1 {
-        0 => String::new(),
-        others => format!(" (and {})", pluralized(others, "more node")),
-    };
-    Some(format!(
-        "{name}{others} lacks the label {LABEL_HOSTNAME}, without which no Plan selects a node"
-    ))
 }
 
 #[cfg(test)]

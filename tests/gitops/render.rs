@@ -112,7 +112,6 @@ fn a_given_node_must_match_the_selector_and_windows_has_its_own_job() {
             vec![host, ("k3s-upgrade", "no")],
             "the label k3s-upgrade=enabled, and it has k3s-upgrade=no",
         ),
-        (vec![enabled], "the node has no label kubernetes.io/hostname"),
         (
             vec![host, enabled, ("plan.upgrade.cattle.io/k3s-server", "disabled")],
             "plan.upgrade.cattle.io/k3s-server=disabled excludes it from the Plan",

@@ -77,17 +77,6 @@ fn rules_are_switched_off_and_change_their_severity_by_name() {
 }
 
 #[test]
-fn a_former_name_of_a_rule_is_taken_with_a_warning_that_has_the_new_one() {
-    let dir = edited("    {matchLabels: {a: b}}".trim(), "{matchLabels: {a b: c}}");
-    let ran = dir.run("validate --allow bad-label,suspended plan.yaml");
-    ran.err_has("warning: the rule bad-label is part of bad-name now")
-        .err_has("warning: the rule suspended has no successor");
-    let dir = edited("name: good", "name: Good");
-    dir.run("validate plan.yaml").ends(1);
-    dir.run("validate --allow bad-label plan.yaml").ends(0).prints("");
-}
-
-#[test]
 fn json_has_all_that_is_found_and_github_gets_annotations() {
     let dir = edited("image: i", "image: i, imgae: x");
     let report = dir.run("validate -o json plan.yaml").ends(1).json();

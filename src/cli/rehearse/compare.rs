@@ -41,7 +41,7 @@ pub(super) fn run(flags: &Flags, old: &str, new: &str) -> anyhow::Result<ExitCod
     let comparison = Comparison::new(&before.report, &after.report);
     let is_written = flags.html.as_deref().is_none_or(|path| {
         let old = before.report.to_document(&before.outcome, None);
-        let compared = Some((old, comparison.most_important.clone()));
+        let compared = Some((old, comparison.changes.clone()));
         html::write_or_report(path, &after.report.to_document(&after.outcome, compared))
     });
     match flags.output {

@@ -102,10 +102,6 @@ pub(super) fn unselected(plan: &Plan, node: &NodeFacts, hash: &str) -> anyhow::R
         return Ok(unmet(asked, labels, |_| true));
     }
     Ok(match done {
-        _ if !labels.contains_key(names::LABEL_HOSTNAME) => Some(format!(
-            "the node has no label {}, which its kubelet gives it",
-            names::LABEL_HOSTNAME
-        )),
         Some(names::LABEL_VALUE_DISABLED) => Some(format!(
             "the node's label {key}={} excludes it from the Plan; remove the label to include the node",
             names::LABEL_VALUE_DISABLED

@@ -249,8 +249,6 @@ pub struct Change {
     pub what: String,
     pub old: String,
     pub new: String,
-    /// The same as a sentence.
-    pub sentence: String,
 }
 
 /// Counts versions, the most frequent first.

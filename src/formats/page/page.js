@@ -79,7 +79,7 @@
     list('failures', state.failures.map((group) => [make('strong', {}, `${group.reason} on ${group.nodes.length === 1 ? group.nodes[0] : many(group.nodes.length, 'node')}`), ` of Plan ${group.plan}: `, ...prose(group.message),
       group.nodes.length > 1 ? make('div', { class: 'dim' }, `${group.nodes.slice(0, 8).join(', ')}${group.nodes.length > 8 ? ` and ${group.nodes.length - 8} more` : ''}`) : null, make('div', {}, ...prose(`${group.remedy ? `Remedy: ${group.remedy}. Then ` : 'Once repaired: '}\`refit retry ${group.plan}\``))].filter(Boolean)));
     const same = state.before ? [['Nothing that matters: the roll-outs are alike.']] : [];
-    list('changes', state.changes.length ? state.changes.map((change) => prose(change.sentence)) : same);
+    list('changes', state.changes.length ? state.changes.map((change) => prose(`${capital(change.what)}: ${change.new}; before: ${change.old}`)) : same);
     by('key').textContent = [state.chain.length && 'Underlined: nodes of the chain that decides the length.', state.before && 'The line above a bar: before the change.'].filter(Boolean).join(' ');
     list('chain', state.chain.map((link) => prose(capital(link.text))));
     by('plans').hidden = state.plans.length === 0;

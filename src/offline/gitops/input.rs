@@ -396,26 +396,21 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_with_two_stars_ends_where_links_lead_in_a_circle_and_follows_others_once() {
+    fn a_pattern_with_two_stars_follows_no_link_to_a_folder() {
         use std::os::unix::fs::symlink;
         let folder = folder();
         let at = |name: &str| folder.path().join(name);
-        let elsewhere = tempfile::tempdir().unwrap();
-        fs::write(elsewhere.path().join("d.yaml"), "").unwrap();
-        for name in ["one", "two"] {
-            symlink(folder.path(), at(name)).unwrap();
-        }
+        symlink(folder.path(), at("one")).unwrap();
         symlink("../sub", at("sub/three")).unwrap();
-        symlink(elsewhere.path(), at("linked")).unwrap();
         let names = |argument: &str| names(folder.path(), &[argument]).unwrap();
-        assert_eq!(names("**/d.yaml"), ["linked/d.yaml", "sub/d.yaml"]);
+        assert_eq!(names("**/d.yaml"), ["sub/d.yaml"]);
         assert_eq!(names("s*/**/d.y*ml"), ["sub/d.yaml"]);
         assert_eq!(names("**/sub/*.yaml"), ["sub/d.yaml"]);
         assert_eq!(names("**/.git/**/*.yaml"), [".git/e.yaml"]);
-        let all = ["[x].yaml", "a.yaml", "linked/d.yaml", "sub/d.yaml"];
+        let all = ["[x].yaml", "a.yaml", "sub/d.yaml"];
         assert_eq!(names("**/*.yaml"), all);
         // Folders, of which only the manifests count.
-        assert_eq!(names("**"), ["linked/d.yaml", "sub/d.yaml"]);
+        assert_eq!(names("**"), ["sub/d.yaml"]);
     }
 
     #[test]

@@ -78,7 +78,7 @@ rules! {
     InvalidNodeOp "invalid-node-op" Error "A `NodeOp` or a `NodeOpUpgrade`, or its annotation `refit.rs/plan-spec`, cannot become a Plan: the controller refuses it with this message."
     DuplicateObject "duplicate-object" Warning "Two documents define the same Plan: the one that is applied last wins. Or two `NodeMaintenance` objects are for the same node: the newer one fails."
     NoConcurrency "no-concurrency" Warning "`concurrency` is 0 or missing, and so is `maxConcurrent`: the controller never starts a node."
-    SelectsNoNode "selects-no-node" Warning "`nodeSelector` is missing, no node can meet all of its conditions, none of the nodes in the same files does or has the label `kubernetes.io/hostname`, or it names a role that is nearly `control-plane`."
+    SelectsNoNode "selects-no-node" Warning "`nodeSelector` is missing, no node can meet all of its conditions, none of the nodes in the same files does, or it names a role that is nearly `control-plane`."
     DrainWithoutServiceAccount "drain-without-service-account" Warning "`drain` or `cordon` runs as the default service account, which may not do that."
     Window "window" Warning "`window` never opens, or a Job may run longer than the window in which it starts, or than any of `windows`."
     DrainTimeout "drain-timeout" Warning "`drain.timeout`, or with the delays the whole drain, is longer than the deadline of the Job, or the timeout is less than a second: a plain number is nanoseconds."
@@ -106,61 +106,9 @@ rules! {
     Placeholder "placeholder" Note "A placeholder such as `${VERSION}`; refit does not check what it becomes."
 }
 
-/// Former names of rules, with the rules that have their findings now. The flags accept them for one release, with a warning.
-const FORMER: [(&str, Option<Rule>); 42] = [
-    ("bad-label", Some(Rule::BadName)),
-    ("capability-name", None),
-    ("channel-without-version", Some(Rule::NoRelease)),
-    ("check-without-samples", None),
-    ("command-words", None),
-    ("concurrency-replaced", None),
-    ("cordon-beside-drain", None),
-    ("dependency-unknown", Some(Rule::UnknownPlan)),
-    ("digest-field", None),
-    ("downgrade", Some(Rule::VersionStep)),
-    ("drain-timeout-past-deadline", Some(Rule::DrainTimeout)),
-    ("drain-timeout-too-short", Some(Rule::DrainTimeout)),
-    ("duplicate-maintenance", Some(Rule::DuplicateObject)),
-    ("duplicate-plan", Some(Rule::DuplicateObject)),
-    ("invalid-notifications", Some(Rule::InvalidLimits)),
-    ("minor-skip", Some(Rule::VersionStep)),
-    ("misspelt-version", Some(Rule::NoRelease)),
-    ("moving-tag", Some(Rule::ImageTag)),
-    ("moving-version", Some(Rule::ImageTag)),
-    ("no-namespace", None),
-    ("no-node-selector", Some(Rule::SelectsNoNode)),
-    ("old-field-name", None),
-    ("other-distribution", Some(Rule::NoRelease)),
-    ("part-of-plan", Some(Rule::Patch)),
-    ("plain-bool", None),
-    ("plan-spec-annotation", Some(Rule::InvalidNodeOp)),
-    ("prepare-plan-unknown", Some(Rule::UnknownPlan)),
-    ("prepare-volume", None),
-    ("relative-secret-path", None),
-    ("release-candidate", Some(Rule::PreparePlan)),
-    ("repeated-requirement", None),
-    ("secret-mode", None),
-    ("selector-matches-nothing", Some(Rule::SelectsNoNode)),
-    ("suspended", None),
-    ("tag-beside-channel", Some(Rule::ImageTag)),
-    ("tag-differs", Some(Rule::ImageTag)),
-    ("untagged-image", Some(Rule::ImageTag)),
-    ("version-and-channel", None),
-    ("version-in-patch", Some(Rule::Patch)),
-    ("version-outside-range", None),
-    ("window-never-opens", Some(Rule::Window)),
-    ("window-shorter-than-deadline", Some(Rule::Window)),
-];
-
 impl Rule {
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|rule| rule.name() == name)
-    }
-
-    /// The rule, if any, that has the findings of a former one.
-    pub fn successor(name: &str) -> Option<Option<Self>> {
-        let former = FORMER.iter().find(|(former, _)| *former == name);
-        former.map(|(_, rule)| *rule)
     }
 }
 
@@ -189,8 +137,5 @@ mod tests {
             assert!(rule.about().ends_with('.'), "{rule}");
         }
         assert_eq!(Rule::named("no-such-rule"), None);
-        for (name, _) in FORMER {
-            assert_eq!(Rule::named(name), None, "{name}");
-        }
     }
 }

@@ -10,7 +10,7 @@ use super::garbage_collector::has_finalizer;
 use super::job_status::{PodCounts, condition};
 use crate::delete::DeleteOptions;
 use crate::json::Value;
-use crate::pods::has_ended;
+use crate::pods::{container_statuses, has_ended};
 use crate::resources::Kind;
 use crate::state::{State, seconds};
 use crate::store::{Key, Object};
@@ -224,15 +224,10 @@ fn owned((reason, message): (&'static str, &str)) -> (&'static str, String) {
 /// The message of a Job that a rule of its `podFailurePolicy` ends because of this pod (`matchPodFailurePolicy`).
 fn failed_by_policy(job: &Value, pod: &Object) -> Option<String> {
     let rules = job["spec"]["podFailurePolicy"]["rules"].as_array()?;
-    let lists = ["initContainerStatuses", "containerStatuses"];
-    let containers = || {
-        let status = &pod.value["status"];
-        lists.iter().filter_map(|list| status[*list].as_array()).flatten()
-    };
     rules.iter().enumerate().find_map(|(index, rule)| {
         let codes = &rule["onExitCodes"];
         let is_meant = |one: &&Value| one["name"] == codes["containerName"] && rule["action"] == "FailJob";
-        let container = containers().find(is_meant)?;
+        let container = container_statuses(pod).find(is_meant)?;
         let code = container.pointer("/state/terminated/exitCode")?.as_i64()?;
         let values = codes["values"].as_array()?;
         values.iter().any(|value| value.as_i64() == Some(code)).then(|| {
@@ -272,13 +267,7 @@ fn finished_at(job: &Value) -> Option<Timestamp> {
 
 /// The time from which the back-off counts (`getFinishedTime`).
 fn ended_at(pod: &Object, now: Timestamp) -> Timestamp {
-    let status = &pod.value["status"];
-    let containers = status["initContainerStatuses"]
-        .as_array()
-        .into_iter()
-        .chain(status["containerStatuses"].as_array())
-        .flatten();
-    let ends = containers.filter_map(|one| {
+    let ends = container_statuses(pod).filter_map(|one| {
         one.pointer("/state/terminated/finishedAt")?
             .as_str()?
             .parse()

@@ -18,18 +18,19 @@ impl State {
         if set.is_being_deleted() {
             return;
         }
-        let pods = self.replicas.of(set.uid());
+        // A pod that is being deleted does not count, so its replacement does not wait for it (`FilterActivePods`).
+        let mut pods = self.active_pods(set.uid());
+        let ready = pods.iter().filter(|pod| is_ready(&pod.value)).count();
         let wanted = set.value["spec"]["replicas"].as_u64().unwrap_or(1);
         let wanted = usize::try_from(wanted).unwrap_or(usize::MAX);
         let status = json!({
-            "replicas": pods.active, "readyReplicas": pods.ready, "availableReplicas": pods.ready,
-            "fullyLabeledReplicas": pods.active, "observedGeneration": set.value["metadata"]["generation"],
+            "replicas": pods.len(), "readyReplicas": ready, "availableReplicas": ready,
+            "observedGeneration": set.value["metadata"]["generation"],
         });
         self.write_status(Kind::ReplicaSet, key, status);
-        if pods.active > wanted {
-            let mut active = self.active_pods(set.uid());
+        if pods.len() > wanted {
             // Deleted first: pods without a node, then unready pods, then the youngest.
-            active.sort_by_key(|pod| {
+            pods.sort_by_key(|pod| {
                 let bound = is_bound(pod);
                 (
                     bound,
@@ -37,13 +38,13 @@ impl State {
                     std::cmp::Reverse(pod.meta("creationTimestamp").to_owned()),
                 )
             });
-            active.truncate(active.len() - wanted);
-            self.delete_pods(&active);
+            pods.truncate(pods.len() - wanted);
+            self.delete_pods(&pods);
             return;
         }
         let mut pod = pod_of(&set);
         pod["metadata"]["generateName"] = format!("{}-", set.meta("name")).into();
-        for _ in pods.active..wanted {
+        for _ in pods.len()..wanted {
             if let Err(status_error) = self.create(Kind::Pod, &key.namespace, pod.clone(), false) {
                 tracing::warn!(
                     set = &*key.name,

@@ -127,8 +127,6 @@ impl State {
                 .collect();
             all.extend(mine);
             status["conditions"] = all.into();
-            // The API server sets it at creation, and restores it if a kubelet drops it (`podStatusStrategy`).
-            status["qosClass"] = new["status"]["qosClass"].clone();
             new["status"] = status;
         });
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::labels::{NodeRole, requirements};
-use super::{CONTROL_PLANE, CONTROLPLANE, ETCD, MASTER, PlanSelector, ROLE_PREFIX, WORKER};
+use super::{CONTROL_PLANE, ETCD, MASTER, PlanSelector, ROLE_PREFIX, WORKER};
 use refit_api::selector::LabelConstraint;
 use refit_base::version::{Version, is_of_talos};
 
@@ -116,10 +116,11 @@ impl Roles {
         let mentioned = |role: Option<&str>| {
             let of_role = |key: &str| match role {
                 Some(role) => key == role,
-                None => [CONTROL_PLANE, MASTER, ETCD, CONTROLPLANE].contains(&key),
+                None => [CONTROL_PLANE, MASTER, ETCD].contains(&key),
             };
-            let of_role = asked.iter().flatten().filter(|(key, _)| of_role(key));
-            pick(of_role.map(|(_, one)| one))
+            let named = || asked.iter().flatten().filter(|(key, _)| of_role(key));
+            let wanted = named().find_map(|(_, one)| one.first_value().cloned());
+            wanted.or_else(|| named().find_map(|(_, one)| one.denied.first().cloned()))
         };
         let value = match distribution {
             Some(Distribution::K3s | Distribution::Rke2) => "true".to_owned(),
@@ -150,17 +151,10 @@ impl Roles {
         if is_there(ETCD) && !etcd_apart {
             control.insert(ETCD.to_owned(), value_of(ETCD));
         }
-        if is_named(CONTROLPLANE) {
-            control.insert(CONTROLPLANE.to_owned(), value_of(CONTROLPLANE));
-        }
         // No distribution sets a role on its workers; Rancher and people do.
         let worker = asked
             .iter()
-            .filter(|all| {
-                ![CONTROL_PLANE, MASTER, CONTROLPLANE]
-                    .iter()
-                    .any(|role| is_wanted(all, role))
-            })
+            .filter(|all| ![CONTROL_PLANE, MASTER].iter().any(|role| is_wanted(all, role)))
             .filter_map(|all| all.get(WORKER))
             .find(|one| one.present)
             .map(|one| one.first_value().cloned().unwrap_or_else(|| "true".to_owned()));
@@ -238,23 +232,5 @@ impl Roles {
 
 /// Whether a label is a role.
 pub(super) fn is_role(key: &str) -> bool {
-    [CONTROL_PLANE, MASTER, CONTROLPLANE, ETCD, WORKER].contains(&key)
-}
-
-/// The likely value of a role among those that selectors name: a required one rather than an excluded one.
-fn pick<'r>(requirements: impl Iterator<Item = &'r LabelConstraint>) -> Option<String> {
-    let (mut wanted, mut unwanted): (Vec<&String>, Vec<&String>) = (Vec::new(), Vec::new());
-    for one in requirements {
-        wanted.extend(one.allowed.iter().flatten());
-        unwanted.extend(&one.denied);
-    }
-    let of = |values: &[&String]| {
-        let usual = ["true", ""];
-        let usual = usual
-            .iter()
-            .find(|usual| values.iter().any(|value| value == *usual));
-        let first = values.first().map(|value| (*value).clone());
-        usual.map(|usual| (*usual).to_owned()).or(first)
-    };
-    of(&wanted).or_else(|| of(&unwanted))
+    [CONTROL_PLANE, MASTER, ETCD, WORKER].contains(&key)
 }

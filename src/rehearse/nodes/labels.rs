@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::distribution::{Roles, is_role};
-use super::{CONTROL_PLANE, CONTROLPLANE, MASTER, PlanSelector, ROLE_PREFIX, WORKER};
+use super::{CONTROL_PLANE, MASTER, PlanSelector, ROLE_PREFIX, WORKER};
 use refit_api::names::{LABEL_HOSTNAME, LABEL_OS};
 use refit_api::selector::{LabelConstraint, Selector, constraints};
 
@@ -67,7 +67,7 @@ pub(super) fn hostnames(plan: &PlanSelector<'_>) -> Vec<String> {
 /// Whether nodes of a class have the required roles, or may get them.
 fn has_roles(all: &BTreeMap<&str, LabelConstraint>, roles: &Roles, role: NodeRole) -> bool {
     let labels = roles.labels(role);
-    let is_for_control = [CONTROL_PLANE, MASTER, CONTROLPLANE]
+    let is_for_control = [CONTROL_PLANE, MASTER]
         .iter()
         .any(|role| all.get(*role).is_some_and(|one| one.present));
     if role != NodeRole::Worker {

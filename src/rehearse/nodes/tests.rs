@@ -387,19 +387,6 @@ fn control_plane_nodes_run_no_windows_and_have_no_role_of_other_nodes() {
 }
 
 #[test]
-fn rke1_has_its_own_label_of_control_plane_nodes() {
-    let (_, all) = selected(
-        12,
-        &[
-            "matchLabels: {node-role.kubernetes.io/controlplane: 'true'}",
-            "matchLabels: {node-role.kubernetes.io/worker: 'true'}",
-        ],
-    );
-    assert_eq!(all[0], CONTROL);
-    assert_eq!(all[1].len(), 9, "{all:?}");
-}
-
-#[test]
 fn talos_sets_one_role_and_its_version_is_not_that_of_kubernetes() {
     let selector =
         selector("matchExpressions: [{key: node-role.kubernetes.io/control-plane, operator: Exists}]");

@@ -1,6 +1,7 @@
 //! Reads facts about a roll-out from objects.
 
 use crate::json::Value;
+use crate::pods::container_statuses;
 use crate::store::Object;
 use refit_api::ConditionType;
 use refit_api::names::{ANNOTATION_NODE_NAME, LABEL_CONTROLLER, LABEL_PLAN};
@@ -32,13 +33,7 @@ pub(super) fn of_plan(job: &Object) -> Option<(String, String)> {
 }
 
 fn terminated<'o>(pod: &'o Object, container: &str) -> Option<&'o Value> {
-    let status = &pod.value["status"];
-    let all = status["initContainerStatuses"]
-        .as_array()
-        .into_iter()
-        .chain(status["containerStatuses"].as_array())
-        .flatten();
-    let mut all = all.filter(|one| one["name"] == container);
+    let mut all = container_statuses(pod).filter(|one| one["name"] == container);
     let ended = all.next()?["state"].get("terminated")?;
     (!ended.is_null()).then_some(ended)
 }

@@ -15,38 +15,18 @@ use refit_formats::page::Change;
 /// Nodes of an order that are written out.
 const FIRST_NODES: usize = 5;
 
-/// Differences that the page has.
-const MAX_SENTENCES: usize = 5;
-
-/// A difference, and how much it matters; 0 if others say the same.
-struct Difference {
-    weight: u8,
-    change: Change,
-}
-
 /// Two rehearsals, and what differs.
 #[derive(Debug, Serialize)]
 pub struct Comparison<'a> {
     pub changes: Vec<Change>,
-    /// Those that the page has, the most important first.
-    #[serde(skip)]
-    pub most_important: Vec<Change>,
     pub old: &'a Report,
     pub new: &'a Report,
 }
 
 impl<'a> Comparison<'a> {
     pub fn new(old: &'a Report, new: &'a Report) -> Self {
-        let mut changes = changes(old, new);
-        let all = changes.iter().map(|one| one.change.clone()).collect();
-        // That a Plan takes longer is why the whole does.
-        let is_longer = changes.iter().any(|one| one.change.what == "duration");
-        changes.retain(|one| one.weight > if is_longer { 10 } else { 0 });
-        changes.sort_by_key(|one| std::cmp::Reverse(one.weight));
-        changes.truncate(MAX_SENTENCES);
         Self {
-            changes: all,
-            most_important: changes.into_iter().map(|one| one.change).collect(),
+            changes: changes(old, new),
             old,
             new,
         }
@@ -82,54 +62,28 @@ impl<'a> Comparison<'a> {
     }
 }
 
-/// The differences, as a table has them.
-fn changes(old: &Report, new: &Report) -> Vec<Difference> {
+fn changes(old: &Report, new: &Report) -> Vec<Change> {
     let mut changes = Vec::new();
     let ends = |report: &Report| {
-        if report.verdict.complete {
-            "complete"
-        } else {
-            "not complete"
-        }
-        .to_owned()
+        let is_complete = report.verdict.complete;
+        if is_complete { "complete" } else { "not complete" }.to_owned()
     };
-    add(&mut changes, 100, "result", ends(old), ends(new), |old, new| {
-        format!("The roll-out is {new}; before it was {old}.")
-    });
-    add_duration(
-        &mut changes,
-        75,
-        "duration",
-        old.seconds,
-        new.seconds,
-        "The roll-out takes",
-    );
+    add(&mut changes, "result", ends(old), ends(new));
+    add_duration(&mut changes, "duration", old.seconds, new.seconds);
     let nodes = |report: &Report| report.nodes.to_string();
-    add(
-        &mut changes,
-        40,
-        "nodes of the cluster",
-        nodes(old),
-        nodes(new),
-        |old, new| format!("The cluster has {new} nodes instead of {old}."),
-    );
+    add(&mut changes, "nodes of the cluster", nodes(old), nodes(new));
     let down = |report: &Report| {
         let control_plane = report.control_plane.as_ref();
         control_plane.map_or_else(|| "none".to_owned(), |it| it.most_down.to_string())
     };
-    let what = "control-plane nodes down at once";
-    add(&mut changes, 65, what, down(old), down(new), |old, new| {
-        format!("Of the control plane, {new} is the most that is down at once; before it was {old}.")
-    });
-    let cordoned = |report: &Report| names(&report.cordoned);
     add(
         &mut changes,
-        70,
-        "nodes left cordoned",
-        cordoned(old),
-        cordoned(new),
-        |old, new| format!("Left cordoned: {new}; before: {old}."),
+        "control-plane nodes down at once",
+        down(old),
+        down(new),
     );
+    let cordoned = |report: &Report| names(&report.cordoned);
+    add(&mut changes, "nodes left cordoned", cordoned(old), cordoned(new));
 
     let plans: BTreeSet<&str> = [old, new]
         .into_iter()
@@ -146,10 +100,7 @@ fn changes(old: &Report, new: &Report) -> Vec<Difference> {
                 let is_there = |there: bool| if there { "exists" } else { "absent" }.to_owned();
                 let what = format!("Plan {name}");
                 let (was, is) = (is_there(before.is_some()), is_there(before.is_none()));
-                let now_it = if before.is_some() { "is gone" } else { "is new" };
-                add(&mut changes, 90, &what, was, is, |_, _| {
-                    format!("Plan {name} {now_it}.")
-                });
+                add(&mut changes, &what, was, is);
             }
         }
         compare_waits(&mut changes, name, old, new);
@@ -157,66 +108,36 @@ fn changes(old: &Report, new: &Report) -> Vec<Difference> {
     changes
 }
 
-fn compare_plans(changes: &mut Vec<Difference>, old: &PlanReport, new: &PlanReport) {
-    let name = &new.name;
+fn compare_plans(changes: &mut Vec<Change>, old: &PlanReport, new: &PlanReport) {
+    let of = |what: &str| format!("Plan {}: {what}", new.name);
     let version = |plan: &PlanReport| plan.version.clone().unwrap_or_else(|| "none".to_owned());
-    add(
-        changes,
-        60,
-        &format!("Plan {name}: version"),
-        version(old),
-        version(new),
-        |old, new| format!("Plan {name} upgrades to {new} instead of {old}."),
-    );
-    let counts = [
-        (40, "selected nodes", old.selected, new.selected, ["selects", ""]),
-        // What is not done has failed, or waits.
-        (0, "done", old.done, new.done, ["completes", ""]),
-        (85, "failed", old.failed, new.failed, ["fails on", ""]),
-        (
-            80,
-            "waiting at the end",
-            old.waiting,
-            new.waiting,
-            ["leaves", " waiting"],
-        ),
-    ];
-    for (weight, what, before, after, [does, rest]) in counts {
-        let nodes = pluralized(usize::try_from(after).unwrap_or_default(), "node");
-        let (before, after) = (before.to_string(), after.to_string());
-        add(
-            changes,
-            weight,
-            &format!("Plan {name}: {what}"),
-            before,
-            after,
-            |old, _| format!("Plan {name} {does} {nodes}{rest} instead of {old}."),
-        );
+    add(changes, &of("version"), version(old), version(new));
+    for (what, before, after) in [
+        ("selected nodes", old.selected, new.selected),
+        ("done", old.done, new.done),
+        ("failed", old.failed, new.failed),
+        ("waiting at the end", old.waiting, new.waiting),
+    ] {
+        add(changes, &of(what), before.to_string(), after.to_string());
     }
     let took = |plan: &PlanReport| {
         let both = plan.start.zip(plan.end);
         both.map(|(start, end)| end.duration_since(start).as_secs())
     };
     if let (Some(before), Some(after)) = (took(old), took(new)) {
-        let what = format!("Plan {name}: from first to last");
-        add_duration(
-            changes,
-            10,
-            &what,
-            before,
-            after,
-            &format!("From the first node of Plan {name} to the last it takes"),
-        );
+        add_duration(changes, &of("from first to last"), before, after);
     }
     let late = |plan: &PlanReport| plan.window.as_ref().map_or(0, |window| window.late).to_string();
-    let what = format!("Plan {name}: nodes that end after the window");
-    add(changes, 45, &what, late(old), late(new), |old, new| {
-        format!("Plan {name} has {new} nodes that end after the window has closed instead of {old}.")
-    });
+    add(
+        changes,
+        &of("nodes that end after the window"),
+        late(old),
+        late(new),
+    );
 }
 
 /// The order in which nodes start, from the first one that differs.
-fn compare_order(changes: &mut Vec<Difference>, plan: &str, old: &Report, new: &Report) {
+fn compare_order(changes: &mut Vec<Change>, plan: &str, old: &Report, new: &Report) {
     let order = |report: &'_ Report| -> Vec<String> {
         let turns = report.turns.iter().filter(|turn| turn.plan == plan);
         turns.map(|turn| turn.node.clone()).collect()
@@ -227,15 +148,10 @@ fn compare_order(changes: &mut Vec<Difference>, plan: &str, old: &Report, new: &
     };
     let from = |nodes: &[String]| names(nodes.get(first..).unwrap_or_default());
     let what = format!("Plan {plan}: order of nodes, from number {}", first + 1);
-    add(changes, 20, &what, from(&before), from(&after), |old, new| {
-        format!(
-            "From number {} on, Plan {plan} starts {new} instead of {old}.",
-            first + 1
-        )
-    });
+    add(changes, &what, from(&before), from(&after));
 }
 
-fn compare_waits(changes: &mut Vec<Difference>, plan: &str, old: &Report, new: &Report) {
+fn compare_waits(changes: &mut Vec<Change>, plan: &str, old: &Report, new: &Report) {
     let waits = |report: &'_ Report| -> BTreeMap<(String, String), WaitGroup> {
         let groups = report.wait_groups.iter();
         let groups = groups.filter(|group| group.plan == plan && group.is_long());
@@ -259,14 +175,7 @@ fn compare_waits(changes: &mut Vec<Difference>, plan: &str, old: &Report, new: &
         } else {
             format!("{reason} ({blocker})")
         };
-        add(
-            changes,
-            50,
-            &format!("Plan {plan}: {for_what}"),
-            said(was),
-            said(is),
-            |old, new| format!("Plan {plan} is held by {for_what}: {new}; before: {old}."),
-        );
+        add(changes, &format!("Plan {plan}: {for_what}"), said(was), said(is));
     }
 }
 
@@ -290,35 +199,19 @@ fn names(nodes: &[String]) -> String {
     shortened(nodes, FIRST_NODES)
 }
 
-fn add_duration(changes: &mut Vec<Difference>, weight: u8, what: &str, old: i64, new: i64, takes: &str) {
+fn add_duration(changes: &mut Vec<Change>, what: &str, old: i64, new: i64) {
     if (new - old).abs() < MIN_WAIT {
         return;
     }
-    let [before, after] = [old, new].map(|seconds| duration(SignedDuration::from_secs(seconds)));
-    let by = duration(SignedDuration::from_secs((new - old).abs()));
+    let [before, after, by] =
+        [old, new, (new - old).abs()].map(|seconds| duration(SignedDuration::from_secs(seconds)));
     let longer = if new > old { "longer" } else { "shorter" };
-    let after_by = format!("{after} ({by} {longer})");
-    add(changes, weight, what, before, after_by, |old, _| {
-        format!("{takes} {after} instead of {old}: {by} {longer}.")
-    });
+    add(changes, what, before, format!("{after} ({by} {longer})"));
 }
 
-fn add(
-    changes: &mut Vec<Difference>,
-    weight: u8,
-    what: &str,
-    old: String,
-    new: String,
-    sentence: impl Fn(&str, &str) -> String,
-) {
+fn add(changes: &mut Vec<Change>, what: &str, old: String, new: String) {
     if old != new {
-        let sentence = sentence(&old, &new);
-        let change = Change {
-            what: what.to_owned(),
-            old,
-            new,
-            sentence,
-        };
-        changes.push(Difference { weight, change });
+        let what = what.to_owned();
+        changes.push(Change { what, old, new });
     }
 }

@@ -307,13 +307,6 @@ fn write_window(text: &mut String, plan: &str, window: &WindowReport) {
         let what = format!("Plan {plan} needs {} openings of its window", window.used);
         line(text, &format!("{what} ({})", window.window));
     }
-    if window.shorter_than_a_node {
-        let what = "is shorter than the upgrade of one node; lengthen it";
-        line(
-            text,
-            &format!("The window of Plan {plan} ({}) {what}", window.window),
-        );
-    }
     write_late(
         text,
         plan,

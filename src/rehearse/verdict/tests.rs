@@ -9,7 +9,6 @@ use serde_json::{Value, json};
 use super::judge as judge_with;
 use super::*;
 use crate::record::Recorder;
-use refit_facts::Labels;
 use refit_view::Snapshot;
 use refit_view::read::ObjectKind;
 
@@ -152,32 +151,6 @@ fn a_selector_that_finds_nothing_says_what_no_node_has() {
         let line = line(vec![plan("a", &spec, &status, true)]);
         assert_eq!(line, format!("would fail: Plan a selects no node: {why}"));
     }
-}
-
-#[test]
-fn a_node_without_the_label_that_a_plan_requires_of_each_is_named_with_the_label() {
-    let status = json!({ "nodes": { "selected": 0 } });
-    let of = |selector: Value, named: &[&str]| {
-        let spec = json!({ "nodeSelector": selector });
-        let mut outcome = outcome(QUIET, vec![plan("a", &spec, &status, true)]);
-        for (name, node) in outcome.snapshot.nodes.as_mut().unwrap() {
-            if named.contains(&name.as_str()) {
-                node.facts.labels = Labels::new([(LABEL_HOSTNAME.into(), name.as_str().into())]);
-            }
-        }
-        judge(&outcome).line
-    };
-    let lacks = |nodes: &str| {
-        format!(
-            "would fail: Plan a selects no node: {nodes} lacks the label kubernetes.io/hostname, without which no Plan selects \
-             a node"
-        )
-    };
-    assert_eq!(of(json!({}), &[]), lacks("control-1 (and 1 more node)"));
-    assert_eq!(
-        of(json!({ "matchLabels": { "gpu": "no" } }), &["node-1"]),
-        lacks("control-1")
-    );
 }
 
 #[test]

@@ -115,19 +115,7 @@ impl Subject<'_> {
             let is_in_selector = |field: &String| field.starts_with(FIELD);
             found.rule == Rule::Placeholder && found.field.as_ref().is_some_and(is_in_selector)
         });
-        let mut met = nodes.iter().filter(|node| read.matches(&node.labels)).peekable();
-        let has_met = met.peek().is_some();
-        let has_hostname = |node: &&Running| node.labels.contains_key(LABEL_HOSTNAME);
-        if nodes.is_empty() || has_placeholder || met.any(has_hostname) {
-            return;
-        }
-        if has_met {
-            let message = format!(
-                "{FIELD} selects none of the nodes in these files: those that meet it lack the label {LABEL_HOSTNAME}, without \
-                 which no Plan selects a node"
-            );
-            let hint = "the kubelet gives each node this label; add it where it is missing".to_owned();
-            self.report(Rule::SelectsNoNode, FIELD, message, Some(hint));
+        if nodes.is_empty() || has_placeholder || nodes.iter().any(|node| read.matches(&node.labels)) {
             return;
         }
         let requirements = explain::requirements(selector);

@@ -2,8 +2,7 @@
 //!
 //! The crate `glob` follows links to folders below `**`, also in a circle, so what is below `**` is walked here.
 
-use std::collections::BTreeSet;
-use std::os::unix::fs::MetadataExt as _;
+use std::fs::FileType;
 use std::path::{Path, PathBuf};
 
 use glob::{MatchOptions, Pattern, PatternError};
@@ -32,23 +31,15 @@ pub(super) fn paths(pattern: &str, errors: &mut Vec<InputError>) -> Result<Vec<P
     // A pattern that ends with `**` matches folders only.
     let wants_folders = below.as_str().ends_with("**") || pattern.ends_with('/');
     let mut found = Vec::new();
-    for root in roots {
-        let mut tree = Tree {
-            names_hidden: below.as_str().contains("/."),
-            ..Tree::default()
-        };
-        tree.walk(&root, errors);
-        // Folders that are there themselves keep their own names.
-        while let Some(link) = tree.links.pop_first() {
-            if tree.walk(&link, errors) {
-                tree.found.insert(link);
-            }
-        }
-        let matching = tree.found.into_iter().filter(|path| {
-            let relative = path.strip_prefix(&root).unwrap_or(path);
+    for root in roots.iter().filter(|root| here(root).is_dir()) {
+        let mut all = Vec::new();
+        walk(root, below.as_str().contains("/."), &mut all, errors);
+        all.retain(|path| {
+            let relative = path.strip_prefix(root).unwrap_or(path);
             below.matches_path_with(relative, OPTIONS) && (!wants_folders || path.is_dir())
         });
-        found.extend(matching);
+        all.sort_unstable();
+        found.extend(all);
     }
     Ok(found)
 }
@@ -68,46 +59,29 @@ fn outside(pattern: &str, errors: &mut Vec<InputError>) -> Result<Vec<PathBuf>, 
     Ok(found)
 }
 
-/// What is below a folder.
-#[derive(Default)]
-struct Tree {
-    names_hidden: bool,
-    found: BTreeSet<PathBuf>,
-    /// Links to folders, which may have been visited.
-    links: BTreeSet<PathBuf>,
-    /// Device and inode of each folder.
-    visited: BTreeSet<(u64, u64)>,
+fn here(folder: &Path) -> &Path {
+    if folder.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        folder
+    }
 }
 
-impl Tree {
-    /// Whether this is a folder that has not been visited.
-    fn walk(&mut self, folder: &Path, errors: &mut Vec<InputError>) -> bool {
-        let here = if folder.as_os_str().is_empty() {
-            Path::new(".")
-        } else {
-            folder
-        };
-        let metadata = std::fs::metadata(here).ok().filter(std::fs::Metadata::is_dir);
-        let is_new = metadata.is_some_and(|it| self.visited.insert((it.dev(), it.ino())));
-        if !is_new {
-            return false;
+/// Adds what is below a folder, without links to folders, which may lead in a circle.
+fn walk(folder: &Path, with_hidden: bool, found: &mut Vec<PathBuf>, errors: &mut Vec<InputError>) {
+    for entry in entries(here(folder), errors) {
+        let name = entry.file_name();
+        if !with_hidden && name.to_string_lossy().starts_with('.') {
+            continue;
         }
-        for entry in entries(here, errors) {
-            let name = entry.file_name();
-            if !self.names_hidden && name.to_string_lossy().starts_with('.') {
-                continue;
-            }
-            let path = folder.join(name);
-            let is_link = entry.file_type().is_ok_and(|kind| kind.is_symlink());
-            if is_link && path.is_dir() {
-                self.links.insert(path);
-                continue;
-            }
-            if path.is_dir() {
-                self.walk(&path, errors);
-            }
-            self.found.insert(path);
+        let path = folder.join(name);
+        let kind = entry.file_type();
+        if kind.as_ref().is_ok_and(FileType::is_dir) {
+            walk(&path, with_hidden, found, errors);
         }
-        true
+        let is_link = kind.is_ok_and(|kind| kind.is_symlink());
+        if !(is_link && path.is_dir()) {
+            found.push(path);
+        }
     }
 }

@@ -11,7 +11,7 @@ use crate::gitops::finding::Finding;
 use crate::gitops::objects::objects;
 use crate::gitops::rule::Rule;
 use crate::gitops::source::Source;
-use crate::gitops::yaml::{Entry, Style};
+use crate::gitops::yaml::Node;
 use refit_api::names::GROUP;
 use refit_formats::convert::op_plan::{ANNOTATION_SPEC, annotation, before_annotation, fields, with_fields};
 
@@ -70,7 +70,7 @@ impl Subject<'_> {
                         "the annotation {ANNOTATION_SPEC} must be a JSON object of fields of a Plan: {error}"
                     );
                     let hint = "write it like {\"maxUnavailable\": \"10%\"}".to_owned();
-                    let offset = self.offset_in_annotation(error.line());
+                    let offset = self.annotation_offset();
                     let field = annotation_field("");
                     self.report_at(Rule::InvalidNodeOp, offset, Some(&field), message, Some(hint));
                     return;
@@ -100,9 +100,8 @@ impl Subject<'_> {
         if more.contains_key(top) {
             // A null takes a field of the object away.
             if found.rule != Rule::NullField {
-                let line = self.line_in_annotation(top);
                 self.found.push(Finding {
-                    position: self.source.position(self.offset_in_annotation(line)),
+                    position: self.source.position(self.annotation_offset()),
                     field: Some(annotation_field(&field)),
                     message: format!("the annotation {ANNOTATION_SPEC}: {}", found.message),
                     hint: found
@@ -135,35 +134,14 @@ impl Subject<'_> {
         });
     }
 
-    fn annotation(&self) -> Option<&Entry> {
-        let annotations = self.object.node.get("metadata")?.get("annotations")?;
-        annotations.object()?.entry(ANNOTATION_SPEC)
-    }
-
-    /// The line of a field within the annotation, from 1.
-    fn line_in_annotation(&self, field: &str) -> usize {
-        let text = self.annotation().and_then(|entry| entry.value.text());
-        let key = format!("\"{field}\"");
-        let mut lines = text.unwrap_or_default().lines();
-        lines
-            .position(|line| line.contains(&key))
-            .map_or(1, |line| line + 1)
-    }
-
-    /// Where a line of the annotation begins: exact in a block of lines, otherwise the annotation itself.
-    fn offset_in_annotation(&self, line: usize) -> usize {
-        let Some(Entry { key, value, .. }) = self.annotation() else {
-            return self.offset("metadata.annotations");
-        };
-        if value.style != Style::Block {
-            return value.offset();
-        }
-        let mut range = self.source.line_of(key.span.start);
-        for _ in 0..line {
-            range = self.source.line_of(range.end);
-        }
-        let text = self.source.text.get(range.clone()).unwrap_or_default();
-        range.start + text.len() - text.trim_start().len()
+    fn annotation_offset(&self) -> usize {
+        let annotations = self
+            .object
+            .node
+            .get("metadata")
+            .and_then(|it| it.get("annotations"));
+        let value = annotations.and_then(|it| it.get(ANNOTATION_SPEC));
+        value.map_or_else(|| self.offset("metadata.annotations"), Node::offset)
     }
 }
 
@@ -218,19 +196,19 @@ spec:
     }
 
     #[test]
-    fn a_mistake_in_the_annotation_has_its_line_and_the_field_of_the_plan() {
+    fn a_mistake_in_the_annotation_has_the_place_of_its_text_and_the_field_of_the_plan() {
         let found = findings(&op("      {\"suspend\": false,\n       \"windowss\": []}", ""));
         let [(line, rule, field, message)] = found.as_slice() else {
             panic!("{found:#?}")
         };
-        assert_eq!((*line, *rule), (8, Rule::UnknownField));
+        assert_eq!((*line, *rule), (7, Rule::UnknownField));
         assert_eq!(field, "metadata.annotations[refit.rs/plan-spec].spec.windowss");
         assert_eq!(
             message,
             "the annotation refit.rs/plan-spec: a Plan has no field spec.windowss"
         );
         let found = findings(&op("      {\"suspend\": false,\n       windows: []}", ""));
-        assert_eq!((found[0].0, found[0].1, found.len()), (8, Rule::InvalidNodeOp, 1));
+        assert_eq!((found[0].0, found[0].1, found.len()), (7, Rule::InvalidNodeOp, 1));
     }
 
     #[test]
