@@ -10,13 +10,14 @@ use super::images::RANGE_HINT;
 use super::path::{is_within, no_indices};
 use super::schema::ANY_LIMIT;
 use super::subject::Subject;
-use super::value::Unit;
+use super::value::{Unit, duration, node_limit, time_of_day, yaml_text};
 use super::versions::release_of;
 use crate::gitops::placeholder::is_placeholder;
 use crate::gitops::rule::Rule;
 use refit_api::schema::about;
 use refit_api::validate::validate;
-use refit_api::{Invalid, Plan};
+use refit_api::{Invalid, Plan, PlanSpec};
+use refit_base::go::GoDuration;
 use refit_base::nearest::nearest;
 use refit_base::version::{Range, Version};
 
@@ -30,6 +31,9 @@ const CHECKED_BEFORE: [Rule; 6] = [
     Rule::BadName,
     Rule::Placeholder,
 ];
+
+/// Seconds of the longest window.
+const WEEK: i64 = 604_800;
 
 impl Subject<'_> {
     pub(super) fn check_validity(&mut self, plan: &Plan) {
@@ -87,28 +91,67 @@ impl Subject<'_> {
             .map(|(index, requirement)| expression_hint(&format!("{list}[{index}]"), &requirement))
     }
 
-    /// What to write instead, as far as the text of the field shows what is meant; else an example, or what the field is
-    /// for.
+    /// What to write instead, as far as the text of the field shows what is meant; else what the field is for.
     fn invalid_hint(&self, path: &str) -> Option<String> {
         let text = self.text(path).unwrap_or_default();
-        match (no_indices(path).as_str(), Unit::of(path)) {
-            ("spec.version", _) => match release_of(text) {
-                Some(release) => Some(format!("write `{release}`")),
-                None => is_range(text).then(|| RANGE_HINT.to_owned()),
-            },
-            ("spec.maxConcurrent" | "spec.maxUnavailable", _) => Some(ANY_LIMIT.to_owned()),
-            (_, Unit::Time) if self.has(path) => Unit::Time.example().map(str::to_owned),
-            (field, _) if field.ends_with(".timeZone") => Some(zone_hint(text)),
-            // Its message has an example.
-            ("spec.repeat.every", _) | (_, Unit::Time) => None,
-            (_, unit) => unit.example().map(str::to_owned),
-        }
-        .or_else(|| of_field(path).and_then(about))
+        let field = no_indices(path);
+        let unit = Unit::of(path);
+        let value = match (field.as_str(), unit) {
+            ("spec.version", _) if is_range(text) && release_of(text).is_none() => {
+                return Some(RANGE_HINT.to_owned());
+            }
+            ("spec.version", _) => version(text),
+            ("spec.maxConcurrent" | "spec.maxUnavailable" | "spec.waves.nodes", _) => {
+                return Some(
+                    node_limit(text).map_or_else(|| ANY_LIMIT.to_owned(), |limit| format!("write `{limit}`")),
+                );
+            }
+            ("spec.failure.budget", _) => node_limit(text),
+            (_, Unit::Time) if !self.has(path) => return of_field(path).and_then(about),
+            (_, Unit::Time) if text.starts_with("24:") => Some("\"23:59:59\"".to_owned()),
+            (_, Unit::Time) => time_of_day(text).map(|time| format!("\"{time}\"")),
+            // 72 may be hours or days.
+            (_, Unit::Duration) if text.trim().parse::<f64>().is_ok() && !has_seconds(&field) => None,
+            (field, Unit::Duration) => {
+                let is_short = |duration: &String| {
+                    let duration = duration.parse::<GoDuration>().unwrap_or_default();
+                    field != "spec.windows.duration" || duration.as_secs() <= WEEK
+                };
+                duration(text).filter(|duration| duration != text && is_short(duration))
+            }
+            (field, _) if field.ends_with(".timeZone") => return Some(zone_hint(text)),
+            _ => None,
+        };
+        let value = value.map(|value| format!("write `{value}`"));
+        let example = || unit.example().map(str::to_owned);
+        let about = || of_field(path).and_then(about);
+        value.or_else(example).or_else(about)
     }
+}
+
+/// Whether a plain number of the field is probably one of seconds.
+fn has_seconds(field: &str) -> bool {
+    !matches!(
+        field,
+        "spec.versionPolicy.minimumAge" | "spec.windows.duration" | "spec.repeat.every"
+    )
 }
 
 fn is_range(text: &str) -> bool {
     text.parse::<Range>().is_ok() && text.parse::<Version>().is_err()
+}
+
+fn version(text: &str) -> Option<String> {
+    let version = text.trim().trim_start_matches('=');
+    if let Some(release) = release_of(version) {
+        return Some(release);
+    }
+    let spec = PlanSpec {
+        version: Some(version.to_owned()),
+        ..PlanSpec::default()
+    };
+    validate("plan", &spec).ok()?;
+    Some(yaml_text(version))
 }
 
 /// The zone whose name or city is near.
