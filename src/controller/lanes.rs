@@ -11,7 +11,7 @@ use refit_rollout::{Key, Lane};
 
 /// More requests in flight do not speed up small requests; each only takes longer.
 const INTERACTIVE: usize = 16;
-const BACKGROUND: usize = 4;
+const BACKGROUND: usize = 10;
 /// Requests to channels and registries, which may hang.
 const OUTSIDE: usize = 32;
 /// Requests to the servers of checks, which may hang. Apart from channels, because they are asked more often.
@@ -23,9 +23,10 @@ const DRAINS: usize = 64;
 /// The API server has room if no interactive request was in flight for this time. In a large roll-out there is one
 /// every few milliseconds.
 const QUIET: Duration = Duration::from_millis(500);
-/// Otherwise one background request starts per interval, so that none starves: a thousand of them wait 100 s at most,
-/// and use a twentieth of the capacity of a small API server.
-const TRICKLE: Duration = Duration::from_millis(100);
+/// Otherwise as many background requests as have a place start together once per interval, so that none starves: a thousand
+/// of them wait 100 s at most, and use a twentieth of the capacity of a small API server. Together, because each start is a
+/// decision, and so is each end.
+const INTERVAL: Duration = Duration::from_secs(1);
 /// An interactive request that has waited for this time is overdue: long beside the quarter of a second between a complete
 /// Job and the next one when 1,000 nodes are upgraded, 100 at a time (`just bench`).
 const OVERDUE: Duration = Duration::from_secs(2);
@@ -38,7 +39,7 @@ pub struct Lanes {
     waiting: [BTreeMap<Key, Instant>; 6],
     /// When an interactive request last began or ended.
     interactive: Option<Instant>,
-    /// When a background request last began.
+    /// When background requests last began.
     background: Option<Instant>,
 }
 
@@ -72,17 +73,20 @@ impl Lanes {
             Lane::Check => count < CHECKS,
             Lane::Secrets => count < SECRETS,
             Lane::Drain => count < DRAINS,
-            Lane::Background => count < BACKGROUND && self.background_from().is_none_or(|from| from <= now),
+            Lane::Background => {
+                let is_due = self.background_from().is_none_or(|from| from <= now);
+                count < BACKGROUND && (is_due || self.background == Some(now))
+            }
         }
     }
 
     /// When the next background request may start; `None` if at any time.
     fn background_from(&self) -> Option<Instant> {
-        let trickle = self.background? + TRICKLE;
+        let turn = self.background? + INTERVAL;
         let quiet = self.interactive? + QUIET;
         // A request that is in flight for long is as much load as many short ones.
         let busy = self.counts[Lane::Interactive as usize] > 0;
-        Some(if busy { trickle } else { trickle.min(quiet) })
+        Some(if busy { turn } else { turn.min(quiet) })
     }
 
     /// Notes since when each ready request of the lane has waited. These are all; what is not ready does not wait.
@@ -142,7 +146,7 @@ impl Lanes {
         let from = (free && self.waiting() > 0)
             .then(|| self.background_from())
             .flatten()?;
-        Some(if from > now { from } else { now + TRICKLE })
+        Some(if from > now { from } else { now + INTERVAL })
     }
 }
 
@@ -223,7 +227,7 @@ mod tests {
         let (mut lanes, start) = (Lanes::default(), Instant::now());
         let read = |name: &str| (Key::Secret(name.into()), ());
         lanes.queue(Lane::Secrets, vec![read("z")], start);
-        let later = start + TRICKLE;
+        let later = start + INTERVAL;
         let queue = lanes.queue(Lane::Secrets, vec![read("a"), read("b"), read("z")], later);
         assert_eq!(queue[0], read("z"), "it has waited longest");
         assert_eq!(lanes.waiting(), 0, "no background request waits");
@@ -233,34 +237,35 @@ mod tests {
     }
 
     #[test]
-    fn while_interactive_requests_come_and_go_one_background_request_begins_in_each_interval() {
+    fn while_interactive_requests_come_and_go_ten_background_requests_begin_together_in_each_second() {
         let (mut lanes, start) = (Lanes::default(), Instant::now());
         let mut begun = Vec::new();
-        for millis in (0..2_000).step_by(10) {
+        for millis in (0..3_000).step_by(10) {
             let now = start + Duration::from_millis(millis);
             lanes.begin(Lane::Interactive, now);
-            if try_begin(&mut lanes, Lane::Background, now) {
-                begun.push(millis);
-                lanes.end(Lane::Background, now);
+            let together = count(&mut lanes, Lane::Background, now);
+            for _ in 0..together {
+                lanes.end(Lane::Background, now + Duration::from_millis(5));
             }
+            begun.extend((together > 0).then_some((millis, together)));
             lanes.end(Lane::Interactive, now);
         }
-        assert_eq!(begun, (0..2_000).step_by(100).collect::<Vec<_>>());
+        assert_eq!(begun, [(0, 10), (1_000, 10), (2_000, 10)]);
     }
 
     #[test]
     fn an_interactive_request_that_hangs_does_not_stop_background_requests() {
         let (mut lanes, start) = (Lanes::default(), Instant::now());
         lanes.begin(Lane::Interactive, start);
-        let minute = (0..60_000).step_by(50).filter(|millis| {
-            let now = start + Duration::from_millis(*millis);
-            let begins = try_begin(&mut lanes, Lane::Background, now);
-            if begins {
+        let minute = (0..60_000).step_by(50).map(|millis| {
+            let now = start + Duration::from_millis(millis);
+            let together = count(&mut lanes, Lane::Background, now);
+            for _ in 0..together {
                 lanes.end(Lane::Background, now);
             }
-            begins
+            together
         });
-        assert_eq!(minute.count(), 600);
+        assert_eq!(minute.sum::<usize>(), 600);
     }
 
     #[test]
@@ -269,10 +274,9 @@ mod tests {
         let at = |millis| start + Duration::from_millis(millis);
         lanes.begin(Lane::Interactive, at(0));
         lanes.end(Lane::Interactive, at(20));
-        assert_eq!(count(&mut lanes, Lane::Background, at(20)), 1);
-        assert_eq!(count(&mut lanes, Lane::Background, at(519)), 1, "its turn");
-        lanes.end(Lane::Background, at(519));
-        lanes.end(Lane::Background, at(519));
+        assert!(try_begin(&mut lanes, Lane::Background, at(20)), "none has begun");
+        lanes.end(Lane::Background, at(30));
+        assert_eq!(count(&mut lanes, Lane::Background, at(519)), 0);
         assert_eq!(count(&mut lanes, Lane::Background, at(520)), BACKGROUND);
     }
 
@@ -280,7 +284,7 @@ mod tests {
     fn the_background_request_that_waits_longest_is_next_whatever_comes_later() {
         let (mut lanes, start) = (Lanes::default(), Instant::now());
         lanes.begin(Lane::Interactive, start);
-        let at = |round: u64| start + TRICKLE * u32::try_from(round).unwrap();
+        let at = |round: u64| start + INTERVAL * u32::try_from(round).unwrap();
         let mut begun = Vec::new();
         for round in 0..10 {
             // Two more arrive in each round, and sort before all that wait.
@@ -343,9 +347,9 @@ mod tests {
         lanes.begin(Lane::Background, start);
         assert_eq!(lanes.requeue_at(start), None, "none waits");
         lanes.queue(Lane::Background, vec![(key("a"), ())], start);
-        assert_eq!(lanes.requeue_at(start), Some(start + TRICKLE));
+        assert_eq!(lanes.requeue_at(start), Some(start + INTERVAL));
         let late = start + QUIET * 2;
-        assert_eq!(lanes.requeue_at(late), Some(late + TRICKLE), "never in the past");
+        assert_eq!(lanes.requeue_at(late), Some(late + INTERVAL), "never in the past");
         lanes.dequeue(&key("a"));
         assert_eq!(lanes.requeue_at(start), None);
     }

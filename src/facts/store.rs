@@ -2,8 +2,10 @@
 //! never replaces a newer one, and one that was seen to be deleted stays deleted.
 
 use std::borrow::Borrow;
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashSet, VecDeque};
 use std::hash::Hash;
+
+use foldhash::HashMap;
 
 use crate::read::Unreadable;
 
@@ -138,7 +140,7 @@ pub struct Entry<N, U, T> {
 impl<N, U, T> Default for Store<N, U, T> {
     fn default() -> Self {
         Self {
-            rows: HashMap::new(),
+            rows: HashMap::default(),
             gone: DeletedUids::default(),
             listing: Listing::default(),
         }

@@ -41,7 +41,7 @@ pub(super) struct Memory {
     pub(super) granted: BTreeMap<NodeName, Text>,
     /// What was done for each `NodeMaintenance`.
     pub(super) turns: Turns,
-    /// Whether the API server keeps `spec.podReplacementPolicy` of Jobs, by the Job of refit that was seen last.
+    /// Whether the API server keeps `spec.podReplacementPolicy` of Jobs, by the Job of refit that was last seen to run.
     pub(super) keeps_replacement_policy: Option<bool>,
 }
 

@@ -29,7 +29,7 @@ enum DesiredTaint {
     Unknown,
 }
 
-/// Steps that add the taint to nodes and remove it from them, a few at a time. Nothing waits for them.
+/// Steps that add the taint to nodes and remove it from them, a few at a time.
 pub(super) fn add_taint_steps(
     cluster: &ClusterState,
     node_states: &NodeStates,
@@ -176,10 +176,7 @@ fn last_roll_out(plan: &DerivedPlan) -> Option<Timestamp> {
 
 /// The step that gives the node the taints that it should have; `None` if it has them.
 fn change(node: &NodeFacts, is_left: impl Fn(&Taint) -> bool, wanted: &[Taint]) -> Option<Step> {
-    let mut taints = node.taints.clone()?;
-    let before = taints.len();
-    taints.retain(is_left);
-    let removed = taints.len() < before;
+    let (mut taints, removed): (Vec<_>, Vec<_>) = node.taints.clone()?.into_iter().partition(is_left);
     // A node has one taint of a key and an effect: a Plan of the same name in another namespace may have it.
     let is_there = |new: &&Taint| {
         taints
@@ -187,12 +184,15 @@ fn change(node: &NodeFacts, is_left: impl Fn(&Taint) -> bool, wanted: &[Taint]) 
             .any(|it| (&it.key, &it.effect) == (&new.key, &new.effect))
     };
     let missing: Vec<_> = wanted.iter().filter(|new| !is_there(new)).cloned().collect();
-    if !removed && missing.is_empty() {
+    if removed.is_empty() && missing.is_empty() {
         return None;
     }
+    // Pods may wait for a node that is not new any more. The other taints only say which nodes are better.
+    let is_awaited = removed.iter().chain(&missing).any(Taint::is_of_new_node);
     taints.extend(missing);
     let change = NodeChange {
         taints: Some(taints),
+        background: !is_awaited,
         // The list is written as a whole.
         exact: true,
         ..NodeChange::default()

@@ -70,16 +70,16 @@ pub struct NodeChange {
     pub taints: Option<Vec<Taint>>,
     /// Whether the change was computed from the node's state, so that the patch must fail if the node has changed.
     pub exact: bool,
+    /// Whether no node and no pod waits for it.
+    pub background: bool,
 }
 
 impl NodeChange {
     pub fn is_empty(&self) -> bool {
-        !self.progresses() && self.taints.is_none()
-    }
-
-    /// Whether it changes more than taints, for which nothing waits.
-    fn progresses(&self) -> bool {
-        !self.labels.is_empty() || !self.annotations.is_empty() || self.unschedulable.is_some()
+        self.labels.is_empty()
+            && self.annotations.is_empty()
+            && self.unschedulable.is_none()
+            && self.taints.is_none()
     }
 
     /// The merge patch of the Node.
@@ -408,7 +408,7 @@ impl Step {
             Self::WriteStatus { background: true, .. } | Self::MarkRecorded { background: true, .. } => {
                 Lane::Background
             }
-            Self::PatchNode { change, .. } if !change.progresses() => Lane::Background,
+            Self::PatchNode { change, .. } if change.background => Lane::Background,
             Self::CreatePrepullJob { .. } | Self::PatchConditions { .. } => Lane::Background,
             Self::Query(Query::Poll { .. } | Query::ReadDigest { .. }) => Lane::External,
             Self::Query(Query::Check { .. }) => Lane::Check,

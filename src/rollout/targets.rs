@@ -1,7 +1,9 @@
 //! The nodes that a Plan selects, and their order. Kept per Plan, so that finding the next node does not require a look
 //! at all of them.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
+
+use foldhash::HashMap;
 
 use super::node::state::{NodeState, PlanNodes};
 use super::open_waves::OpenWaves;

@@ -1,7 +1,9 @@
 //! Names grouped by what they belong to, such as the Jobs on a node or the pods of a Job. Iteration is ordered, so that
 //! decisions are deterministic.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
+
+use foldhash::HashMap;
 
 use refit_facts::store::Id;
 
@@ -11,7 +13,7 @@ pub(crate) struct Index<K, N>(HashMap<K, BTreeSet<N>>);
 
 impl<K, N> Default for Index<K, N> {
     fn default() -> Self {
-        Self(HashMap::new())
+        Self(HashMap::default())
     }
 }
 

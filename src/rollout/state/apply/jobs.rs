@@ -26,7 +26,8 @@ pub(super) fn put(cluster: &mut ClusterState, version: u64, facts: JobFacts) -> 
     if let Some(old) = replaced.filter(|old| old.uid != new.uid) {
         memory.results.forget(&old.uid);
     }
-    if !new.is_made_by_suc() {
+    // One that has ended was created earlier than those that run.
+    if !new.is_made_by_suc() && new.outcome.ended().is_none() {
         memory.keeps_replacement_policy = Some(new.has_replacement_policy);
     }
     if new.recorded {
