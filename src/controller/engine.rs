@@ -519,7 +519,7 @@ impl Engine {
         }
         if step_error.kind.may_lack_permission() {
             // The next decision asks which permission is missing, because the message of a 403 is for people.
-            self.apply_effect(StepEffect::Forbidden, self.cluster.lists());
+            self.cluster.apply(Observation::Forbidden);
         }
         let lasts = step_error.kind != StepErrorKind::Stale && tries >= TRANSIENT_REPORTED_AFTER;
         if refused || lasts {

@@ -17,8 +17,6 @@ mod unreadable;
 mod verify;
 mod waits;
 
-use std::collections::BTreeMap;
-
 use jiff::Timestamp;
 
 use super::blocker::Blocker;
@@ -199,7 +197,6 @@ impl NodeReconciler<'_> {
             && (!node.ready || self.has_lost_slot(stored_entry))
         {
             let mut state = NodeState::of_job(node, job, NodePhase::Failed);
-            state.failed = true;
             let why = if node.ready {
                 "the node was lost, and its pod is being ended"
             } else {
@@ -340,11 +337,8 @@ impl NodeReconciler<'_> {
 
     /// The change that stores a record.
     fn store(&self, record: &Record) -> NodeChange {
-        let text = Some(record.to_text());
-        NodeChange {
-            annotations: BTreeMap::from([(Record::key(&self.plan.facts.name), text)]),
-            ..NodeChange::default()
-        }
+        let key = Record::key(&self.plan.facts.name);
+        NodeChange::default().annotate(key, Some(record.to_text()))
     }
 
     fn mark_recorded(&self, job: &JobFacts, events: Vec<Event>) -> Step {
