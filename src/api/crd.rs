@@ -112,17 +112,6 @@ pub fn missing_fields(live: &CustomResourceDefinition) -> Vec<String> {
     missing
 }
 
-/// These fields in a sentence, which has to fit into an event: the first ones, and how many more.
-pub fn in_words(fields: &[String]) -> String {
-    const NAMED: usize = 8;
-    let first = fields.iter().take(NAMED).map(String::as_str);
-    let first = first.collect::<Vec<_>>().join(", ");
-    match fields.len().saturating_sub(NAMED) {
-        0 => first,
-        more => format!("{first} and {more} more"),
-    }
-}
-
 fn collect_missing(
     ours: &JSONSchemaProps,
     theirs: Option<&JSONSchemaProps>,

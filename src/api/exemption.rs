@@ -11,6 +11,7 @@ use super::annotation::{Entry, entries};
 use super::approval::{is_hash, short_hash};
 use super::text::{MAX_MESSAGE, MAX_NAME, shorten};
 use super::{DespiteStatus, annotation};
+use refit_base::names::shortened;
 
 /// Exemptions that are read.
 pub const MAX_EXEMPTIONS: usize = 8;
@@ -183,16 +184,9 @@ impl DespiteStatus {
     /// What it lifts for which nodes, who wrote it, when and why, in a few words.
     pub fn describe(&self) -> String {
         let limits = self.limits.join(", ");
-        let nodes = match self.nodes.len() {
-            0 => String::new(),
-            many => {
-                let named: Vec<_> = self.nodes.iter().take(NAMED).map(String::as_str).collect();
-                let more = match many.saturating_sub(NAMED) {
-                    0 => String::new(),
-                    more => format!(" and {more} more"),
-                };
-                format!(" for {}{more}", named.join(", "))
-            }
+        let nodes = match &*self.nodes {
+            [] => String::new(),
+            nodes => format!(" for {}", shortened(nodes, NAMED)),
         };
         let by = self
             .by

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::names;
 use super::text::{MAX_NAME, shorten, shorten_in_place};
+use refit_base::names::shortened;
 
 /// Maximum length of the annotation, in bytes.
 const MAX_ANNOTATION: usize = 16 * 1024;
@@ -118,22 +119,11 @@ impl RebootRequest {
 
 impl fmt::Display for RebootRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_some(f, &self.reasons)?;
-        if !self.packages.is_empty() {
-            f.write_str(": ")?;
-            write_some(f, &self.packages)?;
+        f.write_str(&shortened(&self.reasons, NAMED))?;
+        if self.packages.is_empty() {
+            return Ok(());
         }
-        Ok(())
-    }
-}
-
-/// Writes `a, b, c and 2 more`.
-fn write_some(f: &mut fmt::Formatter<'_>, entries: &[String]) -> fmt::Result {
-    let (named, more) = entries.split_at(entries.len().min(NAMED));
-    f.write_str(&named.join(", "))?;
-    match more.len() {
-        0 => Ok(()),
-        more => write!(f, " and {more} more"),
+        write!(f, ": {}", shortened(&self.packages, NAMED))
     }
 }
 

@@ -156,11 +156,6 @@ impl Selector {
         }
     }
 
-    /// Whether it matches nothing because the spec has no selector.
-    pub const fn is_nothing(&self) -> bool {
-        self.requirements.is_none()
-    }
-
     pub fn is_everything(&self) -> bool {
         self.requirements.as_ref().is_some_and(Vec::is_empty)
     }

@@ -1,9 +1,12 @@
 //! Lists of names in messages.
 
+use std::borrow::Borrow;
+
 /// The first of the names, and how many more there are: a list of 5,000 nodes cannot be read.
-pub fn shortened<S: AsRef<str>>(names: &[S], shown: usize) -> String {
-    let first: Vec<&str> = names.iter().take(shown).map(AsRef::as_ref).collect();
-    match names.len().saturating_sub(shown) {
+pub fn shortened<'a, S: Borrow<str> + 'a>(names: impl IntoIterator<Item = &'a S>, shown: usize) -> String {
+    let mut names = names.into_iter();
+    let first: Vec<&str> = names.by_ref().take(shown).map(Borrow::borrow).collect();
+    match names.count() {
         0 => first.join(", "),
         more => format!("{} and {more} more", first.join(", ")),
     }

@@ -72,11 +72,11 @@ pub(super) fn unknown(wanted: &[String], plans: &[(String, String)], place: &str
     if missing.is_empty() || plans.is_empty() {
         return None;
     }
-    let titles: Vec<_> = plans.iter().map(|(_, title)| title).collect();
+    let titles = plans.iter().map(|(_, title)| title);
     Some(format!(
         "there is no Plan {} in {place}; the Plans are {}",
         missing.join(", "),
-        shortened(&titles, SHOWN)
+        shortened(titles, SHOWN)
     ))
 }
 

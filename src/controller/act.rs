@@ -39,14 +39,6 @@ use refit_facts::objects::{Intern, SlimJob, version};
 use refit_job::digest;
 use refit_rollout::{Key, MaintenanceTurn, Query, StepEffect};
 
-#[derive(Debug)]
-pub struct FinishedStep {
-    pub key: Key,
-    /// Facts to apply to the state.
-    pub effects: Vec<StepEffect>,
-    pub error: Option<StepError>,
-}
-
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StepError {
     pub message: String,
@@ -114,8 +106,9 @@ pub struct Actor {
 /// What a request has taught, and why it failed if it did.
 #[derive(Debug)]
 pub struct Outcome {
-    effects: Vec<StepEffect>,
-    error: Option<StepError>,
+    /// Facts to apply to the state.
+    pub effects: Vec<StepEffect>,
+    pub error: Option<StepError>,
 }
 
 impl Outcome {
@@ -148,8 +141,8 @@ impl Actor {
         key: Key,
         request: Request,
         stopped: oneshot::Receiver<()>,
-    ) -> FinishedStep {
-        let Outcome { effects, error } = match request {
+    ) -> (Key, Outcome) {
+        let outcome = match request {
             Request::Write(write) => self.write(write).await,
             Request::Events { plan, events } => {
                 let mut effects = self.write_events(&events).await;
@@ -170,7 +163,7 @@ impl Actor {
             Request::Remediation(step) => self.resume_remediation(step.node, step.uid, &step.holder).await,
             Request::Permissions(checked) => self.ask_permissions(checked).await,
         };
-        FinishedStep { key, effects, error }
+        (key, outcome)
     }
 
     async fn ask_permissions(&self, checked: Checked) -> Outcome {

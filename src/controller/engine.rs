@@ -9,7 +9,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
 
-use super::act::{Actor, FinishedStep, Request, StepError, StepErrorKind, prepare};
+use super::act::{Actor, Outcome, Request, StepError, StepErrorKind, prepare};
 use super::clock_watch::ClockWatch;
 use super::lanes::{self, Lanes};
 use super::lease::{PlansNote, Progress};
@@ -59,7 +59,7 @@ pub struct Engine {
     in_flight: BTreeMap<Key, InFlight>,
     waiting: BTreeMap<Key, Waiting>,
     lanes: Lanes,
-    steps: JoinSet<FinishedStep>,
+    steps: JoinSet<(Key, Outcome)>,
     /// Shows the election whether this loop is stuck.
     progress: Progress,
     clock_watch: ClockWatch,
@@ -92,7 +92,7 @@ enum Wakeup {
     Observation(Option<Observation>),
     /// The note on the Lease was written.
     Note,
-    Step(Result<FinishedStep, JoinError>),
+    Step(Result<(Key, Outcome), JoinError>),
     Scrape(Scrape),
 }
 
@@ -237,7 +237,7 @@ impl Engine {
                 }
                 Wakeup::Step(done) => {
                     match done {
-                        Ok(done) => self.finish_step(done),
+                        Ok((key, outcome)) => self.finish_step(&key, outcome),
                         // A panic in a step is a bug. The process ends rather than continue in an unknown state.
                         Err(error) => std::panic::resume_unwind(error.into_panic()),
                     }
@@ -459,23 +459,23 @@ impl Engine {
         }
     }
 
-    fn finish_step(&mut self, done: FinishedStep) {
-        let sent = match self.in_flight.remove(&done.key) {
+    fn finish_step(&mut self, key: &Key, outcome: Outcome) {
+        let sent = match self.in_flight.remove(key) {
             Some(step) => {
                 self.lanes.end(step.lane, Instant::now());
                 step.lists
             }
             None => self.cluster.lists(),
         };
-        for effect in done.effects {
+        for effect in outcome.effects {
             self.apply_effect(effect, sent);
         }
-        self.cluster.step_finished(&done.key);
-        if let Some(step_error) = done.error {
-            self.back_off(&done.key, step_error);
+        self.cluster.step_finished(key);
+        if let Some(step_error) = outcome.error {
+            self.back_off(key, step_error);
         } else {
-            self.waiting.remove(&done.key);
-            self.cluster.clear_failure(&done.key);
+            self.waiting.remove(key);
+            self.cluster.clear_failure(key);
         }
     }
 
@@ -519,7 +519,7 @@ impl Engine {
         }
         if step_error.kind.may_lack_permission() {
             // The next decision asks which permission is missing, because the message of a 403 is for people.
-            self.apply_effect(StepEffect::Forbidden, self.cluster.lists());
+            self.cluster.apply(Observation::Forbidden);
         }
         let lasts = step_error.kind != StepErrorKind::Stale && tries >= TRANSIENT_REPORTED_AFTER;
         if refused || lasts {

@@ -5,8 +5,9 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Event as CoreEvent, EventSource, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 
+use refit_api::digest::short_digest;
 use refit_api::text::shorten;
-use refit_api::{Reason, Severity, limits, names};
+use refit_api::{ForeignReason, Reason, Severity, limits, names};
 use refit_rollout::{Event, Regarding};
 
 /// The source of events.
@@ -105,8 +106,27 @@ impl Source {
     }
 }
 
+/// An event of a front end, about one of its objects.
+pub(super) fn front_end_event(
+    component: &str,
+    regarding: ObjectReference,
+    reason: ForeignReason,
+    message: &str,
+    now: Timestamp,
+) -> CoreEvent {
+    // Two events about one object may be of one time.
+    let key = short_digest(&[reason.name(), message, &now.as_nanosecond().to_string()], 16);
+    CoreEvent {
+        source: Some(EventSource {
+            component: Some(component.to_owned()),
+            host: None,
+        }),
+        ..core_event(regarding, &key, (reason.name(), reason.severity()), message, now)
+    }
+}
+
 /// An event about an object, without its source. One about an object without a namespace is in `default`.
-pub(super) fn core_event(
+fn core_event(
     object: ObjectReference,
     key: &str,
     (reason, severity): (&str, Severity),

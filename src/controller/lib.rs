@@ -12,7 +12,6 @@ pub mod engine;
 pub mod events;
 #[cfg(test)]
 mod fixture;
-mod front_end;
 pub mod lanes;
 mod leader_tasks;
 pub mod lease;

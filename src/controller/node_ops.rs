@@ -21,7 +21,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::engine::sleep_until;
-use super::front_end;
+use super::events::front_end_event;
 use super::observe::{Observer, PAGE};
 use super::outbox::Outbox;
 use super::settings::{FrontEndName, Settings};
@@ -152,7 +152,7 @@ impl NodeOps {
             uid: Some(op.uid().to_owned()),
             ..ObjectReference::default()
         };
-        let event = front_end::event(COMPONENT, regarding, ForeignReason::Refused, why, now);
+        let event = front_end_event(COMPONENT, regarding, ForeignReason::Refused, why, now);
         self.outbox.put(event);
     }
 }

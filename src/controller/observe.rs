@@ -21,6 +21,7 @@ use super::notify::NotifyConfig;
 use super::watches::{Named, News, Subject, Watches, named};
 use refit_api::text::{MAX_MESSAGE, shorten};
 use refit_api::{crd, names};
+use refit_base::names::shortened;
 use refit_cluster::kube::Answer;
 use refit_cluster::kube::watch::Selection;
 use refit_facts::Watched;
@@ -289,7 +290,8 @@ fn served(definition: &CustomResourceDefinition) -> Schema {
     if missing.is_empty() {
         Schema::Current
     } else {
-        Schema::Outdated(crd::in_words(&missing))
+        // It has to fit into an event.
+        Schema::Outdated(shortened(&missing, 8))
     }
 }
 

@@ -38,8 +38,7 @@ pub(crate) fn tell(plan: &PlanName, drains: bool, stored: &PlanStatus, status: &
 }
 
 fn slots(status: &PlanStatus) -> BTreeMap<&str, &NodeProgress> {
-    let entries = status.active.iter().flatten().filter(|entry| entry.has_slot());
-    entries.map(|entry| (entry.name.as_str(), entry)).collect()
+    status.slots().map(|entry| (entry.name.as_str(), entry)).collect()
 }
 
 fn tell_node(plan: &PlanName, version: &str, drains: bool, known: Option<&NodeProgress>, now: &NodeProgress) {

@@ -27,18 +27,13 @@ pub(super) fn remove_labels<'a>(
                 .on(&node.name)
                 .any(|job| job.plan == *name && !job.recorded)
     };
-    let answered = plan.targets.answered().iter();
+    let answered = plan.targets.answered.iter();
     let answered = answered.filter(|node| !cluster.world.nodes.is_unreadable(node));
     let answered = answered
         .filter_map(|node| cluster.world.nodes.get(node))
         .filter(is_over);
     answered.map(move |node| {
-        let mut change = NodeChange {
-            exact: true,
-            ..NodeChange::default()
-        };
-        let label = names::plan_label(name);
-        change.labels.insert(label, None);
+        let change = NodeChange::exact().label(names::plan_label(name), None);
         patch(node, change, Vec::new())
     })
 }

@@ -1,14 +1,11 @@
 //! The conditions of a Plan: system-upgrade-controller's three, in its order and words (S53, S54).
 
-use std::collections::BTreeSet;
-
 use jiff::Timestamp;
 
 use super::blocker::Blocker;
 use super::differs;
 use super::failure::with_decision;
 use super::node::fail::failure_text;
-use super::node::state::PlanNodes;
 use super::obstacle::{behind, obstacle, reported_at, selects_nothing, unreadable};
 use super::picture::PlanPicture;
 use super::plan::DerivedPlan;
@@ -16,7 +13,7 @@ use super::resolve::Resolution;
 use super::state::ClusterState;
 use refit_api::text::{MAX_CONDITION_MESSAGE, seconds, shorten};
 use refit_api::{ConditionType, Obstacle, PlanCondition, PlanStatus, Reason};
-use refit_facts::NodeName;
+use refit_base::names::shortened;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ConditionUpdate {
@@ -65,7 +62,6 @@ impl ConditionUpdate {
 pub(super) fn conditions(
     cluster: &ClusterState,
     plan: &DerivedPlan,
-    nodes: &PlanNodes,
     picture: &PlanPicture,
     now: Timestamp,
 ) -> (Vec<PlanCondition>, Option<Obstacle>) {
@@ -85,8 +81,8 @@ pub(super) fn conditions(
     let kept = known(ConditionType::Complete).filter(|_| pending && same_spec);
     let (complete, obstacle) = kept.map_or_else(
         || {
-            let obstacle = obstacle(cluster, plan, nodes, picture, now);
-            let complete = complete(cluster, plan, nodes, picture, obstacle.as_ref(), now);
+            let obstacle = obstacle(cluster, plan, picture, now);
+            let complete = complete(cluster, plan, picture, obstacle.as_ref(), now);
             (write(complete), obstacle)
         },
         |kept| (kept, stored.obstacle.clone()),
@@ -95,22 +91,17 @@ pub(super) fn conditions(
         None => ConditionUpdate::new(ConditionType::Validated, Reason::PlanIsValid, ""),
         Some(why) => ConditionUpdate::new(ConditionType::Validated, Reason::Error, why),
     };
+    let of_resolution = |reason, why: &str| {
+        Some(write(ConditionUpdate::new(
+            ConditionType::LatestResolved,
+            reason,
+            why,
+        )))
+    };
     let resolved = match &plan.resolution {
-        Resolution::Resolved(resolved) => Some(write(ConditionUpdate::new(
-            ConditionType::LatestResolved,
-            resolved.source,
-            "",
-        ))),
-        Resolution::Failed(why) => Some(write(ConditionUpdate::new(
-            ConditionType::LatestResolved,
-            Reason::Error,
-            why,
-        ))),
-        Resolution::Held(why) => Some(write(ConditionUpdate::new(
-            ConditionType::LatestResolved,
-            Reason::Held,
-            why,
-        ))),
+        Resolution::Resolved(resolved) => of_resolution(resolved.source, ""),
+        Resolution::Failed(why) => of_resolution(Reason::Error, why),
+        Resolution::Held(why) => of_resolution(Reason::Held, why),
         Resolution::Pending | Resolution::Reading | Resolution::MissingSecrets(_) => {
             known(ConditionType::LatestResolved)
         }
@@ -154,7 +145,6 @@ const NO_REPLACEMENT_POLICY: &str = "the API server drops spec.podReplacementPol
 fn complete(
     cluster: &ClusterState,
     plan: &DerivedPlan,
-    nodes: &PlanNodes,
     picture: &PlanPicture,
     obstacle: Option<&Obstacle>,
     now: Timestamp,
@@ -164,7 +154,7 @@ fn complete(
         return update(Reason::NotReady, "plan is not valid and resolved".to_owned());
     }
     let of_node = obstacle.and_then(|it| Some((it, it.node.as_deref()?)));
-    let of_slot = of_node.and_then(|(it, node)| Some((it, node, nodes.get(node)?)));
+    let of_slot = of_node.and_then(|(it, node)| Some((it, node, picture.slots.get(node)?)));
     if let Some((it, node, state)) = of_slot.filter(|(_, _, state)| state.failed) {
         let job = state.job.as_deref().unwrap_or_default();
         let stopped = match &picture.blocker {
@@ -175,14 +165,14 @@ fn complete(
         let text = failure_text(&cluster.defaults.namespace, job, node, &it.reason, &message);
         return update(Reason::JobFailed, text);
     }
-    if !nodes.is_empty() {
+    if !picture.slots.is_empty() {
         let reported = obstacle.filter(|it| reported_at(it).is_some_and(|at| at <= now));
         let known = reported.map(|it| (it.reason.known(), &it.message, it.node.as_deref()));
         let text = match known {
             Some((Some(Reason::SettingMissing), why, Some(node))) => {
                 format!("{NO_JOB_FOR_NODE} {node}: {why}")
             }
-            Some((_, why, Some(node))) if nodes.contains_key(node) => format!("Node {node}: {why}"),
+            Some((_, why, Some(node))) if picture.slots.contains_key(node) => format!("Node {node}: {why}"),
             Some((Some(Reason::Aborted), why, _)) => why.clone(),
             _ => String::new(),
         };
@@ -219,27 +209,19 @@ const MAX_NAMED: usize = 10;
 /// What is to be said of a complete Plan: that it selects no node, or which nodes do not have its version, because users keep
 /// it off them, or as their kubelets say.
 fn left_out(plan: &DerivedPlan, picture: &PlanPicture) -> String {
-    let skipped = plan.targets.skipped();
+    let skipped = &plan.targets.skipped;
     let is_left_out = !skipped.is_empty() || !picture.differs.is_empty();
     let has_selector = plan.spec().node_selector.is_some();
     if let Some(why) = selects_nothing(plan).filter(|_| !has_selector || !is_left_out) {
         return why.to_owned();
     }
-    let skipped = (!skipped.is_empty()).then(|| skipped_text(skipped));
+    let skipped =
+        (!skipped.is_empty()).then(|| format!("skipped (refit.rs/skip): {}", shortened(skipped, MAX_NAMED)));
     let version = plan.resolved.as_ref().map_or("", |resolved| &*resolved.version);
     let texts = skipped
         .into_iter()
         .chain(differs::text(version, &picture.differs));
     texts.collect::<Vec<_>>().join("; ")
-}
-
-fn skipped_text(skipped: &BTreeSet<NodeName>) -> String {
-    let named: Vec<&str> = skipped.iter().take(MAX_NAMED).map(|name| &**name).collect();
-    let more = match skipped.len().saturating_sub(MAX_NAMED) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    format!("skipped (refit.rs/skip): {}{more}", named.join(", "))
 }
 
 /// Start of the message for a node when a setting of the controller is missing (S63).

@@ -20,9 +20,10 @@ use super::poll::{self, Poll};
 use super::start;
 use super::start::gate::Gates;
 use super::start::locks::DisruptionLocks;
-use super::state::{ClusterState, WriteBlock};
+use super::state::ClusterState;
 use super::status::{event_once, report};
 use super::step::{Key, Query, Step};
+use super::world::definition::WriteBlock;
 use super::{
     differs, digests, hooks, label_receipts, notified, pending_taints, pod_blockers, release, remediation,
     repeat, summary,
@@ -78,9 +79,7 @@ pub fn decide(cluster: &ClusterState, now: Timestamp) -> Decision {
     // Nodes that have a slot continue before others start.
     let mut locks = DisruptionLocks::new(cluster, &node_states);
     // A deleted control-plane node stops counting by time alone, and no watch causes a decision then.
-    if let Some(at) = cluster.memory.timers.next_departed_expiry() {
-        decision.requeue(at);
-    }
+    decision.requeue(cluster.memory.timers.next_departed_expiry());
     start::begin_held_slots(&mut locks, &mut node_states);
     // Before new nodes start: a Plan with many nodes would otherwise take each unit of a limit that becomes free, and
     // a maintenance would wait until the Plan is complete.
@@ -104,21 +103,16 @@ pub fn decide(cluster: &ClusterState, now: Timestamp) -> Decision {
         decision
             .steps
             .extend(differs::rerun(cluster, plan, gate, &differs));
-        if let Some(at) = differs_again {
-            decision.requeue(at);
-        }
+        decision.requeue(differs_again);
         let may_repeat = gate.is_none_or(Blocker::permits_adoption);
         let mut waits = start::start(cluster, plan, of_plan, &mut nodes, &mut locks, now);
         waits.differs = differs;
         let retries = nodes.values_mut().flat_map(|state| state.steps.drain(..));
         decision.steps.extend(retries);
-        waits.repeat = repeat::status(plan, &nodes, &waits, may_repeat, now);
-        if let Some(at) = repeat::requeue_at(waits.repeat.as_ref(), now) {
-            decision.requeue(at);
-        }
-        if let Some(until) = waits.wave.as_ref().and_then(|wave| wave.until) {
-            decision.requeue(until);
-        }
+        waits.slots = nodes;
+        waits.repeat = repeat::status(plan, &waits, may_repeat, now);
+        decision.requeue(repeat::requeue_at(waits.repeat.as_ref(), now));
+        decision.requeue(waits.wave.as_ref().and_then(|wave| wave.until));
         let hook = waits.starts_hook.take();
         decision
             .steps
@@ -128,18 +122,15 @@ pub fn decide(cluster: &ClusterState, now: Timestamp) -> Decision {
             .steps
             .extend(prepulls.filter_map(|node| prepull(cluster, plan, &node)));
         ask(cluster, plan, waits.asks.drain(..), &mut decision);
-        if let Some(at) = waits.requeue_at {
-            decision.requeue(at);
-        }
+        decision.requeue(waits.requeue_at);
         if waits.asks_checks {
             plan.checks.ask(&name, now, &mut decision);
         }
         if let Some(lifecycle) = &mut lifecycle {
-            lifecycle.add_plan(plan, &nodes, &waits);
+            lifecycle.add_plan(plan, &waits);
         }
-        summary::describe(&mut waits, cluster, plan, &nodes);
-        waits.slots = nodes;
-        report(cluster, plan, &waits.slots, &waits, now, &mut decision);
+        summary::describe(&mut waits, cluster, plan);
+        report(cluster, plan, &waits, now, &mut decision);
         decision.pictures.insert(name, waits);
     }
     if let Some(lifecycle) = lifecycle {
@@ -169,9 +160,7 @@ fn take_steps(cluster: &ClusterState, node_states: &mut NodeStates, decision: &m
             );
         }
         decision.steps.append(&mut state.steps);
-        if let Some(at) = state.requeue_at {
-            decision.requeue(at);
-        }
+        decision.requeue(state.requeue_at);
     }
 }
 
@@ -223,7 +212,7 @@ fn mark_at_version(
             .on(name)
             .any(|job| job.plan == plan.facts.name && !job.recorded)
     };
-    let due = plan.targets.at_version().iter();
+    let due = plan.targets.at_version.iter();
     let due = due.filter(|name| {
         !nodes.contains_key(*name) && !cluster.world.nodes.is_unreadable(name) && !has_job(name)
     });
@@ -300,9 +289,7 @@ fn decide_while_blocked(cluster: &ClusterState, block: WriteBlock<'_>, decision:
             missing.unwrap_or(Blocker::NotReady)
         }
         WriteBlock::Outdated { missing, until } => {
-            if let Some(until) = until {
-                decision.requeue(until);
-            }
+            decision.requeue(until);
             decision.steps.extend(release::cleanup(cluster, None));
             Blocker::SchemaOutdated {
                 missing: missing.to_owned(),
@@ -322,7 +309,7 @@ fn decide_while_blocked(cluster: &ClusterState, block: WriteBlock<'_>, decision:
             waiting,
             ..PlanPicture::default()
         };
-        summary::describe(&mut picture, cluster, plan, &BTreeMap::new());
+        summary::describe(&mut picture, cluster, plan);
         decision.pictures.insert(name.clone(), picture);
     }
 }
@@ -347,13 +334,8 @@ fn add_queries(cluster: &ClusterState, now: Timestamp, decision: &mut Decision) 
         if plan.digests.pins() {
             add_image_queries(plan, now, decision);
         }
-        if let Some(due) = plan
-            .choice()
-            .and_then(|choice| choice.due)
-            .filter(|due| *due > now)
-        {
-            decision.requeue(due);
-        }
+        let choice_due = plan.choice().and_then(|choice| choice.due);
+        decision.requeue(choice_due.filter(|due| *due > now));
         // Plans with the same channel and Secrets share one poll.
         let Some(channel) = plan.channel.as_ref().filter(|channel| channels.insert(*channel)) else {
             continue;

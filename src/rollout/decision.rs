@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 
 use super::blocker::Blocker;
+use super::later::requeue;
 use super::picture::PlanPicture;
 use super::step::Step;
-use super::world::reservations::ReservationDecisions;
+use super::world::maintenances::ReservationDecisions;
 use refit_facts::PlanName;
 
 /// The steps to take now, why the other nodes wait, and the time of the next decision.
@@ -33,7 +34,7 @@ impl Decision {
         nodes.into_iter().any(is_api_server)
     }
 
-    pub(super) fn requeue(&mut self, at: Timestamp) {
-        self.requeue_at = Some(self.requeue_at.map_or(at, |known| known.min(at)));
+    pub(super) fn requeue(&mut self, at: impl Into<Option<Timestamp>>) {
+        requeue(&mut self.requeue_at, at);
     }
 }

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 
 use super::blocker::Blocker;
 use super::event::Event;
-use super::later::later;
+use super::later::{later, requeue};
 use super::node::state::PlanNodes;
 use super::picture::Differs;
 use super::plan::DerivedPlan;
@@ -35,7 +35,7 @@ pub(super) fn of(
 ) -> (BTreeMap<NodeName, Differs>, Option<Timestamp>) {
     let mut again: Option<Timestamp> = None;
     let mut found = BTreeMap::new();
-    for name in plan.targets.differing() {
+    for name in &plan.targets.differing {
         // A node that still has its slot is not over.
         let Some(node) = cluster
             .world
@@ -48,7 +48,8 @@ pub(super) fn of(
         let (since, reason) = known(plan, &node.uid).unwrap_or_else(|| {
             let is_older = plan
                 .targets
-                .claim()
+                .claim
+                .as_ref()
                 .is_some_and(|claim| claim.is_newer_than(&node.kubelet));
             let has_drifted = is_older && had_version(plan, &node.uid);
             let reason = if has_drifted {
@@ -60,7 +61,7 @@ pub(super) fn of(
         });
         let due = later(since, VersionDiffers::GRACE);
         if due > now {
-            again = again.into_iter().chain([due]).min();
+            requeue(&mut again, due);
         }
         let differs = Differs {
             kubelet: node.kubelet.clone(),
@@ -161,11 +162,7 @@ pub(super) fn rerun(
     let due = due.filter_map(|(node, it)| Some((cluster.world.nodes.get(node)?, it)));
     let due = due.filter(|(node, _)| node.is_ready_and_untainted());
     let steps = due.take(RERUNS).map(|(node, it)| {
-        let mut change = NodeChange {
-            exact: true,
-            ..NodeChange::default()
-        };
-        change.labels.insert(names::plan_label(name), None);
+        let change = NodeChange::exact().label(names::plan_label(name), None);
         let text = format!(
             "Node {} has drifted: its kubelet has {}, and had {version}. The Plan runs there again (onDrift)",
             node.name, it.kubelet

@@ -4,7 +4,7 @@ use super::remediation;
 use super::reservation::reserved;
 use super::start::locks::DisruptionLocks;
 use super::state::ClusterState;
-use super::world::reservations::{ReservationDecision, ReservationDecisions};
+use super::world::maintenances::{ReservationDecision, ReservationDecisions};
 
 /// Which objects may take the nodes that they want. One that is in the ledger has taken its node, and one that was
 /// granted it may be about to.

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 
 use super::blocker::Blocker;
 use super::decision::Decision;
-use super::later::later;
+use super::later::{later, requeue};
 use super::permissions;
 use super::plan::DerivedPlan;
 use super::pruning;
@@ -169,7 +169,7 @@ fn blocker(
                 Some(job) => waits(cluster, job, hook.status(plan.facts.status()), now),
                 None if cluster.memory.name_conflicts.contains_key(attempt.job.text()) => {
                     let until = cluster.memory.name_conflict_until(attempt.job.text(), now);
-                    *requeue_at = [*requeue_at, until].into_iter().flatten().min();
+                    requeue(requeue_at, until);
                     Some("another Job has that name; delete it".to_owned())
                 }
                 None => {
@@ -185,15 +185,8 @@ fn blocker(
             })
         }
         Turn::Failed { stored, due } => {
-            if let Some(due) = due {
-                *requeue_at = Some(requeue_at.map_or(due, |at| at.min(due)));
-            }
-            Some(Blocker::HookFailed {
-                hook,
-                job: stored.job.as_str().into(),
-                why: stored.message.clone().unwrap_or_default(),
-                due,
-            })
+            requeue(requeue_at, due);
+            Some(has_failed(hook, stored, due))
         }
     }
 }
@@ -289,9 +282,7 @@ pub(super) fn tend(cluster: &ClusterState, plan: &DerivedPlan, now: Timestamp, d
                 .push(Step::delete(job, "the Plan no longer requires it"));
         } else if let Some(refusal) = refusal::of(cluster, job, now) {
             decision.steps.extend(refusal.ask);
-            if let Some(again) = refusal.again {
-                decision.requeue(again);
-            }
+            decision.requeue(refusal.again);
         }
     }
 }
@@ -371,11 +362,16 @@ pub(super) fn failed(plan: &DerivedPlan, status: &PlanStatus) -> Option<Blocker>
     }
     Hook::ALL.into_iter().find_map(|hook| {
         let of = hook.status(status).filter(|of| of.phase == HookPhase::Failed)?;
-        retry_due(plan, of).is_none().then(|| Blocker::HookFailed {
-            hook,
-            job: of.job.as_str().into(),
-            why: of.message.clone().unwrap_or_default(),
-            due: None,
-        })
+        let is_final = retry_due(plan, of).is_none();
+        is_final.then(|| has_failed(hook, of, None))
     })
+}
+
+fn has_failed(hook: Hook, stored: &HookStatus, due: Option<Timestamp>) -> Blocker {
+    Blocker::HookFailed {
+        hook,
+        job: stored.job.as_str().into(),
+        why: stored.message.clone().unwrap_or_default(),
+        due,
+    }
 }

@@ -65,12 +65,8 @@ pub(super) fn cleanup(cluster: &ClusterState) -> Vec<Step> {
             .map(LabelledJob::text)
             .collect();
         let left = (!left.is_empty()).then(|| left.join(","));
-        let change = NodeChange {
-            annotations: [(ANNOTATION_LABELLED_JOBS.to_owned(), left)].into(),
-            // The list is written as a whole.
-            exact: true,
-            ..NodeChange::default()
-        };
+        // The list is written as a whole.
+        let change = NodeChange::exact().annotate(ANNOTATION_LABELLED_JOBS, left);
         patch(node, change, Vec::new())
     };
     nodes.map(step).collect()

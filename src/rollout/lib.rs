@@ -78,5 +78,4 @@ pub use state::ClusterState;
 pub use state::apply::lists::ListCounts;
 pub use step::{Key, Lane, MaintenanceTurn, NodeChange, Query, RemediationStep, Step};
 pub use world::limits::GlobalLimits;
-pub use world::maintenances::MaintenanceId;
-pub use world::reservations::{ReservationDecision, ReservationDecisions};
+pub use world::maintenances::{MaintenanceId, ReservationDecision, ReservationDecisions};

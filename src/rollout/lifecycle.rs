@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 
 use super::decision::Decision;
-use super::node::state::{NodeState, PlanNodes};
+use super::node::state::NodeState;
 use super::picture::PlanPicture;
 use super::plan::DerivedPlan;
 use super::release::{PlanHold, is_ours};
@@ -133,11 +133,11 @@ impl<'a> Lifecycle<'a> {
     }
 
     /// Adds what a Plan does to nodes now, and next.
-    pub(super) fn add_plan(&mut self, plan: &DerivedPlan, nodes: &PlanNodes, picture: &PlanPicture) {
+    pub(super) fn add_plan(&mut self, plan: &DerivedPlan, picture: &PlanPicture) {
         if !self.cluster.defaults.node_conditions {
             return;
         }
-        for (name, state) in nodes {
+        for (name, state) in &picture.slots {
             if let Some(node) = self.cluster.world.nodes.get(name) {
                 self.add_slot(plan, node, state);
             }

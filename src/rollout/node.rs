@@ -197,7 +197,6 @@ impl NodeReconciler<'_> {
             && (!node.ready || self.has_lost_slot(stored_entry))
         {
             let mut state = NodeState::of_job(node, job, NodePhase::Failed);
-            state.failed = true;
             let why = if node.ready {
                 "the node was lost, and its pod is being ended"
             } else {
@@ -340,13 +339,10 @@ impl NodeReconciler<'_> {
     /// a Plan that returns to an earlier version upgrades the node again.
     fn store(&self, node: &NodeFacts, record: &Record) -> NodeChange {
         let plan = &self.plan.facts.name;
-        let mut change = NodeChange::default();
-        change
-            .annotations
-            .insert(Record::key(plan), Some(record.to_text()));
-        let label = node.labels.of_plan(plan);
-        if record.phase == Phase::Failed && label.is_some_and(|it| *it != *names::LABEL_VALUE_DISABLED) {
-            change.labels.insert(names::plan_label(plan), None);
+        let change = NodeChange::default().annotate(Record::key(plan), Some(record.to_text()));
+        let mut label = node.labels.of_plan(plan).into_iter();
+        if record.phase == Phase::Failed && label.any(|it| *it != *names::LABEL_VALUE_DISABLED) {
+            return change.label(names::plan_label(plan), None);
         }
         change
     }

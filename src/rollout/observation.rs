@@ -80,7 +80,7 @@ pub enum Observation {
     /// Plans are being listed before the kinds to compare them with. That list only serves to report why nothing
     /// happens.
     PlanListTooEarly,
-    /// A list or a watch is forbidden. Without any of the kinds, it is unknown which nodes have started.
+    /// A list, a watch or a write is forbidden. Without any of the kinds, it is unknown which nodes have started.
     Forbidden,
     /// All kinds could be listed after one was forbidden, so a permission was granted.
     PermissionsGranted,
@@ -113,7 +113,7 @@ impl Observation {
 
 #[derive(Debug)]
 pub enum StepEffect {
-    /// The response contains an object, or says that it no longer exists.
+    /// The response contains an object, or says that it no longer exists, or that a permission is missing.
     Observed(Observation),
     /// A delete request for a Job has succeeded: name and UID. The Job is gone once the watch says so, which may have
     /// been earlier.
@@ -160,6 +160,4 @@ pub enum StepEffect {
     /// A turn of a maintenance has ended: that of the object with this UID, what was written, and when to look again if nothing
     /// changes before.
     Maintained(MaintenanceId, Text, Box<MaintenanceProgress>, Option<Timestamp>),
-    /// A request was refused because a permission is missing.
-    Forbidden,
 }

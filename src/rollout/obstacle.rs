@@ -19,15 +19,14 @@ use refit_facts::{NodeName, SecretFacts, Text};
 pub(super) fn obstacle(
     cluster: &ClusterState,
     plan: &DerivedPlan,
-    nodes: &PlanNodes,
     picture: &PlanPicture,
     now: Timestamp,
 ) -> Option<Obstacle> {
     let mut obstacle = of_plan(cluster, plan)
-        .or_else(|| of_failed(nodes))
+        .or_else(|| of_failed(&picture.slots))
         .or_else(|| of_abort(plan))
-        .or_else(|| of_slots(nodes))
-        .or_else(|| of_waiting(plan, nodes, picture))?;
+        .or_else(|| of_slots(&picture.slots))
+        .or_else(|| of_waiting(plan, picture))?;
     let known = plan.facts.status().obstacle.as_ref();
     let known = known.filter(|known| known.reason == obstacle.reason && known.node == obstacle.node);
     let since = known.and_then(|known| known.since.clone());
@@ -171,7 +170,8 @@ fn of_slot(name: &NodeName, state: &NodeState) -> Obstacle {
 }
 
 /// Why the nodes without a slot wait, if there are any.
-fn of_waiting(plan: &DerivedPlan, nodes: &PlanNodes, picture: &PlanPicture) -> Option<Obstacle> {
+fn of_waiting(plan: &DerivedPlan, picture: &PlanPicture) -> Option<Obstacle> {
+    let nodes = &picture.slots;
     if let Some(why) = plan.selector_error.as_ref().filter(|_| nodes.is_empty()) {
         let text = format!("Failed to select Nodes: {why}");
         return Some(said(Reason::SelectNodesFailed, text));
@@ -203,7 +203,7 @@ fn of_waiting(plan: &DerivedPlan, nodes: &PlanNodes, picture: &PlanPicture) -> O
 
 /// What keeps a Plan from more that has no node left.
 fn of_complete(plan: &DerivedPlan) -> Option<Obstacle> {
-    if let Some(why) = selects_nothing(plan).filter(|_| plan.targets.skipped().is_empty()) {
+    if let Some(why) = selects_nothing(plan).filter(|_| plan.targets.skipped.is_empty()) {
         return Some(said(Reason::NoNodes, why.to_owned()));
     }
     let has_policy = plan.spec().version_policy.is_some() && plan.parsed.version_policy.is_some();
@@ -216,7 +216,7 @@ pub(super) fn selects_nothing(plan: &DerivedPlan) -> Option<&'static str> {
     if plan.spec().node_selector.is_none() {
         return Some("spec.nodeSelector is absent, which selects no node");
     }
-    let selected = plan.targets.selected() + plan.targets.disabled();
+    let selected = plan.targets.selected() + plan.targets.disabled;
     (selected == 0).then_some("spec.nodeSelector matches no node")
 }
 

@@ -101,7 +101,7 @@ fn desired_taint(plan: &DerivedPlan, gate: Option<&Blocker>, has_slots: bool) ->
         Some(Blocker::Suspended { .. } | Blocker::Aborted { .. }) => DesiredTaint::Clean,
         _ if plan.resolved.is_none() => DesiredTaint::Unknown,
         // Before the first node starts, there is no better one to go to.
-        _ if has_slots || plan.targets.done() > 0 => DesiredTaint::Tainted,
+        _ if has_slots || plan.targets.done > 0 => DesiredTaint::Tainted,
         _ => DesiredTaint::Clean,
     }
 }
@@ -194,8 +194,7 @@ fn change(node: &NodeFacts, is_left: impl Fn(&Taint) -> bool, wanted: &[Taint]) 
         taints: Some(taints),
         background: !is_awaited,
         // The list is written as a whole.
-        exact: true,
-        ..NodeChange::default()
+        ..NodeChange::exact()
     };
     Some(patch(node, change, Vec::new()))
 }

@@ -119,10 +119,6 @@ impl PlanPicture {
         }
         listed == self.waiting_by_reason(not_ready)
     }
-
-    pub(super) fn requeue(&mut self, at: Timestamp) {
-        self.requeue_at = Some(self.requeue_at.map_or(at, |known| known.min(at)));
-    }
 }
 
 /// A done node whose kubelet has another version.

@@ -31,7 +31,7 @@ use refit_api::{
 use refit_base::go::GoDuration;
 use refit_base::version::Version;
 use refit_base::version::policy::{Choice, Offered, PolicyInputs, choose};
-use refit_facts::{ChannelFacts, NodeFacts, NodeName, NodeUid, PlanFacts, Record, Text};
+use refit_facts::{ChannelFacts, NodeFacts, NodeUid, PlanFacts, Record, Text};
 
 use secrets::PlanSecrets;
 
@@ -362,7 +362,7 @@ impl DerivedPlan {
             let status = self.facts.status();
             let progress = Progress {
                 hash: self.resolved.as_ref().map(|resolved| resolved.hash.clone()),
-                done: self.targets.done(),
+                done: self.targets.done,
                 applying: status.applying.clone().unwrap_or_default(),
                 failed: status.nodes.map_or(0, |nodes| nodes.failed),
             };
@@ -485,10 +485,6 @@ impl DerivedPlan {
         if !self.stale {
             self.targets.node_changed(&self.facts, &self.selection, node);
         }
-    }
-
-    pub(super) fn remove_node(&mut self, name: &NodeName) {
-        self.targets.remove(name);
     }
 
     /// The length of the longest of `spec.windows`; `None` if there are none, or one never closes.

@@ -14,7 +14,7 @@ use super::node::state::NodeStates;
 use super::picture::Ask;
 use super::plan::DerivedPlan;
 use super::start::gate::Gates;
-use super::start::limit::{INTERVAL, Limit, Turn, Verdict};
+use super::start::limit::{INTERVAL, Turn, Verdict};
 use super::state::ClusterState;
 use super::step::{Key, NodeChange, Query, RemediationStep, Step, patch};
 use super::{release, reservation};
@@ -60,39 +60,28 @@ fn held_by_another(node: &NodeFacts, state: &LeaseState) -> Option<Blocker> {
     }
 }
 
-/// Nodes whose Lease another one holds do not start.
-pub(super) struct NodeLeases;
-
-impl NodeLeases {
-    /// `None` if the Plan takes no Leases.
-    pub(super) fn of(plan: &DerivedPlan) -> Option<Self> {
-        plan.pauses_remediation().then_some(Self)
+/// The limit of a Plan that takes Leases: nodes whose Lease another one holds do not start.
+pub(super) fn leased(turn: &mut Turn<'_, '_>) -> Verdict {
+    let node = turn.node;
+    let known = known(turn.cluster, node);
+    // Another Plan works there.
+    if known.is_some_and(|check| check.state == LeaseState::Ours) {
+        return Verdict::Go;
     }
-}
-
-impl<'a> Limit<'a> for NodeLeases {
-    fn admit(&mut self, turn: &mut Turn<'_, 'a>) -> Verdict {
-        let node = turn.node;
-        let known = known(turn.cluster, node);
-        // Another Plan works there.
-        if known.is_some_and(|check| check.state == LeaseState::Ours) {
-            return Verdict::Go;
-        }
-        // Whoever waited for it may have it now.
-        let known = known.filter(|check| check.state != LeaseState::Released);
-        let held = |check: &LeaseCheck| Some((held_by_another(node, &check.state)?, INTERVAL));
-        let known = known.map(|check| (check.seen, held(check)));
-        let name = &node.name;
-        turn.ask(
-            known,
-            Ask::Lease(name.clone()),
-            &Key::Remediation(name.clone()),
-            |why| Blocker::LeasePending {
-                node: name.clone(),
-                why,
-            },
-        )
-    }
+    // Whoever waited for it may have it now.
+    let known = known.filter(|check| check.state != LeaseState::Released);
+    let held = |check: &LeaseCheck| Some((held_by_another(node, &check.state)?, INTERVAL));
+    let known = known.map(|check| (check.seen, held(check)));
+    let name = &node.name;
+    turn.ask(
+        known,
+        Ask::Lease(name.clone()),
+        &Key::Remediation(name.clone()),
+        |why| Blocker::LeasePending {
+            node: name.clone(),
+            why,
+        },
+    )
 }
 
 /// Reads the Lease of a node.
@@ -212,18 +201,11 @@ fn pause(node: &NodeFacts, holder: String) -> Step {
         .remediation
         .as_ref()
         .map_or(!is_there, |earlier| earlier.label);
-    let mut change = NodeChange {
-        exact: true,
-        ..NodeChange::default()
-    };
-    if label && !is_there {
-        let value = Some(NodeMark::VALUE.to_owned());
-        change.labels.insert(key.to_owned(), value);
-    }
     let text = RemediationPause { holder, label }.to_text();
-    change
-        .annotations
-        .insert(names::ANNOTATION_REMEDIATION.to_owned(), Some(text));
+    let mut change = NodeChange::exact().annotate(names::ANNOTATION_REMEDIATION, Some(text));
+    if label && !is_there {
+        change = change.label(key, Some(NodeMark::VALUE.to_owned()));
+    }
     patch(node, change, Vec::new())
 }
 
@@ -256,16 +238,10 @@ fn resume(cluster: &ClusterState, node: &NodeFacts, own: &RemediationPause) -> S
             pause: false,
         });
     }
-    let mut change = NodeChange {
-        exact: true,
-        ..NodeChange::default()
-    };
+    let mut change = NodeChange::exact().annotate(names::ANNOTATION_REMEDIATION, None);
     let key = NodeMark::ExcludeFromRemediation.key();
     if own.label && node.labels.get(key) == Some(NodeMark::VALUE) {
-        change.labels.insert(key.to_owned(), None);
+        change = change.label(key, None);
     }
-    change
-        .annotations
-        .insert(names::ANNOTATION_REMEDIATION.to_owned(), None);
     patch(node, change, Vec::new())
 }

@@ -7,7 +7,7 @@
 use jiff::Timestamp;
 
 use super::blocker::Blocker;
-use super::node::state::{NodeState, PlanNodes};
+use super::node::state::NodeState;
 use super::picture::PlanPicture;
 use super::plan::DerivedPlan;
 use refit_api::RepeatStatus;
@@ -37,7 +37,6 @@ impl DerivedPlan {
 /// `status.repeat` after this decision. `may_begin` says whether the Plan's gate lets a repetition begin.
 pub(super) fn status(
     plan: &DerivedPlan,
-    nodes: &PlanNodes,
     picture: &PlanPicture,
     may_begin: bool,
     now: Timestamp,
@@ -52,7 +51,7 @@ pub(super) fn status(
         });
     };
     let next = plan.next_repetition(now);
-    let due = next.filter(|_| may_begin && plan.repetition_is_due(now) && is_over(nodes, picture));
+    let due = next.filter(|_| may_begin && plan.repetition_is_due(now) && is_over(picture));
     let (since, next) = match due {
         Some(due) => (Some(seconds(due)), repeat.next(Some(due), now)),
         None => (since, next),
@@ -66,8 +65,8 @@ pub(super) fn status(
 
 /// Whether the roll-out is over: no node holds a slot, and all that can start have started. Nodes that wait for something
 /// of their own, such as one that is not Ready, run once when they can, at the latest repetition.
-fn is_over(nodes: &PlanNodes, picture: &PlanPicture) -> bool {
-    nodes.values().all(NodeState::is_given_up)
+fn is_over(picture: &PlanPicture) -> bool {
+    picture.slots.values().all(NodeState::is_given_up)
         && picture.after.is_none()
         && matches!(picture.blocker, None | Some(Blocker::NodeNotReady))
 }

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use super::state::ClusterState;
-use super::world::reservations::Reservations;
+use super::world::maintenances::Reservations;
 use refit_api::{Holder, ObjectRef};
 use refit_facts::NodeName;
 

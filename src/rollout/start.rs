@@ -15,23 +15,18 @@ use super::wave;
 use super::wave::progress::WaveProgress;
 use refit_api::exemption::StartLimit;
 use refit_api::{Hook, Reason};
-use refit_facts::NodeName;
+use refit_facts::{NodeFacts, NodeName};
 
 mod admission;
 mod availability;
-mod busy;
 mod cluster_limits;
-mod effective;
 pub(super) mod gate;
 mod group;
 mod joining;
-mod leaving;
 pub(super) mod limit;
 pub(super) mod locks;
 mod next;
-mod of_all_plans;
 mod quorum;
-mod room;
 pub(super) mod schedule;
 mod skipped;
 pub(super) mod taints;
@@ -74,30 +69,30 @@ pub(super) fn start<'a>(
     locks: &mut DisruptionLocks<'a>,
     now: Timestamp,
 ) -> PlanPicture {
-    let mut picture = PlanPicture::default();
-    admit_retries(cluster, plan, nodes, locks, now, &mut picture);
-    picture.waiting = waiting(plan, nodes);
-    let wave = wave::progress(plan, nodes, &gates.of_all, now);
-    picture.wave.clone_from(&wave);
-    picture.despite.clone_from(&gates.despite);
-    // A node that has its slot already may be what waits for it.
-    let waits_for_before = |(name, state): (&NodeName, &NodeState)| {
-        state.is_held_by(Reason::BeforeRunning) && gates.of_node(name).is_some_and(Blocker::is_hook_due)
-    };
-    let is_awaited = nodes.iter().any(waits_for_before);
-    picture.starts_hook = is_awaited.then_some(Hook::Before);
-    if picture.waiting == 0 {
-        finish(cluster, plan, gates.of_all.shut, nodes, now, &mut picture);
-        return picture;
-    }
     let mut starter = Starter {
         cluster,
         plan,
         nodes,
         locks,
         now,
-        picture,
+        picture: PlanPicture::default(),
     };
+    starter.admit_retries();
+    let wave = wave::progress(plan, starter.nodes, &gates.of_all, now);
+    // A node that has its slot already may be what waits for it.
+    let waits_for_before = |(name, state): (&NodeName, &NodeState)| {
+        state.is_held_by(Reason::BeforeRunning) && gates.of_node(name).is_some_and(Blocker::is_hook_due)
+    };
+    let is_awaited = starter.nodes.iter().any(waits_for_before);
+    let picture = &mut starter.picture;
+    picture.waiting = waiting(plan, starter.nodes);
+    picture.wave.clone_from(&wave);
+    picture.despite.clone_from(&gates.despite);
+    picture.starts_hook = is_awaited.then_some(Hook::Before);
+    if picture.waiting == 0 {
+        starter.finish(gates.of_all.shut);
+        return starter.picture;
+    }
     let blocker = starter.start(&gates.of_all, wave.as_ref());
     for gate in &gates.of_named {
         // Nodes wait for their turn as others do, unless it is the lifted limits for which they wait.
@@ -122,7 +117,54 @@ struct Starter<'s, 'a> {
     picture: PlanPicture,
 }
 
-impl Starter<'_, '_> {
+impl<'a> Starter<'_, 'a> {
+    /// The turn of a node, while so many slots are free.
+    fn turn(&mut self, node: &'a NodeFacts, free: i64) -> Turn<'_, 'a> {
+        Turn {
+            cluster: self.cluster,
+            plan: self.plan,
+            node,
+            nodes: self.nodes,
+            locks: self.locks,
+            free,
+            now: self.now,
+            picture: &mut self.picture,
+        }
+    }
+
+    /// Gives free slots to failed nodes that are to be tried again and have none. They come before new nodes.
+    fn admit_retries(&mut self) {
+        let waiting = self.nodes.iter().filter(|(_, state)| state.retry.is_some());
+        let waiting: Vec<_> = waiting.map(|(name, _)| name.clone()).collect();
+        for name in waiting {
+            let Some(node) = self.cluster.world.nodes.get(&name) else {
+                continue;
+            };
+            // For each node anew, as is the availability: a node that is admitted counts for the next one.
+            let group = CurrentGroup::of(self.plan, OpenWaves::ALL, self.nodes);
+            let availability = Availability::of(self.plan, self.nodes, self.locks);
+            let free = free_slots(self.plan, self.nodes);
+            let mut limits = Limits::of_retry(self.plan, group, availability);
+            let held = match limits.admit(&mut self.turn(node, free)) {
+                Verdict::Go => None,
+                Verdict::Skip(blocker) | Verdict::Stop(blocker) | Verdict::End(blocker) => Some(blocker),
+            };
+            let Some(state) = self.nodes.get_mut(&name) else {
+                continue;
+            };
+            match (held, state.retry.take()) {
+                (None, Some(retry)) => {
+                    *state = *retry;
+                    self.locks.lock(self.plan, &name);
+                }
+                (Some(blocker), _) => {
+                    state.decision = Some(format!("it is tried again once it may start: {blocker}"));
+                }
+                (None, None) => {}
+            }
+        }
+    }
+
     /// Starts nodes that a gate is for, and returns why the others of them wait.
     fn start(&mut self, gate: &Gate, wave: Option<&WaveProgress>) -> Option<Blocker> {
         let (cluster, plan, now) = (self.cluster, self.plan, self.now);
@@ -136,7 +178,7 @@ impl Starter<'_, '_> {
         let reach = wave.map_or(OpenWaves::ALL, |wave| wave.reach);
         if let Some(shut) = shut {
             if gate.nodes.is_empty() {
-                next::add_for_window(cluster, plan, self.nodes, reach, &shut, now, &mut self.picture);
+                self.note_next_for_window(reach, &shut);
             }
             return Some(shut);
         }
@@ -150,7 +192,9 @@ impl Starter<'_, '_> {
             self.picture.asks_checks = true;
             let blocker = plan.checks.blocker(now);
             if blocker.is_some() {
-                self.note_next(gate, reach);
+                if gate.nodes.is_empty() {
+                    self.note_next(reach);
+                }
                 return blocker;
             }
         }
@@ -169,21 +213,13 @@ impl Starter<'_, '_> {
             let Some(node) = cluster.world.nodes.get(name).filter(|_| is_candidate(name)) else {
                 continue;
             };
-            let mut turn = Turn {
-                cluster,
-                plan,
-                node,
-                nodes: self.nodes,
-                locks: self.locks,
-                free,
-                now,
-                picture: &mut self.picture,
-            };
-            match limits.admit(&mut turn) {
+            match limits.admit(&mut self.turn(node, free)) {
                 Verdict::Go => {
                     if let Some(before) = before {
                         self.picture.starts_hook = Some(Hook::Before);
-                        self.note_next(gate, reach);
+                        if gate.nodes.is_empty() {
+                            self.note_next(reach);
+                        }
                         return Some(before.clone());
                     }
                 }
@@ -210,9 +246,11 @@ impl Starter<'_, '_> {
             left -= 1;
         }
         if free <= 0 && plan.spec().prepulls() && gate.nodes.is_empty() {
-            self.picture.prepulls = next::nodes(cluster, plan, self.nodes, queue.turns, now);
+            self.picture.prepulls = self.next_of(queue.turns);
         }
-        self.note_next(gate, reach);
+        if gate.nodes.is_empty() {
+            self.note_next(reach);
+        }
         let waits = self.picture.waiting > 0;
         if free <= 0 {
             let limit = plan.limit();
@@ -228,13 +266,6 @@ impl Starter<'_, '_> {
         let mut not_ready = plan.targets.not_ready();
         let waits = not_ready.any(|name| !self.nodes.contains_key(name));
         waits.then_some(Blocker::NodeNotReady)
-    }
-
-    fn note_next(&mut self, gate: &Gate, reach: OpenWaves) {
-        if gate.nodes.is_empty() {
-            let (cluster, plan, now) = (self.cluster, self.plan, self.now);
-            next::add(cluster, plan, self.nodes, reach, now, &mut self.picture);
-        }
     }
 
     /// Notes why nodes with a gate of their own wait, unless that is known.
@@ -253,25 +284,19 @@ impl Starter<'_, '_> {
             }
         }
     }
-}
 
-/// If all nodes are done: what comes last.
-fn finish(
-    cluster: &ClusterState,
-    plan: &DerivedPlan,
-    gate: Option<Blocker>,
-    nodes: &PlanNodes,
-    now: Timestamp,
-    picture: &mut PlanPicture,
-) {
-    if !nodes.is_empty() {
-        return;
+    /// If all nodes are done: what comes last.
+    fn finish(&mut self, gate: Option<Blocker>) {
+        if !self.nodes.is_empty() {
+            return;
+        }
+        let picture = &mut self.picture;
+        let after = hooks::after(self.cluster, self.plan, self.now, &mut picture.requeue_at);
+        let is_due = after.as_ref().is_some_and(Blocker::is_hook_due);
+        let gate = gate.filter(|_| is_due);
+        picture.starts_hook = (is_due && gate.is_none()).then_some(Hook::After);
+        picture.after = gate.or(after);
     }
-    let after = hooks::after(cluster, plan, now, &mut picture.requeue_at);
-    let is_due = after.as_ref().is_some_and(Blocker::is_hook_due);
-    let gate = gate.filter(|_| is_due);
-    picture.starts_hook = (is_due && gate.is_none()).then_some(Hook::After);
-    picture.after = gate.or(after);
 }
 
 /// Why the wave lets no node start now.
@@ -332,55 +357,6 @@ fn free_slots(plan: &DerivedPlan, nodes: &PlanNodes) -> i64 {
     let taken = nodes.values().filter(|state| !state.frees_slot).count();
     plan.limit()
         .saturating_sub(i64::try_from(taken).unwrap_or(i64::MAX))
-}
-
-/// Gives free slots to failed nodes that are to be tried again and have none. They come before new nodes.
-fn admit_retries<'a>(
-    cluster: &'a ClusterState,
-    plan: &'a DerivedPlan,
-    nodes: &mut PlanNodes,
-    locks: &mut DisruptionLocks<'a>,
-    now: Timestamp,
-    picture: &mut PlanPicture,
-) {
-    let waiting = nodes.iter().filter(|(_, state)| state.retry.is_some());
-    let waiting: Vec<_> = waiting.map(|(name, _)| name.clone()).collect();
-    for name in waiting {
-        let Some(node) = cluster.world.nodes.get(&name) else {
-            continue;
-        };
-        // For each node anew, as is the availability: a node that is admitted counts for the next one.
-        let group = CurrentGroup::of(plan, OpenWaves::ALL, nodes);
-        let availability = Availability::of(plan, nodes, locks);
-        let free = free_slots(plan, nodes);
-        let mut turn = Turn {
-            cluster,
-            plan,
-            node,
-            nodes,
-            locks,
-            free,
-            now,
-            picture,
-        };
-        let held = match Limits::of_retry(plan, group, availability).admit(&mut turn) {
-            Verdict::Go => None,
-            Verdict::Skip(blocker) | Verdict::Stop(blocker) | Verdict::End(blocker) => Some(blocker),
-        };
-        let Some(state) = nodes.get_mut(&name) else {
-            continue;
-        };
-        match (held, state.retry.take()) {
-            (None, Some(retry)) => {
-                *state = *retry;
-                locks.lock(plan, &name);
-            }
-            (Some(blocker), _) => {
-                state.decision = Some(format!("it is tried again once it may start: {blocker}"));
-            }
-            (None, None) => {}
-        }
-    }
 }
 
 /// Number of eligible nodes that the Plan has not started.

@@ -17,9 +17,9 @@ use super::plan::DerivedPlan;
 use super::settings::Defaults;
 use super::targets::TargetState;
 use super::world::World;
-use super::world::definition::Unwritable;
+use super::world::definition::WriteBlock;
 use super::world::limits::KnownLimits;
-use super::world::reservations::ReservationDecisions;
+use super::world::maintenances::ReservationDecisions;
 use refit_api::{DrainNote, Reason};
 use refit_facts::store::{DeletedUids, Listing};
 use refit_facts::{
@@ -36,22 +36,6 @@ pub struct ClusterState {
     pub(super) plans: BTreeMap<PlanName, DerivedPlan>,
     deleted_plans: DeletedUids<PlanUid>,
     plan_listing: Listing<PlanName>,
-}
-
-/// Why no Plan is written and no node starts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum WriteBlock<'a> {
-    /// The served CRD lacks fields.
-    Outdated {
-        missing: &'a str,
-        /// When to try again, if the CRD itself has the fields.
-        until: Option<Timestamp>,
-    },
-    /// The CRD, the limits for all Plans, or the Plans must be read first.
-    Unread {
-        /// Whether that must still be requested.
-        ask: bool,
-    },
 }
 
 impl ClusterState {
@@ -91,7 +75,7 @@ impl ClusterState {
 
     /// The resource version of the known Job.
     pub fn job_version(&self, name: &str) -> Option<u64> {
-        self.world.jobs.version(name)
+        self.world.jobs.table.version(name)
     }
 
     /// The Plan's inputs of its Jobs.
@@ -152,12 +136,8 @@ impl ClusterState {
     /// Why no Plan may be written and no node may start now.
     pub(super) fn write_block(&self, now: Timestamp) -> Option<WriteBlock<'_>> {
         let world = &self.world;
-        match world.definition.unwritable(now) {
-            Some(Unwritable::Unknown) => return Some(WriteBlock::Unread { ask: false }),
-            Some(Unwritable::Outdated { missing, until }) => {
-                return Some(WriteBlock::Outdated { missing, until });
-            }
-            None => {}
+        if let Some(block) = world.definition.write_block(now) {
+            return Some(block);
         }
         // A node may be in use that no Plan may touch.
         let unreported = self.defaults.has_front_ends && world.maintenances.reservations().is_none();

@@ -49,7 +49,6 @@ const PAUSE: SignedDuration = SignedDuration::from_millis(30);
 pub(super) fn report(
     cluster: &ClusterState,
     plan: &DerivedPlan,
-    nodes: &PlanNodes,
     picture: &PlanPicture,
     now: Timestamp,
     decision: &mut Decision,
@@ -67,11 +66,9 @@ pub(super) fn report(
         return;
     }
     let stored = plan.facts.status();
-    let mut status = status(cluster, plan, nodes, picture, now);
+    let mut status = status(cluster, plan, picture, now);
     let reported = status.obstacle.as_ref().and_then(obstacle::reported_at);
-    if let Some(at) = reported.filter(|at| *at > now) {
-        decision.requeue(at);
-    }
+    decision.requeue(reported.filter(|at| *at > now));
     status.expected_end.clone_from(&stored.expected_end);
     limits::truncate_to_budget(&mut status, |entry| limits::is_recorded(cluster, plan, entry));
     if status == *stored {
@@ -86,7 +83,7 @@ pub(super) fn report(
     }
     // Time alone changes it, and time alone does not cause a write.
     let current = status.history.as_ref().and_then(|history| history.first());
-    status.expected_end = history::expected_end(cluster, plan, nodes, picture, current, now);
+    status.expected_end = history::expected_end(cluster, plan, picture, current, now);
     let is_progress = significant_fields(&status) == significant_fields(stored);
     if let Some(due) = due(PROGRESS_INTERVAL).filter(|due| is_progress && *due > now) {
         decision.requeue(due);
@@ -140,16 +137,10 @@ pub(super) fn event_once(
     })
 }
 
-fn status(
-    cluster: &ClusterState,
-    plan: &DerivedPlan,
-    nodes: &PlanNodes,
-    picture: &PlanPicture,
-    now: Timestamp,
-) -> PlanStatus {
+fn status(cluster: &ClusterState, plan: &DerivedPlan, picture: &PlanPicture, now: Timestamp) -> PlanStatus {
     let stored = plan.facts.status();
     let resolved = plan.resolution.resolved();
-    let applying = nodes.values().filter(|s| !s.frees_slot);
+    let applying = picture.slots.values().filter(|s| !s.frees_slot);
     let applying: Vec<String> = applying.map(|s| s.hostname.clone()).collect();
     let counts = picture.counts;
     let next_window = picture
@@ -157,7 +148,7 @@ fn status(
         .as_ref()
         .and_then(Blocker::next_window)
         .map(seconds);
-    let (conditions, obstacle) = conditions(cluster, plan, nodes, picture, now);
+    let (conditions, obstacle) = conditions(cluster, plan, picture, now);
     let mut status = PlanStatus {
         message: obstacle::summary(obstacle.as_ref(), &conditions),
         conditions,
@@ -172,7 +163,7 @@ fn status(
         observed_generation: Some(plan.facts.generation()),
         nodes: Some(counts),
         progress: Some(format!("{}/{}", counts.done, counts.selected)),
-        active: Some(active(cluster, plan, nodes, picture)),
+        active: Some(active(cluster, plan, picture)),
         active_omitted: None,
         version_differs: differs::status(plan, &picture.differs),
         wave: wave(plan, picture),
@@ -181,7 +172,7 @@ fn status(
         pinned: resolved.and_then(|r| plan.digests.status(&r.hash)),
         repeat: picture.repeat.clone(),
         next_window,
-        longest_run: longest_run(cluster, plan, nodes),
+        longest_run: longest_run(cluster, plan, &picture.slots),
         expected_end: None,
         history: None,
         origin: origin::origin(&plan.facts),
@@ -191,8 +182,8 @@ fn status(
     };
     degrade(plan, &mut status, now);
     let complete = status.is_true(ConditionType::Complete);
-    status.despite = despite(picture, complete && nodes.is_empty(), now);
-    status.history = history::history(cluster, plan, nodes, &status, complete, now);
+    status.despite = despite(picture, complete && picture.slots.is_empty(), now);
+    status.history = history::history(cluster, plan, &picture.slots, &status, complete, now);
     status
 }
 
@@ -241,12 +232,7 @@ fn wave(plan: &DerivedPlan, picture: &PlanPicture) -> Option<WaveStatus> {
     wave.or_else(|| plan.facts.status().wave.clone())
 }
 
-fn active(
-    cluster: &ClusterState,
-    plan: &DerivedPlan,
-    nodes: &PlanNodes,
-    picture: &PlanPicture,
-) -> Vec<NodeProgress> {
+fn active(cluster: &ClusterState, plan: &DerivedPlan, picture: &PlanPicture) -> Vec<NodeProgress> {
     let entry = |(name, s): (&NodeName, &NodeState)| NodeProgress {
         name: name.to_string(),
         uid: Some(s.uid.to_string()),
@@ -262,11 +248,12 @@ fn active(
             .map(|message| with_decision(message, s.decision.as_deref())),
         about: s.about.clone(),
     };
-    let mut out: Vec<_> = nodes.iter().map(entry).collect();
+    let slots = &picture.slots;
+    let mut out: Vec<_> = slots.iter().map(entry).collect();
     let room = MAX_ACTIVE.saturating_sub(out.len());
     let waiting = plan.targets.ready().map(|name| (name, true));
     let waiting = waiting.chain(plan.targets.not_ready().map(|name| (name, false)));
-    let waiting = waiting.filter(|(name, _)| !nodes.contains_key(*name)).take(room);
+    let waiting = waiting.filter(|(name, _)| !slots.contains_key(*name)).take(room);
     out.extend(waiting.map(|(name, is_ready)| {
         let blocker = picture.why(name, is_ready);
         NodeProgress {
@@ -283,8 +270,8 @@ fn active(
         "metrics count other waits than status lists: {out:?}"
     );
     let room = MAX_ACTIVE.saturating_sub(out.len());
-    let skipped = plan.targets.skipped().iter();
-    let skipped = skipped.filter(|name| !nodes.contains_key(*name)).take(room);
+    let skipped = plan.targets.skipped.iter();
+    let skipped = skipped.filter(|name| !slots.contains_key(*name)).take(room);
     out.extend(skipped.filter_map(|name| skipped_entry(cluster, plan, name)));
     out
 }
@@ -323,7 +310,15 @@ fn channel(cluster: &ClusterState, plan: &DerivedPlan, now: Timestamp) -> Option
     let stored_channel = resolve::stored_channel(&plan.facts, channel);
     let next_poll = resolve::next_poll(&channel.url, Some(&known), cluster.defaults.polling_interval);
     let refused = plan.resolution.resolved().and_then(|r| r.refused.clone());
+    // Keeps the stored status of a channel that this process has not polled yet.
+    let kept = stored_channel.filter(|_| plan.choice().is_none()).cloned();
+    let ChannelStatus {
+        url, secrets, asked, ..
+    } = identity;
     let mut status = ChannelStatus {
+        url,
+        secrets,
+        asked,
         last_polled: Some(known.polled.to_string()),
         next_poll: next_poll.filter(|_| !plan.is_suspended()).map(seconds),
         polled_for: plan
@@ -331,45 +326,32 @@ fn channel(cluster: &ClusterState, plan: &DerivedPlan, now: Timestamp) -> Option
             .clone()
             .or_else(|| stored_channel.and_then(|stored_channel| stored_channel.polled_for.clone())),
         last_error: known.error.or(refused),
-        ..identity
+        ..kept.unwrap_or_default()
     };
-    match plan.choice() {
-        Some(choice) => {
-            status.withdrawn.clone_from(&choice.withdrawn);
-            if let Some(held) = choice.held.as_ref().filter(|held| is_candidate(held)) {
-                let due = match &held.refusal {
-                    Refusal::TooYoung { due, .. } => Some(seconds(*due)),
-                    _ => None,
-                };
-                status.candidate = Some(held.version.clone());
-                status.since = Some(seconds(held.since));
-                status.due = due;
-                status.reason = Some(Reason::from(&held.refusal).into());
-                status.message = Some(held.message.clone());
-            }
-            let seen = choice.seen.iter().map(|(version, since)| FirstSeen {
-                version: version.clone(),
-                since: seconds(*since),
-            });
-            let of_candidate = status.candidate.as_deref().map(munge);
-            let seen: Vec<_> = seen
-                .filter(|seen| of_candidate.as_ref() != Some(&seen.version))
-                .collect();
-            status.seen = (!seen.is_empty()).then_some(seen);
-        }
-        // Keeps the stored status of a channel that this process has not polled yet.
-        None => {
-            if let Some(stored_channel) = stored_channel {
-                status.candidate.clone_from(&stored_channel.candidate);
-                status.since.clone_from(&stored_channel.since);
-                status.due.clone_from(&stored_channel.due);
-                status.reason.clone_from(&stored_channel.reason);
-                status.message.clone_from(&stored_channel.message);
-                status.withdrawn.clone_from(&stored_channel.withdrawn);
-                status.seen.clone_from(&stored_channel.seen);
-            }
-        }
+    let Some(choice) = plan.choice() else {
+        return Some(status);
+    };
+    status.withdrawn.clone_from(&choice.withdrawn);
+    if let Some(held) = choice.held.as_ref().filter(|held| is_candidate(held)) {
+        let due = match &held.refusal {
+            Refusal::TooYoung { due, .. } => Some(seconds(*due)),
+            _ => None,
+        };
+        status.candidate = Some(held.version.clone());
+        status.since = Some(seconds(held.since));
+        status.due = due;
+        status.reason = Some(Reason::from(&held.refusal).into());
+        status.message = Some(held.message.clone());
     }
+    let seen = choice.seen.iter().map(|(version, since)| FirstSeen {
+        version: version.clone(),
+        since: seconds(*since),
+    });
+    let of_candidate = status.candidate.as_deref().map(munge);
+    let seen: Vec<_> = seen
+        .filter(|seen| of_candidate.as_ref() != Some(&seen.version))
+        .collect();
+    status.seen = (!seen.is_empty()).then_some(seen);
     Some(status)
 }
 

@@ -75,6 +75,26 @@ pub struct NodeChange {
 }
 
 impl NodeChange {
+    /// One that was computed from the node's state.
+    pub(super) fn exact() -> Self {
+        Self {
+            exact: true,
+            ..Self::default()
+        }
+    }
+
+    /// Sets a label as well, or with `None` removes it.
+    pub(super) fn label(mut self, key: impl Into<String>, value: Option<String>) -> Self {
+        self.labels.insert(key.into(), value);
+        self
+    }
+
+    /// Sets an annotation as well, or with `None` removes it.
+    pub(super) fn annotate(mut self, key: impl Into<String>, value: Option<String>) -> Self {
+        self.annotations.insert(key.into(), value);
+        self
+    }
+
     pub fn is_empty(&self) -> bool {
         self.labels.is_empty()
             && self.annotations.is_empty()

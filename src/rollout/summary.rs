@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 
 use super::despite::Lifted;
-use super::node::state::PlanNodes;
 use super::picture::PlanPicture;
 use super::plan::DerivedPlan;
 use super::resolve;
@@ -15,27 +14,22 @@ use refit_api::{ChannelRef, NodeCounts, Reason};
 use refit_facts::ChannelFacts;
 
 /// Adds what does not depend on why nodes wait.
-pub(super) fn describe(
-    picture: &mut PlanPicture,
-    cluster: &ClusterState,
-    plan: &DerivedPlan,
-    nodes: &PlanNodes,
-) {
+pub(super) fn describe(picture: &mut PlanPicture, cluster: &ClusterState, plan: &DerivedPlan) {
     let count = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
-    let failed = nodes.values().filter(|state| state.failed).count();
+    let failed = picture.slots.values().filter(|state| state.failed).count();
     picture.counts = NodeCounts {
         selected: plan.targets.selected(),
-        done: plan.targets.done(),
-        applying: count(nodes.len() - failed),
+        done: plan.targets.done,
+        applying: count(picture.slots.len() - failed),
         waiting: count(picture.waiting),
         failed: count(failed),
-        disabled: plan.targets.disabled(),
-        skipped: Some(count(plan.targets.skipped().len())).filter(|skipped| *skipped > 0),
+        disabled: plan.targets.disabled,
+        skipped: Some(count(plan.targets.skipped.len())).filter(|skipped| *skipped > 0),
     };
     let is_stopped = plan.is_suspended() || plan.is_aborted() || cluster.world.limits.are_frozen();
     picture.limit = if is_stopped { 0 } else { plan.limit() };
     picture.version = plan.resolved.as_ref().map(|resolved| resolved.version.clone());
-    picture.claims_kubelets = plan.targets.claim().is_some();
+    picture.claims_kubelets = plan.targets.claim.as_ref().is_some();
 }
 
 /// Number of waiting nodes of a Plan by reason.

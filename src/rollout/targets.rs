@@ -70,28 +70,30 @@ pub(super) struct Targets {
     /// The version of that hash.
     version: Option<Text>,
     /// What the kubelets of done nodes must report.
-    claim: Option<Claim>,
+    pub(super) claim: Option<Claim>,
     states: HashMap<NodeName, TargetState>,
     ready: BTreeSet<(SortKey, NodeName)>,
     not_ready: BTreeSet<(SortKey, NodeName)>,
     /// The group of each selected node, done ones included, if the order has groups.
     groups: HashMap<NodeName, Group>,
     /// Nodes that are not Ready or are cordoned, done ones included and disabled ones not.
-    unavailable: BTreeSet<NodeName>,
-    skipped: BTreeSet<NodeName>,
-    /// Nodes to upgrade that need no Job.
-    at_version: BTreeSet<NodeName>,
-    /// Nodes of a Plan on request whose label has the current hash, and whose request it no longer answers.
-    answered: BTreeSet<NodeName>,
+    pub(super) unavailable: BTreeSet<NodeName>,
+    /// Nodes that the annotation `refit.rs/skip` excludes at this version.
+    pub(super) skipped: BTreeSet<NodeName>,
+    /// Ready nodes to upgrade that have the version already, if such nodes need no Job.
+    pub(super) at_version: BTreeSet<NodeName>,
+    /// Nodes of a Plan on request whose label has the current hash, and whose request it no longer answers: it must be removed,
+    /// so that their next request counts.
+    pub(super) answered: BTreeSet<NodeName>,
     done_and_not_ready: BTreeSet<NodeName>,
     /// Done nodes whose kubelet has another version.
-    differing: BTreeSet<NodeName>,
+    pub(super) differing: BTreeSet<NodeName>,
     /// The kubelets of the nodes that are not disabled or skipped, if the choice of a version depends on them.
     kubelets: BTreeMap<NodeName, Text>,
     /// Whether a done node was seen not Ready since the last call of [`take_unready`](Self::take_unready).
     unready: bool,
-    done: i64,
-    disabled: i64,
+    pub(super) done: i64,
+    pub(super) disabled: i64,
 }
 
 impl Targets {
@@ -103,21 +105,6 @@ impl Targets {
     /// Whether no node is selected.
     pub(super) fn is_empty(&self) -> bool {
         self.states.is_empty()
-    }
-
-    /// Nodes that the annotation `refit.rs/skip` excludes at this version.
-    pub(super) fn skipped(&self) -> &BTreeSet<NodeName> {
-        &self.skipped
-    }
-
-    /// Ready nodes to upgrade that have the version already, if such nodes need no Job.
-    pub(super) fn at_version(&self) -> &BTreeSet<NodeName> {
-        &self.at_version
-    }
-
-    /// Nodes whose label must be removed, so that their next request counts.
-    pub(super) fn answered(&self) -> &BTreeSet<NodeName> {
-        &self.answered
     }
 
     /// The version of the oldest of these kubelets, as far as it can be compared, and a node that has it.
@@ -132,23 +119,6 @@ impl Targets {
             .filter_map(|(text, node)| Some((text.parse::<Version>().ok()?, node)))
             .filter(|(version, _)| counts(version));
         versions.reduce(|oldest, next| if next.0 < oldest.0 { next } else { oldest })
-    }
-
-    pub(super) fn claim(&self) -> Option<&Claim> {
-        self.claim.as_ref()
-    }
-
-    /// Done nodes whose kubelet has another version.
-    pub(super) fn differing(&self) -> &BTreeSet<NodeName> {
-        &self.differing
-    }
-
-    pub(super) fn done(&self) -> i64 {
-        self.done
-    }
-
-    pub(super) fn disabled(&self) -> i64 {
-        self.disabled
     }
 
     /// Number of nodes to upgrade.
@@ -200,11 +170,6 @@ impl Targets {
     /// Nodes to upgrade that are not Ready, in their order.
     pub(super) fn not_ready(&self) -> impl Iterator<Item = &NodeName> {
         self.not_ready.iter().map(|(_, name)| name)
-    }
-
-    /// Nodes that are not Ready or are cordoned, those aside that a label keeps the Plan off.
-    pub(super) fn unavailable(&self) -> &BTreeSet<NodeName> {
-        &self.unavailable
     }
 
     /// Those of them in these waves that can be started, in their order.

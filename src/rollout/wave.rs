@@ -13,7 +13,7 @@ use super::open_waves::OpenWaves;
 use super::plan::DerivedPlan;
 use super::start::gate::Gate;
 use crate::later::later;
-use progress::{WaveProgress, rounded_up};
+use progress::WaveProgress;
 use refit_api::approval::WaveApproval;
 use refit_api::exemption::StartLimit;
 use refit_api::text::seconds;
@@ -150,7 +150,7 @@ fn room(plan: &DerivedPlan, nodes: &PlanNodes, wave: &Wave) -> i64 {
     let selected = usize::try_from(plan.targets.selected()).unwrap_or_default();
     let started = nodes.keys().filter(|name| plan.targets.is_eligible(name)).count();
     let count = |nodes: usize| i64::try_from(nodes).unwrap_or(i64::MAX);
-    count(limit.of(selected)) - plan.targets.done() - count(started)
+    count(limit.of(selected)) - plan.targets.done - count(started)
 }
 
 /// Why the nodes of later waves wait.
@@ -183,5 +183,13 @@ fn blocker(
             approval: WaveApproval::new(&name, hash).to_string(),
             wave: name,
         },
+    }
+}
+
+/// Status stores whole seconds. A successor that read an earlier time would end the soak early.
+fn rounded_up(at: Timestamp) -> Timestamp {
+    match at.subsec_nanosecond() {
+        0 => at,
+        _ => Timestamp::from_second(at.as_second().saturating_add(1)).unwrap_or(at),
     }
 }

@@ -8,7 +8,6 @@ pub(super) mod limits;
 pub(super) mod maintenances;
 pub(super) mod nodes;
 pub(super) mod pods;
-pub(super) mod reservations;
 pub(super) mod secrets;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -9,7 +9,7 @@ pub(super) mod plan;
 
 use super::differs::differs;
 use super::explanation::{Explanation, MAX_NAMED};
-use super::plan::{PlanOverview, condition};
+use super::plan::PlanOverview;
 use super::remedy::remedy;
 use super::selected::not_selected;
 use super::time;
@@ -40,7 +40,11 @@ fn of_plan(view: &PlanOverview<'_>) -> Explanation {
         };
         let mut explanation = Explanation::new(verdict);
         explanation.held = false;
-        let message = condition(view.plan, ConditionType::Complete).and_then(|it| it.message.clone());
+        let message = view
+            .plan
+            .status()
+            .condition(ConditionType::Complete)
+            .and_then(|it| it.message.clone());
         if let Some(message) = message.filter(|_| view.complete) {
             explanation.link(&*title, message);
         }

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use super::plan::{PlanOverview, condition, derived, is_foreign};
+use super::plan::{PlanOverview, derived, is_foreign};
 use super::read::{EventLine, Snapshot};
 use super::remedy::{self, Remedy};
 use super::stall;
@@ -36,7 +36,7 @@ impl<'a> PlanOverview<'a> {
             obstacle: None,
             remedy: String::new(),
             commands: Vec::new(),
-            complete: condition(plan, ConditionType::Complete).is_some_and(|it| it.status == "True"),
+            complete: plan.status().is_true(ConditionType::Complete),
         };
         if let Some((obstacle, (remedy, commands))) = view.find_obstacle() {
             (view.obstacle, view.remedy, view.commands) = (Some(obstacle), remedy, commands);
@@ -99,17 +99,21 @@ impl<'a> PlanOverview<'a> {
     /// What system-upgrade-controller says in its conditions.
     fn of_conditions(&self) -> Option<Obstacle> {
         let denied = [ConditionType::Validated, ConditionType::LatestResolved].into_iter();
-        let denied = denied.filter_map(|type_| condition(self.plan, type_));
+        let denied = denied.filter_map(|type_| self.plan.status().condition(type_));
         let mut denied = denied.filter(|it| it.status == "False");
         let complete = || {
             let selected =
                 self.counts.selected + self.counts.disabled + self.counts.skipped.unwrap_or_default();
             let progresses = [Reason::SyncJob, Reason::Resolved, Reason::Complete];
-            condition(self.plan, ConditionType::Complete).filter(|it| {
-                let reason = it.reason.as_ref();
-                let says_nothing = reason.is_none_or(|reason| progresses.iter().any(|known| reason == known));
-                !says_nothing || it.status == "True" && selected == 0 && self.counted
-            })
+            self.plan
+                .status()
+                .condition(ConditionType::Complete)
+                .filter(|it| {
+                    let reason = it.reason.as_ref();
+                    let says_nothing =
+                        reason.is_none_or(|reason| progresses.iter().any(|known| reason == known));
+                    !says_nothing || it.status == "True" && selected == 0 && self.counted
+                })
         };
         let it = denied.next().or_else(complete)?;
         let reason = match (&it.reason, it.status.as_str()) {

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::detail::{Look, bar, differences, gaps_and_maintenances};
 use super::explain::explain_plan;
-use super::plan::{PlanOverview, condition};
+use super::plan::PlanOverview;
 use super::read::Snapshot;
 use super::time;
 use refit_api::{ConditionType, ObjectRef, PlanState, Reason, WavePhase};
@@ -107,7 +107,7 @@ fn since<'v>(view: &'v PlanOverview<'_>) -> Option<&'v str> {
         return stored.and_then(|stored| stored.since.as_deref());
     }
     if view.state() == PlanState::Complete {
-        let complete = condition(view.plan, ConditionType::Complete)?;
+        let complete = view.plan.status().condition(ConditionType::Complete)?;
         return complete.last_transition_time.as_deref();
     }
     status

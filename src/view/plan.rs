@@ -11,8 +11,8 @@ use super::selected::not_selected;
 use super::time;
 use refit_api::selector::Selector;
 use refit_api::{
-    CheckStatus, ConditionType, DespiteStatus, NodeCounts, NodePhase, NodeProgress, Obstacle, PlanCondition,
-    PlanState, Reason, WaveStatus, names,
+    CheckStatus, DespiteStatus, NodeCounts, NodePhase, NodeProgress, Obstacle, PlanState, Reason, WaveStatus,
+    names,
 };
 use refit_facts::{JobOutcome, PlanFacts, PodStage};
 use refit_formats::convert::op_plan::owner;
@@ -208,11 +208,6 @@ pub(super) fn is_current(plan: &PlanFacts) -> bool {
         Some(seen) => seen >= plan.generation(),
         None => is_foreign(plan),
     }
-}
-
-pub(super) fn condition(plan: &PlanFacts, type_: ConditionType) -> Option<&PlanCondition> {
-    let conditions = &plan.status().conditions;
-    conditions.iter().find(|condition| condition.type_ == type_)
 }
 
 /// The nodes of a Plan from their labels and Jobs, for a status that has only `applying`.

@@ -1,7 +1,8 @@
 //! What `prepare <plan>` of the images of K3s and RKE2 waits for. On a cluster only its log says so.
 
-use super::plan::{condition, is_current};
+use super::plan::is_current;
 use super::read::Snapshot;
+use super::remedy::{Remedy, edit};
 use refit_api::prepare::Prepare;
 use refit_api::{ConditionType, ObjectRef};
 use refit_base::nearest::nearest;
@@ -17,14 +18,14 @@ pub struct Awaited {
     pub what: String,
     pub about: Option<ObjectRef>,
     /// What would end the wait, and the commands for that, unless it is the Plan `about`.
-    pub remedy: Option<(String, Vec<String>)>,
+    pub remedy: Option<Remedy>,
 }
 
 /// What `prepare` of a Plan waits for, in the order of the script: it polls until the Plan exists, then until that applies
 /// to no node, and then until all control-plane nodes have the version.
 pub fn awaited(snapshot: &Snapshot, plan: &PlanFacts) -> Option<Awaited> {
     let (name, own) = (awaited_plan(plan)?, &*plan.name);
-    let edit = |name: &str| format!("kubectl edit plan -n {} {name}", plan.namespace());
+    let edit = |name: &str| edit(plan.namespace(), name);
     let Some(other) = find(snapshot, plan, &name) else {
         let siblings = snapshot
             .plans
@@ -114,7 +115,7 @@ pub fn find<'a>(snapshot: &'a Snapshot, beside: &PlanFacts, name: &str) -> Optio
 }
 
 fn is_complete(plan: &PlanFacts) -> bool {
-    let complete = condition(plan, ConditionType::Complete).is_some_and(|it| it.status == "True");
+    let complete = plan.status().is_true(ConditionType::Complete);
     complete && is_current(plan)
 }
 
@@ -141,7 +142,7 @@ fn cycle(snapshot: &Snapshot, own: &PlanFacts, name: &str) -> Option<(Vec<String
 fn of_versions(snapshot: &Snapshot, plan: &PlanFacts, other: &PlanFacts) -> Option<(Awaited, bool)> {
     // The version is an image tag, in which `+` is not allowed.
     let tag = |version: &str| version.replace('+', "-");
-    let edit = |plan: &PlanFacts| format!("kubectl edit plan -n {} {}", plan.namespace(), plan.name);
+    let edit = |plan: &PlanFacts| edit(plan.namespace(), &plan.name);
     let wanted = tag(plan.status().latest_version.as_deref()?);
     let nodes = snapshot.nodes.as_ref()?;
     let control = nodes

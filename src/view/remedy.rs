@@ -1,6 +1,6 @@
 //! What would release a Plan or a node, and the commands for it.
 
-use super::plan::{PlanOverview, condition};
+use super::plan::PlanOverview;
 use super::stall;
 use super::unavailable::unavailable;
 use refit_api::reason::Kind;
@@ -9,6 +9,11 @@ use refit_facts::words;
 
 /// What puts something right, in words, and commands that can be copied.
 pub(super) type Remedy = (String, Vec<String>);
+
+/// The command that edits a Plan.
+pub(super) fn edit(namespace: &str, plan: &str) -> String {
+    format!("kubectl edit plan -n {namespace} {plan}")
+}
 
 /// The remedy of a reason.
 #[expect(clippy::too_many_lines, reason = "one arm for each remedy")]
@@ -44,7 +49,7 @@ pub(super) fn remedy(
         (Reason::Held, Some(held)) => held,
         (known, _) => known,
     };
-    let edit = || Some(format!("kubectl edit plan {at}"));
+    let edit = || Some(edit(namespace, plan));
     let logs = || {
         on(&format!(
             "kubectl logs -n {namespace} -l upgrade.cattle.io/plan={plan},upgrade.cattle.io/node=NODE --all-containers --tail=50"
@@ -299,7 +304,7 @@ fn of_message(
     node: Option<&str>,
 ) -> Option<(String, Vec<String>)> {
     let (namespace, plan) = (view.plan.namespace(), &view.plan.name);
-    let edit = format!("kubectl edit plan -n {namespace} {plan}");
+    let edit = edit(namespace, plan);
     let message = node
         .and_then(|node| view.node(node)?.message.as_deref())
         .unwrap_or_default();
@@ -312,7 +317,7 @@ fn of_message(
                 let remedy = "create the Secret, or remove it from the Plan".to_owned();
                 return Some((remedy, secrets.into_iter().map(create).chain([edit]).collect()));
             }
-            let validated = condition(view.plan, ConditionType::Validated);
+            let validated = view.plan.status().condition(ConditionType::Validated);
             if validated.is_some_and(|it| it.status == "False") {
                 let remedy = "edit the Plan: the message names the field".to_owned();
                 return Some((remedy, vec![edit]));

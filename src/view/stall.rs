@@ -3,6 +3,7 @@
 
 use super::plan::PlanOverview;
 use super::read::{JobObject, PodObject, Snapshot};
+use super::remedy::{Remedy, edit};
 use super::{prepare, time};
 use refit_api::{NodePhase, NodeProgress, ObjectRef, Obstacle, Reason};
 use refit_cluster::drain::pods::fields_wanted;
@@ -78,15 +79,11 @@ pub(super) fn failed_pods<'a>(snapshot: &'a Snapshot, job: &JobObject) -> Vec<&'
 }
 
 /// What would end a stall, and the commands for it; `None` for another reason.
-pub(super) fn remedy(
-    view: &PlanOverview<'_>,
-    reason: Reason,
-    node: Option<&str>,
-) -> Option<(String, Vec<String>)> {
+pub(super) fn remedy(view: &PlanOverview<'_>, reason: Reason, node: Option<&str>) -> Option<Remedy> {
     let (namespace, plan) = (view.plan.namespace(), &view.plan.name);
     let known = node.and_then(|node| view.node(node));
     let message = known.and_then(|node| node.message.as_deref()).unwrap_or_default();
-    let edit = format!("kubectl edit plan -n {namespace} {plan}");
+    let edit = edit(namespace, plan);
     let of_node = node.map_or_else(String::new, |node| format!(",upgrade.cattle.io/node={node}"));
     let selector = format!("-n {namespace} -l upgrade.cattle.io/plan={plan}{of_node}");
     Some(match reason {
@@ -130,7 +127,7 @@ fn drain_remedy(message: &str) -> Option<String> {
 }
 
 /// A Plan that is being deleted: no controller works on it any more.
-pub(super) fn deletion(plan: &PlanFacts) -> Option<(Obstacle, (String, Vec<String>))> {
+pub(super) fn deletion(plan: &PlanFacts) -> Option<(Obstacle, Remedy)> {
     if !plan.is_deleting() {
         return None;
     }
@@ -146,7 +143,7 @@ pub(super) fn deletion(plan: &PlanFacts) -> Option<(Obstacle, (String, Vec<Strin
     };
     let commands = vec![
         format!("kubectl get plan -n {namespace} {name} -o yaml"),
-        format!("kubectl edit plan -n {namespace} {name}"),
+        edit(namespace, name),
     ];
     Some((obstacle, (Reason::Deleting.plain_remedy(), commands)))
 }

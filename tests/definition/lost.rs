@@ -2,6 +2,7 @@
 
 use kube::ResourceExt as _;
 use refit_api::{Plan, crd};
+use refit_base::names::shortened;
 
 use super::{foreign, put, serve};
 use crate::testenv::context::TestContext;
@@ -19,7 +20,7 @@ fn noted(plan: &Plan) -> bool {
 /// Waits until events have said of a Plan, so many times, that the definition lacks fields. That an API server is slow
 /// to serve a definition that has them is another text.
 async fn expect_outdated_event(ctx: &TestContext, name: &str, times: usize) {
-    let missing = crd::in_words(&crd::missing_fields(&foreign()));
+    let missing = shortened(&crd::missing_fields(&foreign()), 8);
     let text = format!("Warning SchemaOutdated: the served CustomResourceDefinition lacks {missing}");
     wait::until(
         &format!("{name} is reported {times} times"),

@@ -116,8 +116,10 @@ fn a_selector_key_or_value_that_is_too_long_is_refused() {
 fn an_absent_selector_selects_nothing_and_an_empty_one_everything() {
     let nothing = Selector::new(None).unwrap();
     let everything = Selector::new(Some(&LabelSelector::default())).unwrap();
-    assert!(nothing.is_nothing() && !nothing.is_everything() && !nothing.matches(&labels(&[])));
-    assert!(everything.is_everything() && !everything.is_nothing() && everything.matches(&labels(&[])));
+    assert!(nothing == Selector::nothing() && !nothing.is_everything() && !nothing.matches(&labels(&[])));
+    assert!(
+        everything.is_everything() && everything != Selector::nothing() && everything.matches(&labels(&[]))
+    );
     assert_eq!(
         (nothing.to_string(), everything.to_string()),
         (String::new(), String::new())
@@ -131,8 +133,8 @@ fn an_absent_selector_selects_nothing_and_an_empty_one_everything() {
 #[test]
 fn nothing_and_something_is_nothing() {
     let key = Selector::exists("a").unwrap();
-    assert!(Selector::nothing().and(key.clone()).is_nothing());
-    assert!(key.and(Selector::nothing()).is_nothing());
+    assert_eq!(Selector::nothing().and(key.clone()), Selector::nothing());
+    assert_eq!(key.and(Selector::nothing()), Selector::nothing());
 }
 
 #[test]

@@ -40,6 +40,15 @@ pub struct Refusal {
 }
 
 impl Refusal {
+    /// One that names nothing.
+    pub(super) fn of(why: String) -> Self {
+        Self {
+            pdb: None,
+            virtual_machine: None,
+            why,
+        }
+    }
+
     fn of_webhook(message: &str) -> Option<Self> {
         let (name, why) = message.strip_prefix(WEBHOOK.0)?.split_once(WEBHOOK.1)?;
         let machine = why.split_once(VIRTUAL_MACHINE);

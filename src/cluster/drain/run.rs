@@ -237,12 +237,7 @@ async fn with_details(
                 None => why,
             };
             if is_patient {
-                let refusal = Refusal {
-                    pdb: None,
-                    virtual_machine: None,
-                    why,
-                };
-                return EvictionOutcome::Refused(refusal);
+                return EvictionOutcome::Refused(Refusal::of(why));
             }
             EvictionOutcome::TwoBudgets(why)
         }

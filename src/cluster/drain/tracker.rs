@@ -184,14 +184,7 @@ impl EvictionTracker {
             EvictionOutcome::Terminating(why) if dry_run => fails(why),
             // The namespace controller deletes the pod later, so this is a wait and no failure. kubectl retries too
             // (`evictPods` in pkg/drain/drain.go, `NamespaceTerminating`).
-            EvictionOutcome::Terminating(why) => {
-                let refusal = Refusal {
-                    pdb: None,
-                    virtual_machine: None,
-                    why,
-                };
-                eviction.record_refusal(id, refusal, now)
-            }
+            EvictionOutcome::Terminating(why) => eviction.record_refusal(id, Refusal::of(why), now),
             EvictionOutcome::Overloaded(_) => {
                 eviction.state = EvictionState::Due(self.pause);
                 None

@@ -12,6 +12,7 @@ use super::pods::{Pod, Rules, is_given_up};
 use super::waiter::Waiter;
 use refit_api::drain::WAITS_NAMED;
 use refit_api::{AfterWait, DrainNote, RunningPod, WaitFor};
+use refit_base::names::shortened;
 
 /// Interval of lists: work that was waited for during minutes may end some seconds unnoticed.
 const INTERVAL: Duration = Duration::from_secs(5);
@@ -46,12 +47,9 @@ pub(super) async fn wait(
                 match pods.as_slice() {
                     [] => {}
                     _ if began.elapsed() < limit => next.push(*wait),
-                    [pod, more @ ..] => {
-                        let others = match more.len() {
-                            0 => String::new(),
-                            more => format!(" and {more} more"),
-                        };
-                        let message = format!("{pod}{others} had not ended within {}", wait.timeout);
+                    pods => {
+                        let pods = shortened(pods, 1);
+                        let message = format!("{pods} had not ended within {}", wait.timeout);
                         let exit_code = match wait.after_timeout {
                             AfterWait::Evict => {
                                 late.push(message);

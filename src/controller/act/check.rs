@@ -1,6 +1,7 @@
 //! Asks the servers of checks, with the Secrets that they name. The Secrets are read each time, and not kept.
 
 use super::Actor;
+use super::poll::said_of;
 use refit_api::{Check, CheckAnswer};
 use refit_channel::Access;
 use refit_facts::PlanName;
@@ -24,15 +25,11 @@ impl Actor {
         let mut access = Access::default();
         if let Some(name) = &check.secret {
             let secret = self.needed("secretRef", name).await?;
-            access
-                .read_check_secret(&secret)
-                .map_err(|error| format!("secretRef: {error}"))?;
+            said_of("secretRef", access.read_check_secret(&secret))?;
         }
         if let Some(name) = &check.ca {
             let secret = self.needed("caSecretRef", name).await?;
-            access
-                .read_ca(&secret)
-                .map_err(|error| format!("caSecretRef: {error}"))?;
+            said_of("caSecretRef", access.read_ca(&secret))?;
         }
         Ok(access)
     }

@@ -11,7 +11,7 @@ use super::Actor;
 use refit_api::Reason;
 use refit_cluster::kube::{Answer, Failure, brief, failure};
 use refit_facts::Text;
-use refit_rollout::{Event, StepEffect};
+use refit_rollout::{Event, Observation, StepEffect};
 
 /// Attempts to write an event before it waits apart from its step.
 const EVENT_TRIES: u32 = 3;
@@ -93,7 +93,8 @@ impl Actor {
                         error = brief(&error),
                         "an event was refused"
                     );
-                    return Ok((Answer::of(&error) == Answer::Forbidden).then_some(StepEffect::Forbidden));
+                    let may_not = Answer::of(&error) == Answer::Forbidden;
+                    return Ok(may_not.then_some(StepEffect::Observed(Observation::Forbidden)));
                 }
                 // An event has a unique name, so to write it again is safe, unlike for other objects.
                 Err(error) if failure(&error) == Failure::Unknown && tries < EVENT_TRIES => tries += 1,

@@ -1,6 +1,7 @@
 //! Polls channels with the Secrets that their Plans name. The Secrets are read each time, and not kept.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 
 use k8s_openapi::api::core::v1::Secret;
 
@@ -81,22 +82,16 @@ impl Actor {
         let mut access = Access::default();
         if let Some(name) = &channel.secret {
             let secret = self.needed("spec.channelSecretRef", name).await?;
-            access
-                .read_secret(&secret)
-                .map_err(|error| format!("spec.channelSecretRef: {error}"))?;
+            said_of("spec.channelSecretRef", access.read_secret(&secret))?;
         }
         if let Some(name) = &channel.ca {
             let secret = self.needed("spec.channelCASecretRef", name).await?;
-            access
-                .read_ca(&secret)
-                .map_err(|error| format!("spec.channelCASecretRef: {error}"))?;
+            said_of("spec.channelCASecretRef", access.read_ca(&secret))?;
         }
         for name in channel.pull.iter().take(MAX_SECRETS) {
             // Like a kubelet, refit pulls without a Secret that does not exist.
             if let Some(secret) = self.secret("spec.imagePullSecrets", name).await? {
-                access
-                    .read_pull_secret(&secret)
-                    .map_err(|error| format!("spec.imagePullSecrets: {error}"))?;
+                said_of("spec.imagePullSecrets", access.read_pull_secret(&secret))?;
             }
         }
         Ok(access)
@@ -118,4 +113,9 @@ impl Actor {
             format!("{field}: secrets {name:?} cannot be read: {why}")
         })
     }
+}
+
+/// The error of a Secret, with the field that names it.
+pub(super) fn said_of(field: &str, read: Result<(), impl Display>) -> Result<(), String> {
+    read.map_err(|error| format!("{field}: {error}"))
 }

@@ -97,9 +97,19 @@ pub(super) trait Written: Resource<DynamicType = ()> + Clone + Debug + Deseriali
 
     /// What the controller learns from the object.
     fn effect(self, actor: &Actor) -> StepEffect;
+}
 
-    /// What follows if there is no object of this name, or another one; `None` if that must not count as a deletion.
-    fn deleted(target: &Target) -> Option<Observation>;
+/// What follows if there is no object of this name, or another one; `None` if that must not count as a deletion.
+fn deleted(target: &Target) -> Option<Observation> {
+    let (name, uid) = (target.name.clone(), target.uid.clone());
+    Some(match target.kind {
+        // A 404 for a Plan does not mean that it was deleted until the watch says so: while its definition is being
+        // replaced, every Plan returns 404, and the Jobs must survive that.
+        Kind::Plan => return None,
+        Kind::Job => Observation::JobDeleted(name.into(), uid.into()),
+        Kind::Node => Observation::NodeDeleted(name.into(), uid.into()),
+        Kind::Pod => Observation::PodDeleted(name, uid.into()),
+    })
 }
 
 fn namespaced<K>(actor: &Actor) -> Api<K>
@@ -117,12 +127,6 @@ impl Written for PlanFacts {
     fn effect(self, _: &Actor) -> StepEffect {
         StepEffect::Observed(Observation::plan(self))
     }
-
-    /// A 404 for a Plan does not mean that it was deleted until the watch says so: while its definition is being replaced,
-    /// every Plan returns 404, and the Jobs must survive that.
-    fn deleted(_: &Target) -> Option<Observation> {
-        None
-    }
 }
 
 impl Written for SlimJob {
@@ -139,11 +143,6 @@ impl Written for SlimJob {
         let facts = Box::new(self.facts(&actor.intern, actor.ttl));
         StepEffect::Observed(Observation::Job(version(self.meta()), facts))
     }
-
-    fn deleted(target: &Target) -> Option<Observation> {
-        let (name, uid) = (target.name.clone(), target.uid.clone());
-        Some(Observation::JobDeleted(name.into(), uid.into()))
-    }
 }
 
 impl Written for SlimNode {
@@ -154,11 +153,6 @@ impl Written for SlimNode {
     fn effect(self, actor: &Actor) -> StepEffect {
         let facts = Box::new(self.facts(&actor.intern));
         StepEffect::Observed(Observation::Node(version(self.meta()), facts))
-    }
-
-    fn deleted(target: &Target) -> Option<Observation> {
-        let (name, uid) = (target.name.clone(), target.uid.clone());
-        Some(Observation::NodeDeleted(name.into(), uid.into()))
     }
 }
 
@@ -176,11 +170,6 @@ impl Written for SlimPod {
         }
         let facts = Box::new(self.facts(&actor.intern));
         StepEffect::Observed(Observation::Pod(version(self.meta()), facts))
-    }
-
-    fn deleted(target: &Target) -> Option<Observation> {
-        let (name, uid) = (target.name.clone(), target.uid.clone());
-        Some(Observation::PodDeleted(name, uid.into()))
     }
 }
 
@@ -321,7 +310,7 @@ impl Actor {
         if effect.is_some() && !is_other {
             return Outcome::failed(effect.into_iter().collect(), step_error(error));
         }
-        match K::deleted(target) {
+        match deleted(target) {
             // If the object no longer exists, nothing is left to do.
             Some(gone) => Outcome::done([StepEffect::Observed(gone)].into_iter().chain(effect).collect()),
             None => Outcome::failed(effect.into_iter().collect(), stale(error)),

@@ -4,7 +4,7 @@
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Event, ObjectReference};
 
-use crate::front_end;
+use crate::events::front_end_event;
 use refit_api::ForeignReason;
 use refit_facts::objects::maintenance::{KIND, Maintenance, VERSION};
 
@@ -56,5 +56,5 @@ pub(super) fn event(kind: MaintenanceEvent, object: &Maintenance, node_uid: &str
             ..ObjectReference::default()
         }
     };
-    front_end::event(COMPONENT, regarding, reason, message, now)
+    front_end_event(COMPONENT, regarding, reason, message, now)
 }

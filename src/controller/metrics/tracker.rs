@@ -80,7 +80,11 @@ impl Default for Tracker {
 /// What was seen of a Plan.
 #[derive(Debug, Default)]
 pub(super) struct PlanTrack {
-    slots: BTreeMap<NodeName, SlotTrack>,
+    /// The phase of each node with a slot.
+    phases: BTreeMap<NodeName, NodePhase>,
+    /// When it got its slot, and when its step began, if this process has seen that.
+    began: BTreeMap<NodeName, Instant>,
+    step_began: BTreeMap<NodeName, Instant>,
     /// When a node last changed its phase.
     pub(super) progress: Timestamp,
     /// Since when the Plan is not complete.
@@ -93,15 +97,6 @@ pub(super) struct PlanTrack {
     cordoned_now: u32,
     draining_now: u32,
     pub(super) evictions: u64,
-}
-
-#[derive(Debug)]
-struct SlotTrack {
-    phase: NodePhase,
-    /// When its step began, if this process has seen that.
-    step_began: Option<Instant>,
-    /// When it got its slot, if this process has seen that.
-    began: Option<Instant>,
 }
 
 impl PlanTrack {
@@ -209,65 +204,50 @@ impl Tracker {
         let Some(mut track) = self.plans.remove(plan) else {
             return;
         };
-        let gone: Vec<_> = track
-            .slots
-            .keys()
-            .filter(|node| !slots.contains_key(*node))
-            .cloned()
-            .collect();
-        for node in gone {
-            let Some(slot) = track.slots.remove(&node) else {
-                continue;
-            };
-            self.end_step(&slot, instant);
+        let (kept, gone): (BTreeMap<_, _>, BTreeMap<_, _>) = std::mem::take(&mut track.phases)
+            .into_iter()
+            .partition(|(node, _)| slots.contains_key(node));
+        track.phases = kept;
+        for (node, phase) in gone {
+            self.end_step(phase, track.step_began.remove(&node), instant);
+            let began = track.began.remove(&node);
             track.progress = now;
             if cluster.is_done(plan, &node) {
                 self.ended[0] += 1;
-                if let Some(began) = slot.began {
+                if let Some(began) = began {
                     self.node_duration.observe((instant - began).as_secs_f64());
                     track.finished = (track.finished.0 + 1, track.finished.1 + (instant - began));
                 }
             }
         }
         for (node, slot) in slots {
-            let begins = (!is_first).then_some(instant);
-            match track.slots.get_mut(node) {
-                Some(known) if known.phase == slot.phase => {}
-                Some(known) => {
-                    track.progress = now;
-                    let changes = step(known.phase) != step(slot.phase);
-                    if changes {
-                        self.end_step(known, instant);
-                        known.step_began = Some(instant);
-                    }
-                    known.phase = slot.phase;
-                    if slot.phase == NodePhase::Failed {
-                        self.fail(slot);
-                    }
-                }
+            let before = track.phases.insert(node.clone(), slot.phase);
+            if before == Some(slot.phase) || before.is_none() && is_first {
+                continue;
+            }
+            track.progress = now;
+            if slot.phase == NodePhase::Failed {
+                self.fail(slot);
+            }
+            match before {
                 None => {
-                    if !is_first {
-                        track.progress = now;
-                        if slot.phase == NodePhase::Failed {
-                            self.fail(slot);
-                        }
-                    }
-                    let known = SlotTrack {
-                        phase: slot.phase,
-                        step_began: begins,
-                        began: begins,
-                    };
-                    track.slots.insert(node.clone(), known);
+                    track.began.insert(node.clone(), instant);
+                    track.step_began.insert(node.clone(), instant);
                 }
+                Some(before) if step(before) != step(slot.phase) => {
+                    let began = track.step_began.insert(node.clone(), instant);
+                    self.end_step(before, began, instant);
+                }
+                Some(_) => {}
             }
         }
         self.plans.insert(plan.clone(), track);
     }
 
-    fn end_step(&self, slot: &SlotTrack, now: Instant) {
-        let step = step(slot.phase);
+    fn end_step(&self, phase: NodePhase, began: Option<Instant>, now: Instant) {
+        let step = step(phase);
         let known = self.steps.iter().find(|(name, _)| Some(*name) == step);
-        if let (Some((_, histogram)), Some(began)) = (known, slot.step_began) {
+        if let (Some((_, histogram)), Some(began)) = (known, began) {
             histogram.observe((now - began).as_secs_f64());
         }
     }

@@ -5,24 +5,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 
 use refit_api::phase::{ConditionType, NodePhase};
-use refit_api::{NodeProgress, PlanCondition, PlanStatus, Reason};
+use refit_api::{NodeProgress, Plan, PlanSpec, PlanStatus, Reason};
 use refit_facts::objects::node_op::{AnyOp, OpKind, OpNodeStatus, OpPhase, OpStatus};
 
-/// What is known of the object's Plan.
-#[derive(Debug)]
-pub(super) struct Progress<'a> {
-    pub(super) status: &'a PlanStatus,
-    pub(super) generation: Option<i64>,
-    pub(super) may_reboot: bool,
-    pub(super) has_preflight: bool,
-    /// Nodes with the label of the Plan's hash.
-    pub(super) done: &'a [String],
-    /// Nodes that `preflight` has skipped, and why.
-    pub(super) skipped: &'a BTreeMap<String, String>,
-}
-
-/// The status that follows from the one before and the progress of the Plan.
-pub(super) fn next(op: &AnyOp, progress: &Progress<'_>, now: Timestamp) -> OpStatus {
+/// The status that follows from the one before, the Plan, the nodes that have the label of its hash, and those that `preflight`
+/// has skipped, with why.
+pub(super) fn next(
+    op: &AnyOp,
+    plan: &Plan,
+    done: &[String],
+    skipped: &BTreeMap<String, String>,
+    now: Timestamp,
+) -> OpStatus {
     let mut nodes = op.status.node_statuses.clone();
     let mut set = |name: &str, entry: OpNodeStatus| {
         let known = nodes.entry(name.to_owned()).or_default();
@@ -41,10 +35,10 @@ pub(super) fn next(op: &AnyOp, progress: &Progress<'_>, now: Timestamp) -> OpSta
         let known = op.status.node_statuses.get(name);
         known.map(|known| known.job_name.clone()).unwrap_or_default()
     };
-    for name in progress.done {
-        set(name, done(known_job(name), progress.may_reboot));
+    for name in done {
+        set(name, of_done(known_job(name), plan));
     }
-    for (name, why) in progress.skipped {
+    for (name, why) in skipped {
         let skipped = OpNodeStatus {
             phase: OpPhase::Completed.into(),
             message: format!("Skipped by preflight: {why}"),
@@ -53,26 +47,21 @@ pub(super) fn next(op: &AnyOp, progress: &Progress<'_>, now: Timestamp) -> OpSta
         };
         set(name, skipped);
     }
-    for node in progress.status.active.iter().flatten() {
-        if let Some(entry) = at_work(node, progress) {
+    let active = || plan.stored_status().active.iter().flatten();
+    for node in active() {
+        if let Some(entry) = at_work(node, &plan.spec) {
             set(&node.name, entry);
         }
     }
-    if is_complete(progress) {
+    if is_complete(plan) {
         // The Plan is over without them: they have left the cluster or the selection, and nothing would end these entries.
-        let active: BTreeSet<_> = progress
-            .status
-            .active
-            .iter()
-            .flatten()
-            .map(|node| &node.name)
-            .collect();
+        let active: BTreeSet<_> = active().map(|node| &node.name).collect();
         nodes.retain(|name, entry| {
             let has_ended = entry.phase == OpPhase::Completed && entry.reboot_status != "pending";
             has_ended || active.contains(name)
         });
     }
-    let phase = phase(&nodes, progress);
+    let phase = phase(&nodes, plan);
     let (phase, message) = match op.kind {
         OpKind::Op => (phase, String::new()),
         OpKind::Upgrade if nodes.is_empty() => (OpPhase::Initializing, "NodeOp created".to_owned()),
@@ -101,8 +90,8 @@ fn not_requested() -> String {
     "not-requested".to_owned()
 }
 
-fn done(job_name: String, may_reboot: bool) -> OpNodeStatus {
-    let (message, reboot) = if may_reboot {
+fn of_done(job_name: String, plan: &Plan) -> OpNodeStatus {
+    let (message, reboot) = if plan.spec.may_reboot() {
         ("Job and reboot completed successfully", "completed")
     } else {
         ("Job completed successfully", "not-requested")
@@ -117,9 +106,9 @@ fn done(job_name: String, may_reboot: bool) -> OpNodeStatus {
 }
 
 /// The entry of a node that has a slot; `None` while it waits.
-fn at_work(node: &NodeProgress, progress: &Progress<'_>) -> Option<OpNodeStatus> {
+fn at_work(node: &NodeProgress, spec: &PlanSpec) -> Option<OpNodeStatus> {
     use NodePhase as P;
-    let reboot = if progress.may_reboot {
+    let reboot = if spec.may_reboot() {
         "pending"
     } else {
         "not-requested"
@@ -127,7 +116,7 @@ fn at_work(node: &NodeProgress, progress: &Progress<'_>) -> Option<OpNodeStatus>
     let (phase, message, reboot) = match node.phase.known()? {
         P::Waiting => return None,
         P::Pending | P::Starting => (OpPhase::Pending, "Job created".to_owned(), reboot),
-        P::Preparing if progress.has_preflight => {
+        P::Preparing if spec.preflight.is_some() => {
             (OpPhase::Preflight, "Preflight in progress".to_owned(), reboot)
         }
         P::Preparing | P::Cordoning | P::Draining | P::Upgrading | P::Finishing => {
@@ -145,7 +134,7 @@ fn at_work(node: &NodeProgress, progress: &Progress<'_>) -> Option<OpNodeStatus>
             } else {
                 format!(": {why}")
             };
-            let reboot = if progress.may_reboot { "cancelled" } else { reboot };
+            let reboot = if spec.may_reboot() { "cancelled" } else { reboot };
             (OpPhase::Failed, format!("Job failed{why}"), reboot)
         }
     };
@@ -159,11 +148,11 @@ fn at_work(node: &NodeProgress, progress: &Progress<'_>) -> Option<OpNodeStatus>
 }
 
 /// The phase of the object. Without a node it stays `Running`, because one may join.
-fn phase(nodes: &BTreeMap<String, OpNodeStatus>, progress: &Progress<'_>) -> OpPhase {
+fn phase(nodes: &BTreeMap<String, OpNodeStatus>, plan: &Plan) -> OpPhase {
     if nodes.values().any(|node| node.phase == OpPhase::Failed) {
         return OpPhase::Failed;
     }
-    if is_complete(progress) && !nodes.is_empty() {
+    if is_complete(plan) && !nodes.is_empty() {
         OpPhase::Completed
     } else {
         OpPhase::Running
@@ -171,26 +160,22 @@ fn phase(nodes: &BTreeMap<String, OpNodeStatus>, progress: &Progress<'_>) -> OpP
 }
 
 /// Whether all nodes of the Plan are done.
-fn is_complete(progress: &Progress<'_>) -> bool {
-    let status = progress.status;
-    condition(status, ConditionType::Complete).is_some_and(|one| one.status == "True")
-        && status.observed_generation == progress.generation
+fn is_complete(plan: &Plan) -> bool {
+    let status = plan.stored_status();
+    status.is_true(ConditionType::Complete) && status.observed_generation == plan.metadata.generation
 }
 
 /// Why the Plan is invalid, and does nothing.
 pub(super) fn invalid(status: &PlanStatus) -> Option<String> {
-    let validated = condition(status, ConditionType::Validated)?;
+    let validated = status.condition(ConditionType::Validated)?;
     let why = validated.message.clone().unwrap_or_default();
     (validated.status == "False").then_some(why)
 }
 
 /// Whether fields of the Plan were lost under another `CustomResourceDefinition`. It waits until it is applied again.
 pub(super) fn lacks_fields(status: &PlanStatus) -> bool {
-    condition(status, ConditionType::Complete)
+    status
+        .condition(ConditionType::Complete)
         .and_then(|complete| complete.reason.as_ref())
         .is_some_and(|reason| *reason == Reason::SpecPruned)
-}
-
-fn condition(status: &PlanStatus, type_: ConditionType) -> Option<&PlanCondition> {
-    status.conditions.iter().find(|one| one.type_ == type_)
 }

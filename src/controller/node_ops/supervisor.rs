@@ -9,11 +9,11 @@ use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::status::{self, Progress};
+use super::status;
 use super::traces::{missing_is_fine, skipped_because};
 use super::{NodeOps, Observed, PAUSE, child};
 use refit_api::text::{MAX_MESSAGE, shorten};
-use refit_api::{NodePhase, Plan, names};
+use refit_api::{Plan, names};
 use refit_cluster::kube::read::get_metadata;
 use refit_cluster::kube::{Answer, brief};
 use refit_facts::objects::node_op::{AnyOp, OpKind};
@@ -74,15 +74,13 @@ impl<'a> Child<'a> {
     }
 
     fn with_slot(self) -> BTreeSet<String> {
-        let active = self.0.stored_status().active.iter().flatten();
-        let with_slot = active.filter(|node| node.phase != NodePhase::Waiting);
-        with_slot.map(|node| node.name.clone()).collect()
+        let slots = self.0.stored_status().slots();
+        slots.map(|node| node.name.clone()).collect()
     }
 
     /// Whether a node may be labelled as done although the Plan is being deleted: one that was in progress then.
     fn may_get_labels(self) -> bool {
-        let mut active = self.0.stored_status().active.iter().flatten();
-        active.any(|node| node.phase != NodePhase::Waiting && node.phase != NodePhase::Failed)
+        self.0.stored_status().slots().any(|node| !node.is_failed())
     }
 
     fn counts(self) -> Counts {
@@ -347,15 +345,8 @@ impl Supervisor {
         else {
             return Ok(());
         };
-        let progress = Progress {
-            status: plan.stored_status(),
-            generation: plan.metadata.generation,
-            may_reboot: plan.spec.may_reboot(),
-            has_preflight: plan.spec.preflight.is_some(),
-            done: &nodes.done,
-            skipped: &nodes.skipped,
-        };
-        let next = status::next(op, &progress, self.front_end.clock.now());
+        let now = self.front_end.clock.now();
+        let next = status::next(op, plan, &nodes.done, &nodes.skipped, now);
         if next != op.status {
             self.front_end.write_status(op, &next).await?;
             let kind = op.kind as usize;

@@ -3,9 +3,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 
 use super::child;
-use super::status::{Progress, next};
+use super::status::next;
 use super::traces::{skipped_because, without_traces};
-use refit_api::PlanStatus;
+use refit_api::Plan;
 use refit_facts::objects::node_op::{AnyOp, OpKind, OpStatus};
 use refit_formats::convert::op_plan;
 
@@ -32,23 +32,20 @@ fn now() -> Timestamp {
 
 /// The status that follows from nodes in progress, and from those that are done.
 fn follows(op: &AnyOp, active: &Value, done: &[&str], complete: bool, may_reboot: bool) -> OpStatus {
-    let status: PlanStatus = serde_json::from_value(json!({
-        "active": active, "observedGeneration": 1,
-        "conditions": [{ "type": "Complete", "status": if complete { "True" } else { "False" } }],
+    let when = if may_reboot { "Always" } else { "Never" };
+    let plan: Plan = serde_json::from_value(json!({
+        "apiVersion": "upgrade.cattle.io/v1", "kind": "Plan",
+        "metadata": { "name": "p", "generation": 1 },
+        "spec": { "preflight": { "image": "i" }, "reboot": { "when": when } },
+        "status": {
+            "active": active, "observedGeneration": 1,
+            "conditions": [{ "type": "Complete", "status": if complete { "True" } else { "False" } }],
+        },
     }))
     .unwrap();
     let done: Vec<String> = done.iter().map(|&name| name.to_owned()).collect();
     let skipped = complete.then(|| ("s".to_owned(), "it is new".to_owned()));
-    let skipped = skipped.into_iter().collect();
-    let progress = Progress {
-        status: &status,
-        generation: Some(1),
-        may_reboot,
-        has_preflight: true,
-        done: &done,
-        skipped: &skipped,
-    };
-    next(op, &progress, now())
+    next(op, &plan, &done, &skipped.into_iter().collect(), now())
 }
 
 #[test]

@@ -349,17 +349,7 @@ pub struct Running {
 pub fn running(plan: &PlanFacts, now: Timestamp) -> Option<Running> {
     let status = plan.status();
     let current = current(status).filter(|current| !current.is_complete)?;
-    let active = || {
-        status
-            .active
-            .iter()
-            .flatten()
-            .filter(|node| node.phase != NodePhase::Waiting)
-    };
-    let complete = status
-        .conditions
-        .iter()
-        .find(|it| it.type_ == ConditionType::Complete);
+    let complete = status.condition(ConditionType::Complete);
     let reason = complete.and_then(|complete| complete.reason.as_ref());
     let is = |wanted: Reason| reason.is_some_and(|reason| *reason == wanted);
     // A person has stopped the roll-out, so it does not count as stalled.
@@ -371,7 +361,7 @@ pub fn running(plan: &PlanFacts, now: Timestamp) -> Option<Running> {
             .known()
             .is_some_and(|it| it.severity() == Severity::Warning)
     });
-    let is_at_work = active().any(|node| node.phase != NodePhase::Failed);
+    let is_at_work = status.slots().any(|node| !node.is_failed());
     let done = status.nodes.unwrap_or_default().done;
     // With the number of done nodes, a roll-out that makes progress and stalls again is another occurrence.
     let occurrence = [current.hash, current.from, &done.to_string()];
@@ -386,7 +376,7 @@ pub fn running(plan: &PlanFacts, now: Timestamp) -> Option<Running> {
     notice.message = complete
         .and_then(|complete| complete.message.clone())
         .unwrap_or_else(|| "status does not say why".to_owned());
-    let phases = active().map(|node| (node.name.clone(), node.phase.clone()));
+    let phases = status.slots().map(|node| (node.name.clone(), node.phase.clone()));
     Some(Running {
         progress: (
             current.hash.to_owned(),

@@ -1,5 +1,7 @@
 //! What `refit migrate --check` finds.
 
+use std::borrow::Borrow;
+
 use serde::Serialize;
 
 use refit_base::names::shortened;
@@ -56,6 +58,6 @@ impl Finding {
     }
 }
 
-pub(super) fn names<S: AsRef<str>>(names: &[S]) -> String {
+pub(super) fn names<S: Borrow<str>>(names: &[S]) -> String {
     shortened(names, 5)
 }

@@ -204,13 +204,13 @@ pub(super) fn works_now(reading: &Reading<'_>) -> Vec<Finding> {
             .upgrade
             .iter()
             .flat_map(|upgrade| upgrade.volumes.iter().flatten());
-        let upgrade: BTreeSet<_> = upgrade.map(|volume| &volume.name).collect();
+        let upgrade: BTreeSet<_> = upgrade.map(|volume| &*volume.name).collect();
         let prepare = spec
             .prepare
             .iter()
             .flat_map(|prepare| prepare.volumes.iter().flatten());
         let only: Vec<_> = prepare
-            .map(|volume| &volume.name)
+            .map(|volume| &*volume.name)
             .filter(|name| !upgrade.contains(name))
             .collect();
         if !only.is_empty() {

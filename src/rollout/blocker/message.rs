@@ -8,6 +8,7 @@ use super::{Blocker, Joining};
 use refit_api::annotation::BY_PREFLIGHT;
 use refit_api::text::seconds;
 use refit_api::{Hook, names};
+use refit_base::names::shortened;
 use refit_facts::objects::maintenance::MaintenanceGroup;
 use refit_facts::{DrainFinding, NodeName, Taint};
 
@@ -16,13 +17,8 @@ const NODES_IN_MESSAGE: usize = 3;
 
 /// Writes `a, b, c and 2 more are unavailable`.
 fn write_unavailable(f: &mut fmt::Formatter<'_>, nodes: &[NodeName]) -> fmt::Result {
-    let (named, more) = nodes.split_at(nodes.len().min(NODES_IN_MESSAGE));
-    f.write_str(&named.join(", "))?;
-    match (nodes.len(), more.len()) {
-        (1, _) => f.write_str(" is unavailable"),
-        (_, 0) => f.write_str(" are unavailable"),
-        (_, more) => write!(f, " and {more} more are unavailable"),
-    }
+    let are = if nodes.len() == 1 { "is" } else { "are" };
+    write!(f, "{} {are} unavailable", shortened(nodes, NODES_IN_MESSAGE))
 }
 
 /// Writes the taints, and what to do about them: tolerate those that someone has set, and wait for those of Kubernetes.
@@ -121,7 +117,7 @@ impl fmt::Display for Blocker {
             Self::CheckFailing { check, answer, since } => {
                 write!(f, "spec.checks: no node starts, because check {check} fails")?;
                 if let Some(since) = since {
-                    write!(f, ", since {}", refit_api::text::seconds(*since))?;
+                    write!(f, ", since {}", seconds(*since))?;
                 }
                 write!(f, ": {answer}")
             }
@@ -178,7 +174,7 @@ impl fmt::Display for Blocker {
             Self::NodeJoining(Joining::Until(until)) => write!(
                 f,
                 "the node has just joined, and its labels and taints may not be complete: it may start at {}",
-                refit_api::text::seconds(*until)
+                seconds(*until)
             ),
             Self::NodeBusy { by } => {
                 let by = by.iter().map(|it| format!("{} {}", it.kind, it.name));
@@ -453,12 +449,12 @@ impl fmt::Display for Blocker {
                     (Hook::Before, Some(at)) => write!(
                         f,
                         "no node starts until Job {job}, created at {}, has succeeded",
-                        refit_api::text::seconds(*at)
+                        seconds(*at)
                     )?,
                     (Hook::After, Some(at)) => write!(
                         f,
                         "all nodes are done, and Job {job}, created at {}, has not ended",
-                        refit_api::text::seconds(*at)
+                        seconds(*at)
                     )?,
                 }
                 waits.as_ref().map_or(Ok(()), |waits| write!(f, ": {waits}"))
@@ -470,7 +466,7 @@ impl fmt::Display for Blocker {
                 };
                 write!(f, "spec.{}: Job {job} failed, {effect}: {why}", hook.as_str())?;
                 match due {
-                    Some(due) => write!(f, "; it is tried again at {}", refit_api::text::seconds(*due)),
+                    Some(due) => write!(f, "; it is tried again at {}", seconds(*due)),
                     None => write!(
                         f,
                         "; refit retry PLAN once the cause is corrected, or annotate the Plan with {}={job}, or edit it",

@@ -44,24 +44,6 @@ impl Answers {
             .insert((plan, node), DaemonPodsReadings { last, ready_since });
     }
 
-    pub(crate) fn add_refusal(&mut self, job: JobUid, refusal: Refusal) {
-        let oldest = oldest(refusal.seen);
-        self.refusals.retain(|_, known| known.seen > oldest);
-        self.refusals.insert(job, refusal);
-    }
-
-    pub(crate) fn add_pod_check(&mut self, plan: PlanName, node: NodeName, check: PodCheck) {
-        let oldest = oldest(check.seen);
-        self.pod_checks.retain(|_, known| known.seen > oldest);
-        self.pod_checks.insert((plan, node), check);
-    }
-
-    pub(crate) fn add_lease(&mut self, node: NodeName, check: LeaseCheck) {
-        let oldest = oldest(check.seen);
-        self.leases.retain(|_, known| known.seen > oldest);
-        self.leases.insert(node, check);
-    }
-
     /// The Lease of a node is about to be taken.
     pub(crate) fn forget_released(&mut self, node: &NodeName) {
         let is_released = |check: &LeaseCheck| check.state == LeaseState::Released;
@@ -86,8 +68,11 @@ impl Answers {
     }
 }
 
-fn oldest(seen: Timestamp) -> Timestamp {
-    seen.saturating_sub(KEPT).unwrap_or(Timestamp::MIN)
+/// Adds an answer, and forgets those that are too old by its time.
+pub(crate) fn add<K: Ord, V>(known: &mut BTreeMap<K, V>, key: K, answer: V, seen: impl Fn(&V) -> Timestamp) {
+    let oldest = seen(&answer).saturating_sub(KEPT).unwrap_or(Timestamp::MIN);
+    known.retain(|_, known| seen(known) > oldest);
+    known.insert(key, answer);
 }
 
 /// What was seen of pods for which a node waits.

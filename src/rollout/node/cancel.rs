@@ -56,13 +56,7 @@ impl NodeReconciler<'_> {
                 limit: failures,
             });
         }
-        Some(patch_holder(
-            node,
-            Holder {
-                cancelled: true,
-                ..holder.clone()
-            },
-        ))
+        Some(set_cancelled(node, holder, true))
     }
 
     /// Number of failed pods of a running Job. A pod may be seen to end before its Job counts it.
@@ -78,15 +72,7 @@ impl NodeReconciler<'_> {
     pub(super) fn revoke_late_cancel(&self, node: &NodeFacts, job: &JobFacts) -> Option<Step> {
         let holder = self.plan_hold().holder(node).filter(|holder| holder.cancelled)?;
         let with_message = job.outcome == JobOutcome::Running && job.backoff_limit > self.failures(job);
-        (with_message && self.is_wanted(node, job)).then(|| {
-            patch_holder(
-                node,
-                Holder {
-                    cancelled: false,
-                    ..holder.clone()
-                },
-            )
-        })
+        (with_message && self.is_wanted(node, job)).then(|| set_cancelled(node, holder, false))
     }
 
     /// Revokes a cancellation once its drain has ended. It would stop the next drain too.
@@ -102,31 +88,19 @@ impl NodeReconciler<'_> {
             .pods
             .live_on(&node.name)
             .any(|pod| pod.plan == *plan);
-        (!job && !pod).then(|| {
-            patch_holder(
-                node,
-                Holder {
-                    cancelled: false,
-                    ..holder.clone()
-                },
-            )
-        })
+        (!job && !pod).then(|| set_cancelled(node, holder, false))
     }
 }
 
 /// Changes a holder in the ledger of a node, at the version that was seen, so that a concurrent write of the drain
 /// wins.
-fn patch_holder(node: &NodeFacts, holder: Holder) -> Step {
-    let mut change = NodeChange {
-        exact: true,
-        ..NodeChange::default()
+fn set_cancelled(node: &NodeFacts, holder: &Holder, cancelled: bool) -> Step {
+    let holder = Holder {
+        cancelled,
+        ..holder.clone()
     };
-    let text = node
-        .ledger
-        .as_ref()
-        .map(|ledger| ledger.with_updated(holder).to_text());
-    change
-        .annotations
-        .insert(names::ANNOTATION_CORDON.to_owned(), text);
+    let ledger = node.ledger.as_ref();
+    let text = ledger.map(|ledger| ledger.with_updated(holder).to_text());
+    let change = NodeChange::exact().annotate(names::ANNOTATION_CORDON, text);
     patch(node, change, Vec::new())
 }

@@ -8,7 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::NodeReconciler;
 use super::state::NodeState;
-use crate::later::later;
+use crate::later::{later, requeue};
 use crate::memory::answers::UnreadyPod;
 use crate::step::{Key, Query, Step};
 use refit_api::ObjectRef;
@@ -109,7 +109,7 @@ impl DaemonSetsWait {
     pub(super) fn ask(&self, state: &mut NodeState) {
         match &self.next {
             Next::Nothing => {}
-            Next::At(due) => state.requeue_at = state.requeue_at.into_iter().chain([*due]).min(),
+            Next::At(due) => requeue(&mut state.requeue_at, *due),
             Next::Now(step) => state.steps.push((**step).clone()),
         }
     }

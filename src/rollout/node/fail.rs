@@ -111,13 +111,7 @@ impl NodeReconciler<'_> {
         }
         let mut state = NodeState::new(node, NodePhase::Finishing);
         (state.since, state.job) = (Some(at), Some(job.name.clone()));
-        let mut change = NodeChange {
-            exact: true,
-            ..NodeChange::default()
-        };
-        change
-            .annotations
-            .insert(names::ANNOTATION_SKIP.to_owned(), Some(skip));
+        let change = NodeChange::exact().annotate(names::ANNOTATION_SKIP, Some(skip));
         Some(NodeDecision::slot(state.with_step(patch(
             node,
             change,
@@ -308,7 +302,6 @@ pub(super) fn answer(change: &mut NodeChange, asked: Option<String>) {
 /// The state of a node whose failure is recorded.
 pub(super) fn failed_state(node: &NodeFacts, record: &Record) -> NodeState {
     let mut state = NodeState::of_record(node, record, NodePhase::Failed);
-    state.failed = true;
     state.reason.clone_from(&record.reason);
     state.message.clone_from(&record.message);
     state

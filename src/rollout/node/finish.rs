@@ -8,7 +8,7 @@ use super::state::{NodeDecision, NodeState};
 use super::{NodeReconciler, patch};
 use crate::event::Event;
 use crate::label_receipts;
-use crate::later::later;
+use crate::later::{later, requeue};
 use crate::release::release;
 use crate::resolve::Resolved;
 use crate::step::{NodeChange, Step};
@@ -153,7 +153,7 @@ impl NodeReconciler<'_> {
                 return self.fail_settle(node, record, unsettled);
             }
             state = unsettled.annotate(node, state);
-            state.requeue_at = state.requeue_at.into_iter().chain(until).min();
+            requeue(&mut state.requeue_at, until);
         } else {
             state = state.with_reason(
                 Reason::PostCompleteDelay,

@@ -11,7 +11,7 @@ use super::state::{NodeDecision, NodeState};
 use super::{NodeReconciler, patch};
 use crate::blocker::Blocker;
 use crate::failure;
-use crate::later::later;
+use crate::later::{later, requeue};
 use crate::step::{Key, NodeChange, Step};
 use refit_api::{NodePhase, Reason};
 use refit_facts::record::{Phase, Reboot, Record};
@@ -296,7 +296,7 @@ impl NodeReconciler<'_> {
         let name_is_taken = taken_by.is_some_and(|pod| pod.foreign) || conflict_until.is_some();
         if name_is_taken {
             // Also while the pod with another name is there: a person must find out who takes the names of others.
-            state.requeue_at = state.requeue_at.into_iter().chain(conflict_until).min();
+            requeue(&mut state.requeue_at, conflict_until);
             let taken = Blocker::NameTaken {
                 kind: "pod",
                 name: name.to_string(),
@@ -336,7 +336,7 @@ impl NodeReconciler<'_> {
                     why: "it has ended, and the node has not rebooted",
                 });
             } else {
-                state.requeue_at = state.requeue_at.into_iter().chain([again]).min();
+                requeue(&mut state.requeue_at, again);
             }
         }
         state

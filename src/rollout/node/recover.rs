@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::NodeReconciler;
 use super::state::{NodeDecision, NodeState};
-use crate::later::later;
+use crate::later::{later, requeue};
 use crate::memory::answers::WorkloadReadings;
 use crate::release::drop_record;
 use crate::step::{Key, Query, Step};
@@ -71,7 +71,7 @@ impl NodeReconciler<'_> {
             list.push(self.describe_workload(workload, known));
             let due = known.map_or(Timestamp::MIN, |known| later(known.seen, READ_INTERVAL));
             if due > self.now {
-                state.requeue_at = state.requeue_at.into_iter().chain([due]).min();
+                requeue(&mut state.requeue_at, due);
             // A node may have run pods of a hundred controllers, and one wait must not flood the API server.
             } else if state.steps.len() < MAX_READS {
                 state.steps.push(Step::Query(Query::ReadWorkload {
@@ -109,7 +109,7 @@ impl NodeReconciler<'_> {
             );
         }
         let until = (until > self.now).then_some(until);
-        state.requeue_at = state.requeue_at.into_iter().chain(until).min();
+        requeue(&mut state.requeue_at, until);
         let mut state = state.with_reason(Reason::Workloads, text);
         state.about = about;
         NodeDecision::slot(state)

@@ -69,10 +69,7 @@ impl NodeState {
     }
 
     pub(super) fn new(node: &NodeFacts, phase: NodePhase) -> Self {
-        Self {
-            failed: false,
-            ..Self::bare(node.uid.clone(), node.hostname().to_owned(), phase)
-        }
+        Self::bare(node.uid.clone(), node.hostname().to_owned(), phase)
     }
 
     /// A state with these values only.

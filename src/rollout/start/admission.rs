@@ -1,22 +1,20 @@
-//! The limits that a node meets before it starts, in their order. A new limit is a file with its [`Limit`], and a line here.
+//! The limits that a node meets before it starts, in their order. A new limit is a function, or a type with [`Limit`] if it
+//! has something to remember, and a line here.
 
 use super::availability::Availability;
-use super::busy::Busy;
-use super::effective::Effective;
 use super::group::CurrentGroup;
 use super::joining::Joined;
-use super::leaving::LeavingRoom;
 use super::limit::{Limit, Turn, Verdict};
-use super::of_all_plans::OfAllPlans;
-use super::room::{FreeSlot, StatusRoom};
-use super::skipped::Skipped;
+use super::skipped::skipped;
 use super::taints::Tolerations;
-use super::versions::{AtVersion, VersionLimits};
-use crate::node::state::PlanNodes;
+use super::versions::{VersionLimits, at_version};
+use crate::blocker::Blocker;
+use crate::node::state::{NodeState, PlanNodes};
 use crate::plan::DerivedPlan;
 use crate::pod_blockers::PodBlockers;
-use crate::remediation::NodeLeases;
+use crate::remediation;
 use crate::state::ClusterState;
+use crate::status::SlotRoom;
 use refit_facts::NodeName;
 
 /// The limits of a Plan, in the order in which a node meets them.
@@ -31,19 +29,19 @@ impl<'a> Limits<'a> {
         group: CurrentGroup<'a>,
         availability: Option<Availability>,
     ) -> Self {
-        let mut limits = vec![boxed(AtVersion), boxed(group), boxed(Skipped), boxed(LeavingRoom)];
+        let mut limits = vec![boxed(at_version), boxed(group), boxed(skipped), boxed(leaving)];
         limits.extend(availability.map(boxed));
         limits.extend([
-            boxed(OfAllPlans),
+            boxed(of_all_plans),
             boxed(Joined::of(plan)),
-            boxed(Busy),
-            boxed(Effective),
+            boxed(busy),
+            boxed(effective),
         ]);
         limits.extend(VersionLimits::of(cluster, plan).map(boxed));
         limits.push(boxed(Tolerations::of(plan)));
         limits.extend(PodBlockers::of(cluster, plan).map(boxed));
-        limits.extend(NodeLeases::of(plan).map(boxed));
-        limits.push(boxed(StatusRoom::of(nodes)));
+        limits.extend(plan.pauses_remediation().then(|| boxed(remediation::leased)));
+        limits.push(boxed(SlotRoom::of(nodes)));
         Self(limits)
     }
 
@@ -55,14 +53,14 @@ impl<'a> Limits<'a> {
     ) -> Self {
         let mut limits = vec![
             boxed(group),
-            boxed(FreeSlot),
-            boxed(LeavingRoom),
-            boxed(Busy),
-            boxed(OfAllPlans),
+            boxed(free_slot),
+            boxed(leaving),
+            boxed(busy),
+            boxed(of_all_plans),
         ];
         limits.extend(availability.map(boxed));
         limits.push(boxed(Tolerations::of(plan)));
-        limits.extend(NodeLeases::of(plan).map(boxed));
+        limits.extend(plan.pauses_remediation().then(|| boxed(remediation::leased)));
         Self(limits)
     }
 
@@ -80,4 +78,56 @@ impl<'a> Limits<'a> {
 
 fn boxed<'a>(limit: impl Limit<'a> + 'a) -> Box<dyn Limit<'a> + 'a> {
     Box::new(limit)
+}
+
+/// Slots that are in use by a deleted Plan of the same name, whose Jobs and pods still run.
+fn leaving(turn: &mut Turn<'_, '_>) -> Verdict {
+    let locks = &turn.locks;
+    Verdict::stop_if(locks.room_blocker(turn.plan, turn.nodes, turn.free, &turn.node.name))
+}
+
+/// The limits of the `ConfigMap` `refit`, which all Plans share.
+fn of_all_plans(turn: &mut Turn<'_, '_>) -> Verdict {
+    Verdict::stop_if(turn.locks.cluster_limits.blocker(&turn.node.name))
+}
+
+/// What keeps a Plan off a node whatever its other nodes do: the Node cannot be read, something else works on it, or the
+/// control plane needs it.
+fn busy(turn: &mut Turn<'_, '_>) -> Verdict {
+    let (cluster, plan, name) = (turn.cluster, turn.plan, &turn.node.name);
+    if let Some((_, unreadable)) = cluster.world.nodes.unreadable(name) {
+        let why = unreadable.why.clone();
+        return Verdict::Skip(Blocker::NodeUnreadable { why });
+    }
+    let quorum = || turn.locks.quorums.blocker(cluster, plan, name);
+    Verdict::skip_if(turn.locks.blocker(plan, name).or_else(quorum))
+}
+
+/// Whether a reboot helps: a node that has rebooted and needs a reboot for the same reason as before would reboot for ever.
+fn effective(turn: &mut Turn<'_, '_>) -> Verdict {
+    let request = turn.plan.selection.reboot_needed.and(turn.node.needed_reboot());
+    let survived = request.filter(|request| request.survived > 0);
+    Verdict::skip_if(survived.map(|request| Blocker::RebootIneffective {
+        why: request.to_string(),
+    }))
+}
+
+/// A free slot of `concurrency` or `maxConcurrent`.
+fn free_slot(turn: &mut Turn<'_, '_>) -> Verdict {
+    let limit = turn.plan.limit();
+    Verdict::stop_if((turn.free <= 0).then_some(Blocker::NoSlot { limit }))
+}
+
+/// Room in the stored status, which names the node before its Job exists.
+impl<'a> Limit<'a> for SlotRoom {
+    /// It is the last limit, so the node starts if there is room.
+    fn admit(&mut self, turn: &mut Turn<'_, 'a>) -> Verdict {
+        let attempt = turn.plan.next_attempt(turn.node);
+        let starting = NodeState::starting(turn.plan.spec(), attempt, turn.node, turn.now);
+        if Self::take(self, &turn.node.name, &starting) {
+            return Verdict::Go;
+        }
+        let slots = turn.nodes.len();
+        Verdict::End(Blocker::StatusFull { slots })
+    }
 }

@@ -30,7 +30,7 @@ impl Availability {
         let reserved = reservation::reserved(locks.cluster);
         let worked_on = locks.worked_on().chain(reserved).filter(is_selected);
         let worked_on = worked_on.chain(with_slot);
-        let unavailable = plan.targets.unavailable().iter().chain(worked_on);
+        let unavailable = plan.targets.unavailable.iter().chain(worked_on);
         Some(Self {
             limit,
             unavailable: unavailable.cloned().collect(),
@@ -41,7 +41,7 @@ impl Availability {
     /// may not: that start can still fail.
     fn admits(&self, cluster: &ClusterState, plan: &DerivedPlan, node: &NodeName) -> bool {
         let unavailable = i64::try_from(self.unavailable.len()).unwrap_or(i64::MAX);
-        unavailable < self.limit || plan.targets.unavailable().contains(node) || is_disturbed(cluster, node)
+        unavailable < self.limit || plan.targets.unavailable.contains(node) || is_disturbed(cluster, node)
     }
 
     /// Why no other node may start.

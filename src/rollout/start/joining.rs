@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use super::limit::{Limit, Turn, Verdict};
 use super::taints::Tolerations;
 use crate::blocker::{Blocker, Joining};
+use crate::later::requeue;
 use crate::plan::DerivedPlan;
 use crate::state::ClusterState;
 use refit_facts::{NodeFacts, Taint};
@@ -40,7 +41,7 @@ impl<'a> Limit<'a> for Joined {
     fn admit(&mut self, turn: &mut Turn<'_, 'a>) -> Verdict {
         let found = joining(turn.cluster, &self.0, turn.node, turn.now);
         if let Some(Joining::Until(until)) = found {
-            turn.picture.requeue(until);
+            requeue(&mut turn.picture.requeue_at, until);
         }
         Verdict::skip_if(found.map(Blocker::NodeJoining))
     }

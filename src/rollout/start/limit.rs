@@ -4,7 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::locks::DisruptionLocks;
 use crate::blocker::Blocker;
-use crate::later::later;
+use crate::later::{later, requeue};
 use crate::node::state::PlanNodes;
 use crate::picture::{Ask, PlanPicture};
 use crate::plan::DerivedPlan;
@@ -73,7 +73,7 @@ impl Turn<'_, '_> {
         let blocked = blocked.map(|(blocker, _)| Verdict::Skip(blocker));
         if let Some(until) = until.filter(|until| *until > self.now) {
             if blocked.is_some() {
-                self.picture.requeue(until);
+                requeue(&mut self.picture.requeue_at, until);
             }
             return blocked.unwrap_or(Verdict::Go);
         }
@@ -100,4 +100,11 @@ pub(crate) trait Limit<'a> {
 
     /// Counts a node that all limits admit.
     fn take(&mut self, _node: &NodeName) {}
+}
+
+/// A limit that remembers nothing.
+impl<'a, F: FnMut(&mut Turn<'_, 'a>) -> Verdict> Limit<'a> for F {
+    fn admit(&mut self, turn: &mut Turn<'_, 'a>) -> Verdict {
+        self(turn)
+    }
 }

@@ -6,6 +6,7 @@ use super::super::blocker::Blocker;
 use super::super::despite::Lifted;
 use super::super::plan::DerivedPlan;
 use super::super::state::ClusterState;
+use crate::later::requeue;
 use refit_api::exemption::StartLimit;
 use refit_api::schedule::{Blackout, Windows, blackout_at, next_blackout, next_start};
 use refit_api::wait_for;
@@ -108,12 +109,9 @@ pub(super) fn blocker(
     now: Timestamp,
     requeue_at: &mut Option<Timestamp>,
 ) -> Option<Blocker> {
-    let mut requeue = |at: Option<Timestamp>| {
-        *requeue_at = requeue_at.iter().copied().chain(at).min();
-    };
     let start_times = StartTimes::of(cluster, plan, lifted);
     if let Some(at) = start_times.not_before.filter(|at| now < *at) {
-        requeue(Some(at));
+        requeue(requeue_at, at);
         return Some(Blocker::NotBefore { at });
     }
     let current = |blackouts| blackout_at(blackouts, now);
@@ -123,7 +121,7 @@ pub(super) fn blocker(
     );
     let longest = own.iter().chain(&of_all).max_by_key(|(_, until)| *until);
     if let Some((blackout, until)) = longest {
-        requeue(Some(*until));
+        requeue(requeue_at, *until);
         return Some(Blocker::Blackout {
             of_all: own.is_none_or(|(own, _)| own != *blackout),
             reason: blackout.reason.clone(),
@@ -154,7 +152,7 @@ pub(super) fn blocker(
     };
     if !start_times.is_in_window(now) {
         // Also when it opens into a blackout, whose end is the next change then.
-        requeue(start_times.window_opens(now));
+        requeue(requeue_at, start_times.window_opens(now));
         if never_fits().is_some()
             && let Some(opens) = start_times.window_opens(now)
         {
@@ -170,15 +168,16 @@ pub(super) fn blocker(
         });
     }
     let closes = start_times.window_closes(now);
-    requeue(closes);
+    requeue(requeue_at, closes);
     let closes = closes.filter(|_| !starts_until_end);
     let end = closes.into_iter().chain(start_times.next_blackout(now)).min()?;
-    requeue(Some(end));
+    requeue(requeue_at, end);
     let needs = needs?;
     let last_start = end.checked_sub(needs).ok()?;
     if now <= last_start {
         // The decision at that very moment would still start nodes.
-        requeue(last_start.checked_add(SignedDuration::from_millis(1)).ok());
+        let passed = last_start.checked_add(SignedDuration::from_millis(1));
+        requeue(requeue_at, passed.ok());
         return None;
     }
     Some(too_short(end, start_times.next(end)))

@@ -2,9 +2,9 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::limit::{Limit, Turn, Verdict};
+use super::limit::{Turn, Verdict};
 use crate::blocker::Blocker;
-use crate::later::later;
+use crate::later::{later, requeue};
 use crate::plan::DerivedPlan;
 use refit_api::wait_for;
 use refit_facts::NodeFacts;
@@ -33,20 +33,17 @@ fn until(record: &Record, now: Timestamp) -> Option<Timestamp> {
     (is_plausible && until > now).then_some(until)
 }
 
-pub(super) struct Skipped;
-
-impl<'a> Limit<'a> for Skipped {
-    fn admit(&mut self, turn: &mut Turn<'_, 'a>) -> Verdict {
-        let record = turn.plan.skipped(turn.node);
-        // An edit of the Plan may have changed what the drain waits for, and a person may have ended the pause.
-        let record = record.filter(|record| record.inputs.as_deref() == Some(&*turn.plan.inputs));
-        let Some((record, until)) = record.and_then(|record| Some((record, until(record, turn.now)?))) else {
-            return Verdict::Go;
-        };
-        turn.picture.requeue(until);
-        Verdict::Skip(Blocker::DrainSkipped {
-            why: record.message.clone().unwrap_or_default(),
-            until,
-        })
-    }
+/// The limit of a node that waits for its next turn.
+pub(super) fn skipped(turn: &mut Turn<'_, '_>) -> Verdict {
+    let record = turn.plan.skipped(turn.node);
+    // An edit of the Plan may have changed what the drain waits for, and a person may have ended the pause.
+    let record = record.filter(|record| record.inputs.as_deref() == Some(&*turn.plan.inputs));
+    let Some((record, until)) = record.and_then(|record| Some((record, until(record, turn.now)?))) else {
+        return Verdict::Go;
+    };
+    requeue(&mut turn.picture.requeue_at, until);
+    Verdict::Skip(Blocker::DrainSkipped {
+        why: record.message.clone().unwrap_or_default(),
+        until,
+    })
 }

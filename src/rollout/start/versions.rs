@@ -24,15 +24,11 @@ pub(crate) struct VersionLimits<'a> {
     known: BTreeMap<(&'a str, bool), Option<Blocker>>,
 }
 
-/// A node whose kubelet has the version already, and that is being marked as done.
-pub(super) struct AtVersion;
-
-impl<'a> Limit<'a> for AtVersion {
-    fn admit(&mut self, turn: &mut Turn<'_, 'a>) -> Verdict {
-        let version = turn.node.kubelet.clone();
-        let is_at_version = turn.plan.targets.at_version().contains(&turn.node.name);
-        Verdict::skip_if(is_at_version.then_some(Blocker::AtVersion { version }))
-    }
+/// The limit of a node whose kubelet has the version already, and that is being marked as done.
+pub(super) fn at_version(turn: &mut Turn<'_, '_>) -> Verdict {
+    let version = turn.node.kubelet.clone();
+    let is_at_version = turn.plan.targets.at_version.contains(&turn.node.name);
+    Verdict::skip_if(is_at_version.then_some(Blocker::AtVersion { version }))
 }
 
 impl<'a> Limit<'a> for VersionLimits<'a> {

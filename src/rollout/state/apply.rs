@@ -10,7 +10,7 @@ mod steps;
 use jiff::Timestamp;
 
 use super::ClusterState;
-use crate::memory::StepFailure;
+use crate::memory::{StepFailure, answers};
 use crate::observation::{Kind, Observation, StepEffect};
 use crate::step::{Key, Step};
 use crate::world::limits::KnownLimits;
@@ -31,6 +31,7 @@ impl ClusterState {
     /// Applies what the response to a step says, which was sent when there had been `sent` lists. Returns whether it
     /// changed a fact.
     pub fn apply_effect(&mut self, effect: StepEffect, sent: ListCounts, now: Timestamp) -> bool {
+        let known = &mut self.memory.answers;
         match effect {
             StepEffect::Observed(observation) => match observation.object() {
                 // The next decision requests the step again.
@@ -76,17 +77,18 @@ impl ClusterState {
                     plan.checks.apply(&check, asked, answer, now);
                 }
             }
-            StepEffect::Refusal(job, refusal) => self.memory.answers.add_refusal(job, refusal),
-            StepEffect::Workload(workload, facts) => self.memory.answers.add_workload(workload, facts),
-            StepEffect::Lease(node, check) => self.memory.answers.add_lease(node, check),
-            StepEffect::PodCheck(plan, node, check) => self.memory.answers.add_pod_check(plan, node, check),
-            StepEffect::DaemonPods(plan, node, pods) => self.memory.answers.add_daemon_pods(plan, node, pods),
+            StepEffect::Refusal(job, refusal) => {
+                answers::add(&mut known.refusals, job, refusal, |it| it.seen);
+            }
+            StepEffect::Workload(workload, facts) => known.add_workload(workload, facts),
+            StepEffect::Lease(node, check) => answers::add(&mut known.leases, node, check, |it| it.seen),
+            StepEffect::PodCheck(plan, node, check) => {
+                answers::add(&mut known.pod_checks, (plan, node), check, |it| it.seen);
+            }
+            StepEffect::DaemonPods(plan, node, pods) => known.add_daemon_pods(plan, node, pods),
             StepEffect::Permissions(missing) => self.world.permissions = Some(missing),
             StepEffect::Maintained(id, uid, progress, again) => {
                 self.memory.turns.ended(&id, &uid, *progress, again);
-            }
-            StepEffect::Forbidden => {
-                self.world.permissions.take_if(|missing| missing.is_empty());
             }
         }
         true

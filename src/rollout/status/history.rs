@@ -161,7 +161,6 @@ fn is_done(plan: &DerivedPlan, entry: &NodeProgress) -> bool {
 pub(super) fn expected_end(
     cluster: &ClusterState,
     plan: &DerivedPlan,
-    nodes: &PlanNodes,
     picture: &PlanPicture,
     current: Option<&RollOut>,
     now: Timestamp,
@@ -173,14 +172,15 @@ pub(super) fn expected_end(
     if !only_slots || !picture.nodes.is_empty() {
         return None;
     }
-    let failed = i64::try_from(nodes.values().filter(|state| state.failed).count()).ok()?;
-    let slots = plan.limit() - failed;
+    let slots = &picture.slots;
+    let failed = i64::try_from(slots.values().filter(|state| state.failed).count()).ok()?;
+    let free = plan.limit() - failed;
     let waiting = i64::try_from(picture.waiting).ok()?;
-    let running = i64::from(nodes.values().any(|state| !state.failed));
-    if slots <= 0 || waiting + running == 0 {
+    let running = i64::from(slots.values().any(|state| !state.failed));
+    if free <= 0 || waiting + running == 0 {
         return None;
     }
-    let rounds = waiting / slots + i64::from(waiting % slots > 0);
+    let rounds = waiting / free + i64::from(waiting % free > 0);
     let at = |seconds_each: i64, rounds: i64| {
         let total = SignedDuration::from_secs(seconds_each.saturating_mul(rounds));
         now.checked_add(total).ok()

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 
-use crate::{ClusterState, Defaults, Observation, Step, StepEffect, decide};
+use crate::{ClusterState, Decision, Defaults, Observation, Step, StepEffect, decide};
 use refit_api::{NodeProgress, Plan, PlanStatus};
 use refit_facts::{JobFacts, Missing, NodeFacts, PlanFacts, PodFacts, PodStage, Schema};
-use refit_fixtures::{CONTROLLER, NAMESPACE, morning, read};
+use refit_fixtures::{CONTROLLER, NAMESPACE, morning, node, plan, read};
 use refit_job::JobSettings;
 
 pub(crate) fn defaults() -> Defaults {
@@ -86,10 +86,32 @@ pub(crate) fn apply_effect(cluster: &mut ClusterState, effect: StepEffect) -> bo
     cluster.apply_effect(effect, cluster.lists(), morning())
 }
 
+pub(crate) fn decided(cluster: &mut ClusterState, now: Timestamp) -> Decision {
+    cluster.refresh(now);
+    decide(cluster, now)
+}
+
+/// The status that a decision about one Plan writes.
+pub(crate) fn written(decision: &Decision) -> Option<&PlanStatus> {
+    decision.steps.iter().find_map(|step| match step {
+        Step::WriteStatus { status, .. } => Some(&**status),
+        _ => None,
+    })
+}
+
+/// A Plan whose stored status gives a slot to node `a`, and that node.
+pub(crate) fn applying() -> (ClusterState, PlanFacts, NodeFacts) {
+    let mut cluster = cluster([node("a", "n1")], [plan("p")]);
+    let status = status_of(&mut cluster, "p");
+    let mut stored = read(plan("p"));
+    stored.object.status = Some(status);
+    observe_plan(&mut cluster, 2, stored.clone());
+    (cluster, stored, node("a", "n1"))
+}
+
 /// The status of a Plan that a decision writes.
 pub(crate) fn status_of(cluster: &mut ClusterState, plan: &str) -> PlanStatus {
-    cluster.refresh(morning());
-    let decision = decide(cluster, morning());
+    let decision = decided(cluster, morning());
     let mut written = decision.steps.into_iter().filter_map(|step| match step {
         Step::WriteStatus { plan: of, status, .. } if *of == *plan => Some(*status),
         _ => None,

@@ -5,12 +5,11 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-use super::build::{apply_effect, cluster, observe_job, observe_node, observe_plan, pod};
-use crate::{ClusterState, Decision, Event, GlobalLimits, Observation, Query, Step, StepEffect, decide};
-use refit_api::{
-    ChannelRef, DrainNote, DrainWait, NodeDrain, PlanSpec, PlanStatus, Reason, SecretSpec, VersionPolicySpec,
-    names,
+use super::build::{
+    apply_effect, applying, cluster, decided, observe_job, observe_node, observe_plan, pod, written,
 };
+use crate::{ClusterState, Decision, Event, GlobalLimits, Observation, Query, Step, StepEffect};
+use refit_api::{ChannelRef, DrainNote, DrainWait, NodeDrain, PlanSpec, Reason, SecretSpec, names};
 use refit_base::version::Offer;
 use refit_facts::objects::maintenance::{Maintenance, MaintenanceGroup, MedikMaintenance};
 use refit_facts::store::Change;
@@ -18,19 +17,6 @@ use refit_facts::{NodeFacts, PlanFacts, PodFacts, Schema};
 use refit_fixtures::{job, labels, morning, node, plan, plan_with, read};
 
 const URL: &str = "https://example.com/stable";
-
-fn decided(cluster: &mut ClusterState) -> Decision {
-    cluster.refresh(morning());
-    decide(cluster, morning())
-}
-
-/// The status that the decision writes.
-fn written(decision: &Decision) -> Option<&PlanStatus> {
-    decision.steps.iter().find_map(|step| match step {
-        Step::WriteStatus { status, .. } => Some(&**status),
-        _ => None,
-    })
-}
 
 fn count(decision: &Decision, is_one: impl Fn(&Step) -> bool) -> usize {
     decision.steps.iter().filter(|step| is_one(step)).count()
@@ -42,16 +28,6 @@ fn secrets(names: &[&str]) -> Vec<SecretSpec> {
         ..SecretSpec::default()
     };
     names.iter().map(secret).collect()
-}
-
-/// A Plan whose stored status gives a slot to node `a`, and that node.
-fn applying() -> (ClusterState, PlanFacts, NodeFacts) {
-    let mut cluster = cluster([node("a", "n1")], [plan("p")]);
-    let status = written(&decided(&mut cluster)).unwrap().clone();
-    let mut stored = read(plan("p"));
-    stored.object.status = Some(status);
-    observe_plan(&mut cluster, 2, stored.clone());
-    (cluster, stored, node("a", "n1"))
 }
 
 #[test]
@@ -71,7 +47,7 @@ fn nodes_start_in_the_order_of_their_digests() {
             spec.service_account_name = Some("system-upgrade".to_owned());
         });
         plan.metadata.uid = Some("plan-uid".to_owned());
-        let decision = decided(&mut cluster(nodes, [plan]));
+        let decision = decided(&mut cluster(nodes, [plan]), morning());
         let status = written(&decision).unwrap();
         assert_eq!(status.latest_hash.as_deref(), Some(hash));
         assert_eq!(status.applying, Some(vec![next.to_owned()]));
@@ -82,12 +58,12 @@ fn nodes_start_in_the_order_of_their_digests() {
 fn no_job_is_created_before_stored_status_names_the_node() {
     let is_create = |step: &Step| matches!(step, Step::CreateJob { .. });
     let mut unnamed = cluster([node("a", "n1")], [plan("p")]);
-    assert_eq!(count(&decided(&mut unnamed), is_create), 0);
+    assert_eq!(count(&decided(&mut unnamed, morning()), is_create), 0);
     let (mut cluster, ..) = applying();
-    assert_eq!(count(&decided(&mut cluster), is_create), 1);
+    assert_eq!(count(&decided(&mut cluster, morning()), is_create), 1);
     // Nor for another node of that name.
     observe_node(&mut cluster, 2, node("a", "n2"));
-    assert_eq!(count(&decided(&mut cluster), is_create), 0);
+    assert_eq!(count(&decided(&mut cluster, morning()), is_create), 0);
 }
 
 /// The status with that slot may be refused, and then `b` alone would take a second node down.
@@ -100,7 +76,10 @@ fn a_slot_that_another_plan_gets_in_the_same_decision_admits_no_node_past_max_un
     let limited = plan_with("b", |spec| {
         (spec.cordon, spec.max_unavailable) = (None, Some(IntOrString::Int(1)));
     });
-    let decision = decided(&mut cluster([node("a", "n1"), lost], [plan("a"), limited]));
+    let decision = decided(
+        &mut cluster([node("a", "n1"), lost], [plan("a"), limited]),
+        morning(),
+    );
     let slots = |plan: &str| {
         let report = decision.pictures.get(plan).unwrap();
         report.slots.keys().map(ToString::to_string).collect::<Vec<_>>()
@@ -115,7 +94,7 @@ fn a_first_status_does_not_wait_for_the_channel() {
     let follows = plan_with("p", |spec| {
         (spec.version, spec.channel) = (None, Some(URL.to_owned()));
     });
-    let decision = decided(&mut cluster([], [follows]));
+    let decision = decided(&mut cluster([], [follows]), morning());
     let status = written(&decision).unwrap();
     let conditions: Vec<_> = status
         .conditions
@@ -139,12 +118,12 @@ fn a_channel_response_from_the_future_does_not_delay_the_next_query() {
     let channel = ChannelRef::of(&follows.spec).unwrap();
     for (polled, asks) in [(0, false), (-1, false), (24, true)] {
         let mut cluster = cluster([], [follows.clone()]);
-        let _ = decided(&mut cluster);
+        let _ = decided(&mut cluster, morning());
         let at = morning() + SignedDuration::from_hours(polled) / 10;
         let offer = Ok(Offer::one("v1".to_owned()));
         let effect = StepEffect::Channel(channel.clone(), at, offer, BTreeMap::default());
         apply_effect(&mut cluster, effect);
-        let decision = decided(&mut cluster);
+        let decision = decided(&mut cluster, morning());
         let channel = written(&decision).and_then(|status| status.channel.as_ref());
         let announces = channel.is_some_and(|channel| channel.asked.is_some());
         assert_eq!(announces, asks, "{polled}");
@@ -162,9 +141,9 @@ fn status_is_written_when_all_secrets_were_read() {
         [],
         [plan_with("p", |spec| spec.secrets = Some(secrets(&["x", "y"])))],
     );
-    assert_eq!(queries(&decided(&mut cluster)), 2);
+    assert_eq!(queries(&decided(&mut cluster, morning())), 2);
     apply_effect(&mut cluster, StepEffect::SecretMissing("y".into()));
-    let decision = decided(&mut cluster);
+    let decision = decided(&mut cluster, morning());
     assert_eq!((queries(&decision), written(&decision)), (1, None));
 }
 
@@ -176,7 +155,7 @@ fn a_malformed_plan_says_so() {
         ..read(refit_api::Plan::new("p", PlanSpec::default()))
     };
     observe_plan(&mut cluster, 1, malformed);
-    let decision = decided(&mut cluster);
+    let decision = decided(&mut cluster, morning());
     let validated = &written(&decision).unwrap().conditions[1];
     assert_eq!(
         (validated.status.as_str(), validated.reason.as_deref()),
@@ -191,10 +170,10 @@ fn a_malformed_plan_says_so() {
 #[test]
 fn status_shows_all_nodes_with_a_slot_and_others_up_to_a_hundred() {
     let nodes = (0..150).map(|number| node(&format!("n{number:03}"), &format!("uid-{number}")));
-    let decision = decided(&mut cluster(
-        nodes,
-        [plan_with("p", |spec| spec.concurrency = Some(3))],
-    ));
+    let decision = decided(
+        &mut cluster(nodes, [plan_with("p", |spec| spec.concurrency = Some(3))]),
+        morning(),
+    );
     let active = written(&decision).unwrap().active.as_ref().unwrap();
     assert_eq!(active.len(), 100);
     assert!(
@@ -207,7 +186,7 @@ fn nothing_is_written_before_the_definition_is_known_or_while_it_lacks_fields() 
     for schema in [Schema::Unknown, Schema::Outdated("spec.suspend".to_owned())] {
         let mut cluster = cluster([node("a", "n1")], [plan("p")]);
         cluster.apply(Observation::Schema(schema.clone(), "2".into()));
-        let decision = decided(&mut cluster);
+        let decision = decided(&mut cluster, morning());
         assert_eq!(written(&decision), None, "{schema:?}");
         assert_eq!(count(&decision, |step| matches!(step, Step::CreateJob { .. })), 0);
     }
@@ -217,7 +196,7 @@ fn nothing_is_written_before_the_definition_is_known_or_while_it_lacks_fields() 
 fn a_pruned_status_stops_the_roll_out_for_ten_seconds() {
     let (mut cluster, ..) = applying();
     apply_effect(&mut cluster, StepEffect::StatusPruned);
-    let decision = decided(&mut cluster);
+    let decision = decided(&mut cluster, morning());
     assert_eq!(count(&decision, |step| matches!(step, Step::CreateJob { .. })), 0);
     assert_eq!(
         decision.requeue_at,
@@ -227,10 +206,10 @@ fn a_pruned_status_stops_the_roll_out_for_ten_seconds() {
 
 #[test]
 fn the_fields_annotation_is_not_written_together_with_a_status() {
-    let decision = decided(&mut cluster(
-        [],
-        [plan_with("p", |spec| spec.suspend = Some(true))],
-    ));
+    let decision = decided(
+        &mut cluster([], [plan_with("p", |spec| spec.suspend = Some(true))]),
+        morning(),
+    );
     assert!(written(&decision).is_some());
     assert_eq!(
         count(&decision, |step| matches!(step, Step::NoteFields { .. })),
@@ -239,37 +218,10 @@ fn the_fields_annotation_is_not_written_together_with_a_status() {
 }
 
 #[test]
-fn the_digest_of_an_image_is_read_only_if_a_node_is_to_start_and_the_image_has_none() {
-    let pinned = |image: &str| {
-        let image = image.to_owned();
-        plan_with("p", |spec| {
-            spec.upgrade.get_or_insert_default().image = image;
-            spec.version_policy = Some(VersionPolicySpec {
-                pin_digest: Some(true),
-                ..VersionPolicySpec::default()
-            });
-        })
-    };
-    let own = format!("example.com/upgrade@sha256:{:064x}", 7);
-    for (nodes, image, queries) in [
-        (1, "example.com/upgrade", 1),
-        (0, "example.com/upgrade", 0),
-        (1, own.as_str(), 0),
-    ] {
-        let nodes = (0..nodes).map(|_| node("a", "n1"));
-        let decision = decided(&mut cluster(nodes, [pinned(image)]));
-        let count = count(&decision, |step| {
-            matches!(step, Step::Query(Query::ReadDigest { .. }))
-        });
-        assert_eq!(count, queries, "{image}");
-    }
-}
-
-#[test]
 fn a_message_about_a_drain_is_cut_to_what_status_holds() {
     let (mut cluster, plan, node) = applying();
     let hash = plan.status().latest_hash.clone().unwrap();
-    let steps = decided(&mut cluster).steps;
+    let steps = decided(&mut cluster, morning()).steps;
     let created = steps.iter().find_map(|step| match step {
         Step::CreateJob { job, .. } => Some(job.clone()),
         _ => None,
@@ -304,17 +256,15 @@ fn a_message_about_a_drain_is_cut_to_what_status_holds() {
     observe_node(&mut cluster, 5, drain("of-another-pod"));
     // Mere progress is written after a second.
     let later = morning() + SignedDuration::from_mins(1);
-    cluster.refresh(later);
     let said = |decision: &Decision| {
         let written = written(decision).unwrap().active.clone().unwrap();
         written[0].message.clone()
     };
-    assert_eq!(said(&decide(&cluster, later)), None);
+    assert_eq!(said(&decided(&mut cluster, later)), None);
     assert_eq!(cluster.drains().count(), 0);
     observe_node(&mut cluster, 6, drain("pod-uid"));
     assert_eq!(cluster.drains().count(), 1);
-    cluster.refresh(later);
-    let decision = decide(&cluster, later);
+    let decision = decided(&mut cluster, later);
     let message = written(&decision).unwrap().active.as_ref().unwrap()[0]
         .message
         .clone()
@@ -339,8 +289,7 @@ fn an_event_of_a_job_has_the_same_key_with_any_message() {
 fn the_same_facts_give_the_same_decision() {
     let decision = |at: Timestamp| {
         let mut cluster = cluster([node("a", "n1"), node("b", "n2")], [plan("p"), plan("q")]);
-        cluster.refresh(at);
-        decide(&cluster, at)
+        decided(&mut cluster, at)
     };
     assert_eq!(decision(morning()), decision(morning()));
 }
@@ -365,7 +314,7 @@ fn a_node_that_was_granted_to_an_object_counts_before_it_is_cordoned() {
             cluster.apply(Observation::Maintenance(group, Change::Object(Box::new(object))));
         }
         cluster.apply(Observation::Maintenance(group, Change::ListFinished(0)));
-        let grants = decided(cluster).grants;
+        let grants = decided(cluster, morning()).grants;
         cluster.note_grants(&grants);
         let granted = grants.into_iter().filter(|(_, grant)| grant.answer.is_ok());
         granted.map(|(node, _)| node.to_string()).collect::<Vec<_>>()

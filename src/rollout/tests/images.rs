@@ -2,10 +2,10 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::build::{cluster, defaults};
-use crate::{ClusterState, Decision, Query, Step, StepEffect, decide};
+use super::build::{cluster, decided, defaults, written};
+use crate::{ClusterState, Decision, Query, Step, StepEffect};
 use refit_api::image::ImageAnswer;
-use refit_api::{ContainerSpec, Plan, PlanSpec, PlanStatus, VersionPolicySpec};
+use refit_api::{ConditionType, ContainerSpec, Plan, PlanSpec, VersionPolicySpec};
 use refit_fixtures::{morning, node, plan, plan_with};
 
 const IMAGE: &str = "example.com/upgrade:v1";
@@ -20,11 +20,6 @@ fn asking(plan: Plan) -> ClusterState {
     cluster
 }
 
-fn decided(cluster: &mut ClusterState, now: Timestamp) -> Decision {
-    cluster.refresh(now);
-    decide(cluster, now)
-}
-
 /// The images of which registries are asked.
 fn asked(decision: &Decision) -> Vec<&str> {
     let steps = decision.steps.iter();
@@ -36,26 +31,14 @@ fn asked(decision: &Decision) -> Vec<&str> {
         .collect()
 }
 
-fn written(decision: &Decision) -> PlanStatus {
-    let mut written = decision.steps.iter().filter_map(|step| match step {
-        Step::WriteStatus { status, .. } => Some((**status).clone()),
-        _ => None,
-    });
-    written.next().unwrap()
-}
-
 /// The nodes that start, and why the Plan waits.
 fn outcome(decision: &Decision) -> (Vec<String>, String) {
-    let status = written(decision);
-    let complete = status
-        .conditions
-        .iter()
-        .find(|one| one.type_ == "Complete")
-        .unwrap();
+    let status = written(decision).unwrap();
+    let complete = status.condition(ConditionType::Complete).unwrap();
     let reason = complete.reason.as_deref().unwrap_or_default();
     let message = complete.message.as_deref().unwrap_or_default();
     (
-        status.applying.unwrap_or_default(),
+        status.applying.clone().unwrap_or_default(),
         format!("{reason}: {message}"),
     )
 }
@@ -66,6 +49,13 @@ fn answer(cluster: &mut ClusterState, image: &str, answer: ImageAnswer, now: Tim
     let effect = StepEffect::Digest("p".into(), hash, image.to_owned(), answer);
     let lists = cluster.lists();
     cluster.apply_effect(effect, lists, now);
+}
+
+fn pin(spec: &mut PlanSpec) {
+    spec.version_policy = Some(VersionPolicySpec {
+        pin_digest: Some(true),
+        ..VersionPolicySpec::default()
+    });
 }
 
 fn missing() -> ImageAnswer {
@@ -87,7 +77,10 @@ fn no_node_starts_before_the_registry_has_answered_and_each_answer_but_no_lets_n
         assert!(asked(&decision).is_empty(), "once: {given:?}");
         let (started, why) = outcome(&decision);
         assert_eq!(started == ["a"], starts, "{given:?}: {why}");
-        assert!(written(&decision).pinned.is_none(), "nothing runs the digest");
+        assert!(
+            written(&decision).unwrap().pinned.is_none(),
+            "nothing runs the digest"
+        );
         if !starts {
             let message = format!(
                 "ImageMissing: the registry has no image {IMAGE} ({NOT_FOUND}): wait until it is published, or correct the image or \
@@ -173,19 +166,21 @@ fn registries_are_asked_only_if_a_node_could_start_otherwise_and_only_for_images
     let decision = decided(&mut local, morning());
     assert!(asked(&decision).is_empty(), "kubelets do not ask either");
     assert_eq!(outcome(&decision).0, ["a"]);
+    let pinned = |image: &str| {
+        plan_with("p", |spec| {
+            spec.upgrade.get_or_insert_default().image = image.to_owned();
+            pin(spec);
+        })
+    };
+    let of_digest = pinned(&format!("example.com/upgrade@sha256:{:064x}", 7));
+    assert!(asked(&decided(&mut cluster([node("a", "n1")], [of_digest]), morning())).is_empty());
+    let without_nodes = pinned("example.com/upgrade");
+    assert!(asked(&decided(&mut cluster([], [without_nodes]), morning())).is_empty());
 }
 
 #[test]
 fn a_plan_that_pins_digests_reports_a_missing_image_too_even_if_existence_is_not_checked() {
-    let mut cluster = cluster(
-        [node("a", "n1")],
-        [plan_with("p", |spec| {
-            spec.version_policy = Some(VersionPolicySpec {
-                pin_digest: Some(true),
-                ..VersionPolicySpec::default()
-            });
-        })],
-    );
+    let mut cluster = cluster([node("a", "n1")], [plan_with("p", pin)]);
     assert_eq!(asked(&decided(&mut cluster, morning())), [IMAGE]);
     answer(&mut cluster, IMAGE, missing(), morning());
     let decision = decided(&mut cluster, morning());
@@ -201,5 +196,8 @@ fn a_plan_that_pins_digests_reports_a_missing_image_too_even_if_existence_is_not
     );
     let decision = decided(&mut cluster, later);
     assert_eq!(outcome(&decision).0, ["a"]);
-    assert_eq!(written(&decision).pinned.unwrap().images[0].digest, "sha256:1");
+    assert_eq!(
+        written(&decision).unwrap().pinned.as_ref().unwrap().images[0].digest,
+        "sha256:1"
+    );
 }

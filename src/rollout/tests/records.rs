@@ -1,8 +1,8 @@
 //! What follows from the record of an upgrade that has succeeded.
 
-use super::build::{cluster, observe_job, pod, status_of};
+use super::build::{cluster, decided, observe_job, pod, status_of};
 use super::unreadable::failed;
-use crate::{ClusterState, Observation, Step, decide};
+use crate::{ClusterState, Observation, Step};
 use refit_api::{ContainerSpec, Plan, RebootWhen};
 
 use refit_facts::record::{Phase, Reboot, Record, Verification};
@@ -22,8 +22,7 @@ fn upgraded(plan: &Plan, change: impl FnOnce(&mut Record)) -> NodeFacts {
 }
 
 fn steps(cluster: &mut ClusterState) -> Vec<Step> {
-    cluster.refresh(morning());
-    decide(cluster, morning()).steps
+    decided(cluster, morning()).steps
 }
 
 #[test]

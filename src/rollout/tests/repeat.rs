@@ -2,9 +2,9 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::build::{cluster, observe_node, observe_plan};
-use crate::{ClusterState, Decision, Query, Step, decide};
-use refit_api::{PlanSpec, PlanStatus, RepeatSpec, RepeatStatus, names};
+use super::build::{cluster, decided, observe_node, observe_plan, written};
+use crate::{ClusterState, Query, Step};
+use refit_api::{PlanSpec, RepeatSpec, RepeatStatus, names};
 use refit_facts::NodeFacts;
 use refit_fixtures::{labels, morning, node, plan_with, read};
 use refit_job::digest::{plan_hash, repeated_hash};
@@ -16,18 +16,6 @@ fn daily(spec: &mut PlanSpec) {
         every: Some("24h".to_owned()),
         ..RepeatSpec::default()
     });
-}
-
-fn decided(cluster: &mut ClusterState, now: Timestamp) -> Decision {
-    cluster.refresh(now);
-    decide(cluster, now)
-}
-
-fn written(decision: &Decision) -> Option<&PlanStatus> {
-    decision.steps.iter().find_map(|step| match step {
-        Step::WriteStatus { status, .. } => Some(&**status),
-        _ => None,
-    })
 }
 
 fn done(hash: &str) -> NodeFacts {

@@ -81,7 +81,7 @@ fn a_node_starts_unless_it_has_a_taint_that_keeps_the_pod_of_its_job_off() {
 }
 
 #[test]
-fn the_reason_names_all_taints_and_their_tolerations_and_no_slot_is_taken() {
+fn the_reason_names_all_taints_and_their_tolerations_and_no_slot_is_taken_until_they_go() {
     let taints = || {
         [
             taint("dedicated", Some("etcd"), "NoExecute"),
@@ -104,23 +104,8 @@ fn the_reason_names_all_taints_and_their_tolerations_and_no_slot_is_taken() {
                Kubernetes removes node.kubernetes.io/disk-pressure:NoSchedule when the node is healthy";
     assert!(waiting.iter().any(|other| other == why), "{waiting:#?}");
     assert_eq!(waiting.len(), 2);
-}
-
-#[test]
-fn a_taint_that_goes_lets_the_node_start() {
-    let nodes = [with_taints("a", [taint("gpu", None, "NoSchedule")])];
-    let mut cluster = cluster(nodes, [tolerating("other", "Exists")]);
-    let (started, waiting) = outcome(&mut cluster);
-    assert!(started.is_empty());
-    assert_eq!(
-        waiting,
-        [
-            "a TaintNotTolerated: the node has the taint gpu:NoSchedule, which the Plan does not tolerate; to upgrade such nodes, \
-             add to spec.tolerations: {key: gpu, operator: Exists, effect: NoSchedule}"
-        ]
-    );
     observe_node(&mut cluster, 2, with_taints("a", []));
-    assert_eq!(outcome(&mut cluster).0, ["a"]);
+    assert_eq!(outcome(&mut cluster).0, ["a", "b"]);
 }
 
 #[test]

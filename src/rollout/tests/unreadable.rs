@@ -1,23 +1,11 @@
 //! Nodes that cannot be read.
 
-use super::build::{cluster, observe_job, observe_node, observe_plan};
-use crate::{ClusterState, Decision, Kind, Observation, Step, decide};
+use super::build::{applying, cluster, decided, observe_job, observe_node, observe_plan, written};
+use crate::{ClusterState, Decision, Kind, Observation, Step};
 use refit_api::{NodePhase, PlanStatus, Reason};
+use refit_facts::NodeFacts;
 use refit_facts::record::{Phase, Record};
-use refit_facts::{NodeFacts, PlanFacts};
 use refit_fixtures::{NAMESPACE, job, morning, node, plan, plan_with, read};
-
-fn decided(cluster: &mut ClusterState) -> Decision {
-    cluster.refresh(morning());
-    decide(cluster, morning())
-}
-
-fn written(decision: &Decision) -> Option<&PlanStatus> {
-    decision.steps.iter().find_map(|step| match step {
-        Step::WriteStatus { status, .. } => Some(&**status),
-        _ => None,
-    })
-}
 
 pub(super) fn unreadable(cluster: &mut ClusterState, name: &str, uid: &str) -> bool {
     let why = "invalid type: string".to_owned();
@@ -35,22 +23,13 @@ fn acts(decision: &Decision) -> Vec<&Step> {
     decision.steps.iter().filter(acts).collect()
 }
 
-/// A Plan whose stored status gives a slot to node `a`, which has a Job.
-fn applying() -> (ClusterState, PlanFacts, NodeFacts) {
-    let mut cluster = cluster([node("a", "n1")], [plan("p")]);
-    let mut stored = read(plan("p"));
-    stored.object.status = Some(written(&decided(&mut cluster)).unwrap().clone());
-    observe_plan(&mut cluster, 2, stored.clone());
-    (cluster, stored, node("a", "n1"))
-}
-
 #[test]
 fn a_node_that_cannot_be_read_is_not_started_and_the_others_are() {
     let both = plan_with("p", |spec| spec.concurrency = Some(2));
     let mut cluster = cluster([node("a", "n1"), node("b", "n2")], [both]);
     assert!(unreadable(&mut cluster, "a", "n1"));
     assert!(!unreadable(&mut cluster, "a", "n1"), "no news");
-    let decision = decided(&mut cluster);
+    let decision = decided(&mut cluster, morning());
     let status = written(&decision).unwrap();
     assert_eq!(status.applying, Some(vec!["b".to_owned()]));
     let active = status.active.as_ref().unwrap();
@@ -62,7 +41,10 @@ fn a_node_that_cannot_be_read_is_not_started_and_the_others_are() {
     );
     // Once it can be read, it is started.
     observe_node(&mut cluster, 2, node("a", "n1"));
-    let applying = written(&decided(&mut cluster)).unwrap().applying.clone();
+    let applying = written(&decided(&mut cluster, morning()))
+        .unwrap()
+        .applying
+        .clone();
     assert_eq!(applying, Some(vec!["a".to_owned(), "b".to_owned()]));
 }
 
@@ -70,14 +52,14 @@ fn a_node_that_cannot_be_read_is_not_started_and_the_others_are() {
 fn a_slot_of_a_node_that_cannot_be_read_is_kept_and_nothing_is_done_there() {
     let (mut cluster, stored, on) = applying();
     unreadable(&mut cluster, "a", "n1");
-    let decision = decided(&mut cluster);
+    let decision = decided(&mut cluster, morning());
     assert_eq!(acts(&decision), Vec::<&Step>::new(), "no Job is created");
     let status = written(&decision).unwrap();
     assert_eq!(status.applying, Some(vec!["a".to_owned()]));
     // Nor is its Job deleted, or its success recorded.
     let hash = stored.status().latest_hash.clone().unwrap();
     observe_job(&mut cluster, 3, job("j", &stored, &on, &hash));
-    assert_eq!(acts(&decided(&mut cluster)), Vec::<&Step>::new());
+    assert_eq!(acts(&decided(&mut cluster, morning())), Vec::<&Step>::new());
 }
 
 #[test]
@@ -88,7 +70,7 @@ fn a_new_controller_that_cannot_read_a_node_keeps_its_slot() {
     unreadable(&mut successor, "a", "n1");
     observe_job(&mut successor, 3, job("j", &stored, &on, &hash));
     observe_plan(&mut successor, 4, stored);
-    let decision = decided(&mut successor);
+    let decision = decided(&mut successor, morning());
     assert_eq!(acts(&decision), Vec::<&Step>::new());
     let status = written(&decision).unwrap();
     assert_eq!(
@@ -105,12 +87,12 @@ fn a_new_controller_that_cannot_read_a_node_keeps_its_slot() {
 
 #[test]
 fn a_node_that_cannot_be_read_keeps_the_slot_that_only_its_record_shows() {
-    let decision = decided(&mut cluster([], [plan("p")]));
+    let decision = decided(&mut cluster([], [plan("p")]), morning());
     let hash = written(&decision).unwrap().latest_hash.clone().unwrap();
     let node = failed(1, &hash, "exited with 3");
     let mut cluster = cluster([node.clone()], [plan("p")]);
     unreadable(&mut cluster, &node.name, &node.uid);
-    let decision = decided(&mut cluster);
+    let decision = decided(&mut cluster, morning());
     let applying = written(&decision).unwrap().applying.clone();
     assert_eq!(applying, Some(vec!["node-0001".to_owned()]));
 }
@@ -120,7 +102,7 @@ fn a_node_that_cannot_be_read_and_is_deleted_is_forgotten() {
     let (mut cluster, ..) = applying();
     unreadable(&mut cluster, "a", "n1");
     assert!(cluster.apply(Observation::NodeDeleted("a".into(), "n1".into())));
-    assert_eq!(written(&decided(&mut cluster)).unwrap().applying, None);
+    assert_eq!(written(&decided(&mut cluster, morning())).unwrap().applying, None);
 
     // A list says so, too.
     let (mut cluster, ..) = applying();
@@ -128,7 +110,7 @@ fn a_node_that_cannot_be_read_and_is_deleted_is_forgotten() {
     cluster.apply(Observation::ListStarted(Kind::Node));
     unreadable(&mut cluster, "a", "n1");
     cluster.apply(Observation::ListFinished(Kind::Node));
-    let decision = decided(&mut cluster);
+    let decision = decided(&mut cluster, morning());
     assert_eq!(
         written(&decision).unwrap().applying,
         Some(vec!["a".to_owned()]),
@@ -136,7 +118,7 @@ fn a_node_that_cannot_be_read_and_is_deleted_is_forgotten() {
     );
     cluster.apply(Observation::ListStarted(Kind::Node));
     assert!(cluster.apply(Observation::ListFinished(Kind::Node)));
-    assert_eq!(written(&decided(&mut cluster)).unwrap().applying, None);
+    assert_eq!(written(&decided(&mut cluster, morning())).unwrap().applying, None);
 }
 
 pub(super) fn failed(number: usize, hash: &str, message: &str) -> NodeFacts {
@@ -184,7 +166,7 @@ const STORABLE: usize = 1_400_000;
 fn five_thousand_nodes_that_failed_with_long_messages_fit_into_the_status() {
     let all = plan_with("p", |spec| spec.concurrency = Some(5_000));
     let mut state = cluster([node("node-0000", "u")], [all]);
-    let hash = written(&decided(&mut state))
+    let hash = written(&decided(&mut state, morning()))
         .unwrap()
         .latest_hash
         .clone()
@@ -194,7 +176,7 @@ fn five_thousand_nodes_that_failed_with_long_messages_fit_into_the_status() {
         let message = if number % 100 == 0 { &longest } else { &message };
         observe_node(&mut state, 2, failed(number, &hash, message));
     }
-    let decision = decided(&mut state);
+    let decision = decided(&mut state, morning());
     let status = written(&decision).unwrap();
     assert!(bytes(status) < 700_000, "{}", bytes(status));
     assert_eq!(status.nodes.unwrap().failed, 5_000);
@@ -205,8 +187,8 @@ fn five_thousand_nodes_that_failed_with_long_messages_fit_into_the_status() {
     let mut stored = read(plan_with("p", |spec| spec.concurrency = Some(5_000)));
     stored.object.status = Some(status.clone());
     observe_plan(&mut state, 3, stored);
-    assert_eq!(acts(&decided(&mut state)), Vec::<&Step>::new());
-    assert_eq!(written(&decided(&mut state)), None);
+    assert_eq!(acts(&decided(&mut state, morning())), Vec::<&Step>::new());
+    assert_eq!(written(&decided(&mut state, morning())), None);
 }
 
 #[test]
@@ -223,7 +205,7 @@ fn as_many_nodes_start_at_a_time_as_fit_into_the_status_and_the_rest_says_so() {
             node(&name, &format!("8b7f5d3c-5f0e-4a57-9d8c-1f5f5a6b{number:04}"))
         });
         let mut state = cluster(nodes, [all]);
-        let decision = decided(&mut state);
+        let decision = decided(&mut state, morning());
         let status = written(&decision).unwrap();
         let counts = status.nodes.unwrap();
         assert_eq!(counts.applying + counts.waiting, i64::try_from(count).unwrap());

@@ -2,7 +2,7 @@
 
 use super::build::{cluster, outcome, status_of};
 use crate::Observation;
-use refit_api::{DependencySpec, Installs, Plan, PlanSpec, VersionPolicySpec};
+use refit_api::{ConditionType, DependencySpec, Installs, Plan, PlanSpec, VersionPolicySpec};
 use refit_facts::NodeFacts;
 use refit_fixtures::{labels, node, plan_with};
 
@@ -156,11 +156,7 @@ fn a_dependency_that_selects_no_node_is_not_complete() {
     let mut cluster = cluster([with_kubelet("agent", "v1.33.4+k3s1")], [waits, servers]);
     let status = status_of(&mut cluster, "p");
     assert_eq!(status.applying, None);
-    let complete = status
-        .conditions
-        .iter()
-        .find(|condition| condition.type_ == "Complete")
-        .unwrap();
+    let complete = status.condition(ConditionType::Complete).unwrap();
     assert_eq!(complete.reason.as_deref(), Some("DependencySelectsNothing"));
     let message = complete.message.as_deref().unwrap_or_default();
     assert!(

@@ -32,11 +32,3 @@ impl WaveProgress {
         self.status.phase == WavePhase::Soaking
     }
 }
-
-/// Status stores whole seconds. A successor that read an earlier time would end the soak early.
-pub(super) fn rounded_up(at: Timestamp) -> Timestamp {
-    match at.subsec_nanosecond() {
-        0 => at,
-        _ => Timestamp::from_second(at.as_second().saturating_add(1)).unwrap_or(at),
-    }
-}

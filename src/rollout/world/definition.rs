@@ -35,15 +35,19 @@ enum Relist {
     Running,
 }
 
-/// Why Plans cannot be written.
-pub(crate) enum Unwritable<'a> {
-    /// The CRD has not been read.
-    Unknown,
+/// Why no Plan is written and no node starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WriteBlock<'a> {
     /// The served CRD lacks fields.
     Outdated {
         missing: &'a str,
         /// When to try again, if the CRD itself has the fields.
         until: Option<Timestamp>,
+    },
+    /// The CRD, the limits for all Plans, or the Plans must be read first.
+    Unread {
+        /// Whether that must still be requested.
+        ask: bool,
     },
 }
 
@@ -72,10 +76,10 @@ impl Definition {
         self.distrusts_lists
     }
 
-    pub(crate) fn unwritable(&self, now: Timestamp) -> Option<Unwritable<'_>> {
+    pub(crate) fn write_block(&self, now: Timestamp) -> Option<WriteBlock<'_>> {
         let missing = match &self.schema {
-            Schema::Unknown => return Some(Unwritable::Unknown),
-            Schema::Outdated(missing) => return Some(Unwritable::Outdated { missing, until: None }),
+            Schema::Unknown => return Some(WriteBlock::Unread { ask: false }),
+            Schema::Outdated(missing) => return Some(WriteBlock::Outdated { missing, until: None }),
             // The definition has every field, but an API server that drops them still serves an older one. This field
             // is in every status, so that server drops it too.
             Schema::Current => "status.observedGeneration",
@@ -83,7 +87,7 @@ impl Definition {
         let pause = |at: Timestamp| later(at, PRUNED_PAUSE);
         let until = self.pruned.map(pause).filter(|until| now < *until)?;
         let until = Some(until);
-        Some(Unwritable::Outdated { missing, until })
+        Some(WriteBlock::Outdated { missing, until })
     }
 
     /// Whether Plans may lack fields, and if so whether their list must still be requested.

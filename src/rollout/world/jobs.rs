@@ -10,7 +10,7 @@ use refit_facts::{JobFacts, JobName, JobUid, NodeName, PlanName};
 
 #[derive(Debug, Default)]
 pub(crate) struct Jobs {
-    table: Store<JobName, JobUid, JobFacts>,
+    pub(crate) table: Store<JobName, JobUid, JobFacts>,
     on: Index<NodeName, JobName>,
     /// Jobs whose result is not recorded, by Plan name, except those in `unmarked`.
     open: Index<PlanName, JobName>,
@@ -25,20 +25,8 @@ impl Jobs {
         self.table.get(name)
     }
 
-    pub(crate) fn table(&mut self) -> &mut Store<JobName, JobUid, JobFacts> {
-        &mut self.table
-    }
-
     pub(crate) fn is_being_listed(&self) -> bool {
         self.table.is_being_listed()
-    }
-
-    pub(crate) fn lists(&self) -> u64 {
-        self.table.lists()
-    }
-
-    pub(crate) fn version(&self, name: &str) -> Option<u64> {
-        self.table.version(name)
     }
 
     /// All Jobs of this controller that upgrade the node of this name.

@@ -8,7 +8,7 @@ use refit_facts::{JobFacts, JobUid, NodeName, PodFacts, PodStage, PodUid, Text};
 
 #[derive(Debug, Default)]
 pub(crate) struct Pods {
-    table: Store<Text, PodUid, PodFacts>,
+    pub(crate) table: Store<Text, PodUid, PodFacts>,
     of_job: Index<JobUid, Text>,
     /// Pods that are bound and have not ended, by node name, except those in `hooks_on`.
     live_on: Index<NodeName, Text>,
@@ -20,14 +20,6 @@ pub(crate) struct Pods {
 impl Pods {
     pub(crate) fn get(&self, name: &str) -> Option<&PodFacts> {
         self.table.get(name)
-    }
-
-    pub(crate) fn table(&mut self) -> &mut Store<Text, PodUid, PodFacts> {
-        &mut self.table
-    }
-
-    pub(crate) fn lists(&self) -> u64 {
-        self.table.lists()
     }
 
     /// The pods that the Job controls. Only those on its node count: what happens elsewhere says nothing about it.

@@ -8,7 +8,8 @@ use crate::plan::PlanOverview;
 use crate::read::Snapshot;
 use crate::selected::not_selected;
 use crate::unavailable::unavailability;
-use refit_facts::objects::maintenance::Maintenance;
+use refit_base::names::shortened;
+use refit_facts::objects::maintenance::{Maintenance, PodRef};
 
 /// The phase of a maintenance, what it waits for, and who holds its node.
 pub fn explain_maintenance(snapshot: &Snapshot, object: &Maintenance) -> Explanation {
@@ -33,17 +34,11 @@ pub fn explain_maintenance(snapshot: &Snapshot, object: &Maintenance) -> Explana
     explanation.link(&*title, says(snapshot, object));
     let pods = &object.status.pending_pods_refs;
     if !pods.is_empty() && explanation.held {
-        let named = pods.iter().take(MAX_NAMED);
-        let named: Vec<_> = named
-            .map(|pod| format!("{}/{}", pod.namespace, pod.name))
-            .collect();
-        let more = match pods.len().saturating_sub(MAX_NAMED) {
-            0 => String::new(),
-            more => format!(" and {more} more"),
-        };
+        let path = |pod: &PodRef| format!("{}/{}", pod.namespace, pod.name);
+        let pods: Vec<_> = pods.iter().map(path).collect();
         explanation.link(
             format!("Node {node}"),
-            format!("pods are yet to be evicted: {}{more}", named.join(", ")),
+            format!("pods are yet to be evicted: {}", shortened(&pods, MAX_NAMED)),
         );
     }
     chain_of_holders(snapshot, object, &mut explanation);

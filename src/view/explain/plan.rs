@@ -3,8 +3,9 @@
 use super::node::{chain_of_node, chain_of_unavailable, no_slot};
 use crate::cause::chain_of_objects;
 use crate::explanation::{Explanation, MAX_DEPTH};
-use crate::plan::{PlanOverview, check_says, condition};
+use crate::plan::{PlanOverview, check_says};
 use crate::prepare::find;
+use crate::remedy::edit;
 use crate::time;
 use crate::unavailable::{not_ready, unavailability};
 
@@ -22,8 +23,11 @@ pub(super) fn chain_of_obstacle(view: &PlanOverview<'_>, obstacle: &Obstacle, ex
         Cause::Unavailable => chain_of_unavailable(view, explanation),
         Cause::Channel => {
             let channel = status.channel.as_ref();
-            let failed =
-                condition(view.plan, ConditionType::Validated).is_some_and(|it| it.status == "False");
+            let failed = view
+                .plan
+                .status()
+                .condition(ConditionType::Validated)
+                .is_some_and(|it| it.status == "False");
             let error = channel.and_then(|channel| Some((channel.url.clone()?, channel.last_error.clone()?)));
             if let Some((url, error)) = error.filter(|_| !failed) {
                 explanation.link(format!("channel {url}"), error);
@@ -126,7 +130,10 @@ pub(crate) fn chain_of_dependency(
         explanation.link(format!("Plan {namespace}/{name}"), "does not exist");
         explanation.set_remedy(
             "create the Plan, or correct spec.dependsOn",
-            &[format!("kubectl get plans -n {namespace}"), edit(view)],
+            &[
+                format!("kubectl get plans -n {namespace}"),
+                edit(namespace, &view.plan.name),
+            ],
         );
         return;
     };
@@ -146,7 +153,10 @@ pub(crate) fn chain_of_dependency(
     };
     explanation.link(format!("Plan {}", other.title()), says);
     if is_cycle {
-        explanation.set_remedy("remove one of the entries of spec.dependsOn", &[edit(view)]);
+        explanation.set_remedy(
+            "remove one of the entries of spec.dependsOn",
+            &[edit(namespace, &view.plan.name)],
+        );
         return;
     }
     let holder = other.obstacle.as_ref().and_then(|it| it.node.as_deref());
@@ -159,14 +169,6 @@ pub(crate) fn chain_of_dependency(
         "wait for that Plan; if it does not progress, see why",
         &[format!("refit explain -n {namespace} {name}")],
     );
-}
-
-fn edit(view: &PlanOverview<'_>) -> String {
-    format!(
-        "kubectl edit plan -n {} {}",
-        view.plan.namespace(),
-        view.plan.name
-    )
 }
 
 /// The wave that later nodes wait for, and a node that holds it.

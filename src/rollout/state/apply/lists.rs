@@ -15,8 +15,8 @@ pub struct ListCounts([u64; 4]);
 pub(super) fn start(cluster: &mut ClusterState, kind: Kind) {
     match kind {
         Kind::Node => cluster.world.nodes.start_list(),
-        Kind::Job => cluster.world.jobs.table().start_list(),
-        Kind::Pod => cluster.world.pods.table().start_list(),
+        Kind::Job => cluster.world.jobs.table.start_list(),
+        Kind::Pod => cluster.world.pods.table.start_list(),
         Kind::Plan => cluster.plan_listing.start(),
     }
 }
@@ -25,8 +25,8 @@ pub(super) fn start(cluster: &mut ClusterState, kind: Kind) {
 pub(super) fn mark_listed(cluster: &mut ClusterState, kind: Kind, name: &str) {
     match kind {
         Kind::Node => cluster.world.nodes.mark_listed(name),
-        Kind::Job => cluster.world.jobs.table().mark_listed(name),
-        Kind::Pod => cluster.world.pods.table().mark_listed(name),
+        Kind::Job => cluster.world.jobs.table.mark_listed(name),
+        Kind::Pod => cluster.world.pods.table.mark_listed(name),
         Kind::Plan => {
             if let Some((name, _)) = cluster.plans.get_key_value(name) {
                 cluster.plan_listing.mark(name);
@@ -43,12 +43,12 @@ pub(super) fn finish(cluster: &mut ClusterState, kind: Kind) -> bool {
             remove_all(cluster, &gone, nodes::remove) || unreadable_gone
         }
         Kind::Job => {
-            let gone = cluster.world.jobs.table().finish_list();
+            let gone = cluster.world.jobs.table.finish_list();
             // The list may show whether a requested Job exists.
             remove_all(cluster, &gone, jobs::remove) || !cluster.memory.pending_creates.is_empty()
         }
         Kind::Pod => {
-            let gone = cluster.world.pods.table().finish_list();
+            let gone = cluster.world.pods.table.finish_list();
             remove_all(cluster, &gone, jobs::remove_pod)
         }
         Kind::Plan => {
@@ -80,8 +80,8 @@ fn remove_all<N: Borrow<str>, U: Borrow<str>>(
 pub(super) fn counts(cluster: &ClusterState) -> ListCounts {
     ListCounts([
         cluster.world.nodes.table().lists(),
-        cluster.world.jobs.lists(),
-        cluster.world.pods.lists(),
+        cluster.world.jobs.table.lists(),
+        cluster.world.pods.table.lists(),
         cluster.plan_listing.count(),
     ])
 }

@@ -32,7 +32,7 @@ pub(super) fn remove(cluster: &mut ClusterState, name: &str, uid: &str) -> bool 
     };
     cluster.memory.timers.node_departed(&old);
     for plan_state in cluster.plans.values_mut() {
-        plan_state.remove_node(&old.name);
+        plan_state.targets.remove(&old.name);
     }
     jobs::file_all_on(cluster, name);
     true

@@ -252,23 +252,23 @@ fn a_secret_that_may_not_be_watched_holds_up_only_the_plans_that_name_it() {
 }
 
 #[test]
-fn without_permission_to_list_each_plan_has_an_event_and_no_node_starts() {
-    let mut scenario = Scenario::without_controller(&Setup::default());
-    scenario.fault_injector.allow("list", "nodes", false);
-    scenario.add_nodes(&["a"]);
-    scenario.apply(plan("p"));
-    scenario.start();
-    scenario.pass_secs(60);
-    assert!(scenario.invariants.jobs.is_empty());
-    assert_eq!(
-        scenario.events_of("MissingPermission").len(),
-        1,
-        "{:?}",
-        scenario.events()
-    );
-    scenario.fault_injector.allow("list", "nodes", true);
-    scenario.pass_secs(120);
-    scenario.finish();
+fn without_permission_to_list_nodes_or_pods_each_plan_has_an_event_and_no_node_starts() {
+    for (kind, verbs) in [("nodes", &["list"][..]), ("pods", &["list", "watch"][..])] {
+        let mut scenario = Scenario::without_controller(&Setup::default());
+        for verb in verbs {
+            scenario.fault_injector.allow(verb, kind, false);
+        }
+        scenario.add_nodes(&["a"]);
+        scenario.apply(plan("p"));
+        scenario.start();
+        scenario.pass_secs(60);
+        assert!(scenario.invariants.jobs.is_empty(), "{kind}");
+        let events = scenario.events_of("MissingPermission");
+        assert_eq!(events.len(), 1, "{kind}: {:?}", scenario.events());
+        scenario.fault_injector.allow("list", kind, true);
+        scenario.pass_secs(120);
+        scenario.finish();
+    }
 }
 
 #[test]
@@ -483,24 +483,6 @@ fn pods_that_may_not_be_watched_are_listed_again_until_a_list_succeeds() {
     assert!(scenario.invariants.jobs.is_empty());
     scenario.mend();
     scenario.pass_secs(30);
-    scenario.finish();
-}
-
-#[test]
-fn without_permission_to_list_pods_each_plan_has_an_event_and_no_node_starts() {
-    let mut scenario = Scenario::without_controller(&Setup::default());
-    for verb in ["list", "watch"] {
-        scenario.fault_injector.allow(verb, "pods", false);
-    }
-    scenario.add_nodes(&["a"]);
-    scenario.apply(plan("p"));
-    scenario.start();
-    scenario.pass_secs(60);
-    assert!(scenario.invariants.jobs.is_empty());
-    let events = scenario.events_of("MissingPermission");
-    assert_eq!(events.len(), 1, "{:?}", scenario.events());
-    scenario.fault_injector.allow("list", "pods", true);
-    scenario.pass_secs(120);
     scenario.finish();
 }
 
