@@ -10,6 +10,7 @@ use kube::Client;
 use tokio::sync::watch;
 
 use super::controller_manager::backoff::Backoffs;
+use super::controller_manager::pod_counts::Replicas;
 use super::controller_manager::selected_pods::Budgets;
 use super::delete::DeleteOptions;
 use super::ids::Ids;
@@ -94,6 +95,7 @@ impl Cluster {
             kubelets: Kubelets::new(options.default_behaviour),
             backoffs: Backoffs::default(),
             budgets: Budgets::default(),
+            replicas: Replicas::default(),
             unscheduled: BTreeSet::new(),
             loads: Loads::default(),
             trace: options.traced.then(Vec::new),

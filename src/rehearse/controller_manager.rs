@@ -8,6 +8,7 @@ mod job;
 mod job_pods;
 mod job_status;
 mod node;
+pub(super) mod pod_counts;
 mod replica_set;
 pub(super) mod selected_pods;
 mod stateful_set;

@@ -8,6 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::JSONSchemaProps;
 
 use super::controller_manager::backoff::Backoffs;
+use super::controller_manager::pod_counts::Replicas;
 use super::controller_manager::selected_pods::Budgets;
 use super::ids::Ids;
 use super::journal::{Entry, JournalEvent};
@@ -40,6 +41,7 @@ pub struct State {
     /// Which pods the disruption budgets select.
     pub(super) budgets: Budgets,
     /// How many pods each controller has.
+    pub(super) replicas: Replicas,
     /// Pods that no node fits, and why.
     pub(super) unscheduled: BTreeSet<Key>,
     /// Number of pods per node.
@@ -269,6 +271,7 @@ impl State {
                 _ => {}
             }
         }
+        self.replicas.apply(change);
         for budget in self.budgets.apply(&key.namespace, change) {
             self.enqueue(Work::Budget(budget));
         }

@@ -56,9 +56,12 @@ fn job(value: &mut Value) {
         value["metadata"]["uid"].clone(),
         value["metadata"]["name"].clone(),
     );
+    // Kubernetes still sets the legacy labels without a prefix (`generateSelector`).
     let labels = [
         ("batch.kubernetes.io/controller-uid", &uid),
         ("batch.kubernetes.io/job-name", &name),
+        ("controller-uid", &uid),
+        ("job-name", &name),
     ];
     let spec = &mut value["spec"];
     for (field, default) in [
@@ -100,16 +103,37 @@ fn pod(value: &mut Value) {
         }
     }
     spec["tolerations"] = tolerations.into();
+    absent(spec, "enableServiceLinks", true.into());
     absent(spec, "serviceAccountName", "default".into());
-    value["status"] = json!({ "phase": "Pending" });
+    value["status"] = json!({ "phase": "Pending", "qosClass": "BestEffort" });
 }
 
 fn pod_spec(spec: &mut Value) {
     for (field, default) in [
         ("restartPolicy", json!("Always")),
+        ("dnsPolicy", json!("ClusterFirst")),
+        ("schedulerName", json!("default-scheduler")),
         ("terminationGracePeriodSeconds", json!(GRACE_SECONDS)),
+        ("securityContext", json!({})),
     ] {
         absent(spec, field, default);
+    }
+    for field in ["initContainers", "containers"] {
+        let defaults = [
+            ("resources", json!({})),
+            ("terminationMessagePath", "/dev/termination-log".into()),
+            ("terminationMessagePolicy", "File".into()),
+        ];
+        let complete = |container: &Value| defaults.iter().all(|(field, _)| container.get(field).is_some());
+        if spec[field].as_array().is_none_or(|all| all.iter().all(complete)) {
+            continue;
+        }
+        let containers = spec.get_mut(field).and_then(Value::as_array_mut);
+        for container in containers.into_iter().flatten() {
+            for (field, default) in &defaults {
+                absent(container, field, default.clone());
+            }
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use jiff::SignedDuration;
 use super::selected_pods::is_healthy;
 use crate::json::{Map, Value, json};
 use crate::resources::Kind;
-use crate::state::State;
+use crate::state::{State, seconds};
 use crate::store::{Change, Key, Object};
 use crate::work_queue::Work;
 use crate::write::WriteTarget;
@@ -66,11 +66,25 @@ impl State {
         } else {
             (healthy - desired).max(0)
         };
+        let (reason, holds) = if allowed > 0 {
+            ("SufficientPods", "True")
+        } else {
+            ("InsufficientPods", "False")
+        };
         let generation = budget.value["metadata"]["generation"].clone();
+        let now = seconds(self.now());
         let _ = self.change(Kind::Budget, key, WriteTarget::Status, |new| {
+            let since = new
+                .pointer("/status/conditions/0")
+                .filter(|one| one["status"] == holds);
+            let since = since.map_or_else(|| now.into(), |one| one["lastTransitionTime"].clone());
             let mut status = json!({
                 "currentHealthy": healthy, "desiredHealthy": desired, "expectedPods": expected,
                 "disruptionsAllowed": allowed, "observedGeneration": generation,
+                "conditions": [{
+                    "type": "DisruptionAllowed", "status": holds, "reason": reason, "message": "",
+                    "lastTransitionTime": since, "observedGeneration": generation,
+                }],
             });
             if !disrupted.is_empty() {
                 status["disruptedPods"] = disrupted.into();

@@ -153,13 +153,19 @@ impl State {
             if new["status"]["conditions"].is_array() {
                 return;
             }
+            let condition = |type_: &str, reason: &str, message: &str| {
+                json!({
+                    "type": type_, "status": "True", "reason": reason, "message": message,
+                    "lastTransitionTime": now,
+                })
+            };
             new["status"] = json!({
                 "acceptedNames": new["spec"]["names"],
                 "storedVersions": ["v1"],
-                "conditions": [{
-                    "type": "Established", "status": "True", "reason": "InitialNamesAccepted",
-                    "message": "the initial names have been accepted", "lastTransitionTime": now,
-                }],
+                "conditions": [
+                    condition("NamesAccepted", "NoConflicts", "no conflicts found"),
+                    condition("Established", "InitialNamesAccepted", "the initial names have been accepted"),
+                ],
             });
         });
     }

@@ -18,19 +18,18 @@ impl State {
         if set.is_being_deleted() {
             return;
         }
-        // A pod that is being deleted does not count, so its replacement does not wait for it (`FilterActivePods`).
-        let mut pods = self.active_pods(set.uid());
-        let ready = pods.iter().filter(|pod| is_ready(&pod.value)).count();
+        let pods = self.replicas.of(set.uid());
         let wanted = set.value["spec"]["replicas"].as_u64().unwrap_or(1);
         let wanted = usize::try_from(wanted).unwrap_or(usize::MAX);
         let status = json!({
-            "replicas": pods.len(), "readyReplicas": ready, "availableReplicas": ready,
-            "observedGeneration": set.value["metadata"]["generation"],
+            "replicas": pods.active, "readyReplicas": pods.ready, "availableReplicas": pods.ready,
+            "fullyLabeledReplicas": pods.active, "observedGeneration": set.value["metadata"]["generation"],
         });
         self.write_status(Kind::ReplicaSet, key, status);
-        if pods.len() > wanted {
+        if pods.active > wanted {
+            let mut active = self.active_pods(set.uid());
             // Deleted first: pods without a node, then unready pods, then the youngest.
-            pods.sort_by_key(|pod| {
+            active.sort_by_key(|pod| {
                 let bound = is_bound(pod);
                 (
                     bound,
@@ -38,13 +37,13 @@ impl State {
                     std::cmp::Reverse(pod.meta("creationTimestamp").to_owned()),
                 )
             });
-            pods.truncate(pods.len() - wanted);
-            self.delete_pods(&pods);
+            active.truncate(active.len() - wanted);
+            self.delete_pods(&active);
             return;
         }
         let mut pod = pod_of(&set);
         pod["metadata"]["generateName"] = format!("{}-", set.meta("name")).into();
-        for _ in pods.len()..wanted {
+        for _ in pods.active..wanted {
             if let Err(status_error) = self.create(Kind::Pod, &key.namespace, pod.clone(), false) {
                 tracing::warn!(
                     set = &*key.name,

@@ -127,6 +127,8 @@ impl State {
                 .collect();
             all.extend(mine);
             status["conditions"] = all.into();
+            // The API server sets it at creation, and restores it if a kubelet drops it (`podStatusStrategy`).
+            status["qosClass"] = new["status"]["qosClass"].clone();
             new["status"] = status;
         });
     }
