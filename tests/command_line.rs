@@ -36,7 +36,7 @@ fn the_command_line_names_what_is_wrong_with_it_and_what_is_allowed() {
         ),
         ("--log-format xml", "", "--log-format, xml, text, json"),
         ("--no-such-flag", "", "--no-such-flag"),
-        ("--dashboard=true", "", "--dashboard, use refit dashboard"),
+        ("--dashboard=true", "", "--dashboard"),
         ("dashboard --html nowhere/page.html", "", "no folder nowhere"),
         ("dashboard --html p.html --port 1", "", "--html, --port"),
         ("no-such-command", "", "no-such-command"),
