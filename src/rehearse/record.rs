@@ -76,6 +76,21 @@ struct PlanRecord {
     without_job: BTreeSet<String>,
 }
 
+impl PlanRecord {
+    /// Keeps the runs of done nodes apart from those to the next version.
+    fn keep_done(&mut self) {
+        let turns = std::mem::take(&mut self.turns).into_iter();
+        let (done, others): (Vec<_>, Vec<_>) = turns.partition(|(_, run)| run.state == RowState::Done);
+        self.repetitions.earlier.extend(done);
+        self.turns.extend(others);
+    }
+
+    /// How many nodes have been started, once for each roll-out.
+    fn started(&self) -> usize {
+        self.repetitions.earlier.len() + self.turns.len()
+    }
+}
+
 type WaitKey = (String, Option<String>, String);
 
 /// The state of the recording.
@@ -190,7 +205,11 @@ impl Recorder {
         seen.depends = dependency(&plan["spec"]["prepare"]);
         let depends_on = plan["spec"]["dependsOn"].as_array().into_iter().flatten();
         seen.depends_on = depends_on.map(|other| text(other, "name").to_owned()).collect();
-        seen.hash = status["latestHash"].as_str().map(str::to_owned);
+        let hash = status["latestHash"].as_str().map(str::to_owned);
+        if !self.is_live && seen.hash.is_some() && seen.hash != hash {
+            seen.keep_done();
+        }
+        seen.hash = hash;
         let version = status["latestVersion"].as_str().map(str::to_owned);
         if version.is_some() && seen.version != version {
             seen.version.clone_from(&version);
@@ -339,7 +358,11 @@ impl Recorder {
         if !begun {
             seen.without_job.insert(node.to_owned());
         }
-        let begins = || NodeRun::new(now, None, RowState::Applying);
+        let version = &seen.version;
+        let begins = || NodeRun {
+            version: version.clone(),
+            ..NodeRun::new(now, None, RowState::Applying)
+        };
         seen.turns.entry(node.to_owned()).or_insert_with(begins)
     }
 
@@ -419,7 +442,9 @@ impl Recorder {
             .map(|(plan, _)| plan.clone())
             .collect();
         for plan in done {
+            let version = self.plans.get(&plan).and_then(|seen| seen.version.clone());
             let turn = self.node_run(&plan, node, now);
+            turn.version = version;
             turn.state = RowState::Done;
             turn.until = Some(now);
             (turn.reason, turn.message) = (None, None);
@@ -441,9 +466,12 @@ impl Recorder {
         let after = failures(&change.new);
         let is_done = |turn: &NodeRun| turn.state == RowState::Done;
         let seen = self.plans.get(&plan);
-        // A Job of the roll-out before the repetition outlives it.
+        // A Job outlives the roll-out to an earlier version, and that before a repetition.
         let is_earlier = |seen: &PlanRecord| {
-            seen.repetitions.due.is_some() && change.new.label(&seen.label) != seen.hash.as_deref()
+            let has_ended = seen.repetitions.due.is_some() || !seen.turns.contains_key(&node);
+            has_ended
+                && !seen.repetitions.earlier.is_empty()
+                && change.new.label(&seen.label) != seen.hash.as_deref()
         };
         let known = seen.and_then(|seen| seen.turns.get(&node));
         if known.is_some_and(is_done) || seen.is_some_and(is_earlier) {

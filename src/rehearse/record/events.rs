@@ -25,6 +25,9 @@ pub struct NodeRun {
     /// When it was done or failed.
     #[serde(rename = "end")]
     pub until: Option<Timestamp>,
+    /// The version of the Plan for the node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
     #[serde(skip)]
     pub state: RowState,
     /// Why it failed, or cannot continue.
@@ -61,6 +64,7 @@ impl NodeRun {
         Self {
             since,
             until,
+            version: None,
             state,
             reason: None,
             message: None,

@@ -177,6 +177,26 @@ fn waits_for_the_same_thing_are_one_line() {
 }
 
 #[test]
+fn a_node_that_gets_one_version_after_another_has_a_row_for_each() {
+    let mut report = example();
+    let with = |version: &str| {
+        let mut turn = report.turns[0].clone();
+        turn.run.version = Some(version.to_owned());
+        turn
+    };
+    let (one, two) = (with("v1.35.3"), with("v1.36.3"));
+    let mut rows = |turns: Vec<NodeRunReport>| {
+        report.turns = turns;
+        let text = report.to_text();
+        let rows = text.lines().skip(1).take_while(|line| !line.is_empty());
+        let results = rows.map(|row| row.split_once("  4m10s  ").unwrap().1.to_owned());
+        results.collect::<Vec<_>>()
+    };
+    assert_eq!(rows(vec![one.clone(), two]), ["done (v1.35.3)", "done (v1.36.3)"]);
+    assert_eq!(rows(vec![one.clone(), one]), ["done", "done"]);
+}
+
+#[test]
 fn control_plane_nodes_that_are_down_together_are_reported_with_a_remedy() {
     let line = |down: &[&str], not_ready: &[&str], plans: &[&str], loses_quorum: bool| {
         let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
