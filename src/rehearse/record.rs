@@ -43,7 +43,7 @@ use refit_formats::page::RowState;
 const BEFORE_THE_UPGRADE: [NodePhase; 3] = [NodePhase::Pending, NodePhase::Starting, NodePhase::Preparing];
 /// Reasons that are not reported: the node waits for a slot, or the Plan is being processed.
 const ORDINARY: [Reason; 2] = [Reason::NoSlot, Reason::NotReady];
-/// Reasons of a single node; the others concern the whole Plan.
+/// Reasons of a single node, each with a wait of its own; the others concern the whole Plan.
 const OF_NODES: [Reason; 8] = [
     Reason::NodeNotReady,
     Reason::NodeJoining,
@@ -53,6 +53,19 @@ const OF_NODES: [Reason; 8] = [
     Reason::PodLeaving,
     Reason::JobRefused,
     Reason::SettingMissing,
+];
+
+/// Reasons of nodes that many may have at once, and again each time that a slot is free: such nodes share a wait.
+const OF_SOME_NODES: [Reason; 9] = [
+    Reason::DrainSkipped,
+    Reason::DrainWouldBlock,
+    Reason::MinorSkip,
+    Reason::NodeIsNewer,
+    Reason::PodBlocks,
+    Reason::PodsPending,
+    Reason::RebootIneffective,
+    Reason::Skipped,
+    Reason::TaintNotTolerated,
 ];
 
 #[derive(Clone, Debug, Default)]
@@ -72,6 +85,8 @@ struct PlanRecord {
     waves: Vec<WaveSpan>,
     /// Jobs of its `before` and `after`.
     hooks: Vec<HookRun>,
+    /// Nodes that have waited for a reason of [`OF_SOME_NODES`], by its name.
+    waiting: BTreeMap<&'static str, BTreeSet<String>>,
     /// Nodes with a slot whose Job has not been seen yet. It saves a search of all runs at each change of the Plan.
     without_job: BTreeSet<String>,
 }
@@ -226,17 +241,12 @@ impl Recorder {
             let (node, message) = (text(entry, "name"), text(entry, "message"));
             let phase = OpenEnum::<NodePhase>::from(text(entry, "phase"));
             let reason = OpenEnum::<Reason>::from(text(entry, "reason"));
-            let is_one_of = |list: &[Reason]| reason.known().is_some_and(|known| list.contains(&known));
             if phase == NodePhase::Waiting {
-                if reason.is_empty() || is_one_of(&ORDINARY) {
+                let is_ordinary = reason.known().is_some_and(|known| ORDINARY.contains(&known));
+                if reason.is_empty() || is_ordinary {
                     continue;
                 }
-                let of = is_one_of(&OF_NODES).then_some(node);
-                let awaited = self
-                    .depends(&name)
-                    .filter(|_| reason == Reason::DependencyNotComplete);
-                let blocker = awaited.map_or_else(|| reason.to_string(), |other| format!("Plan {other}"));
-                waited.insert(self.record_wait(&name, of, &reason, &blocker, message, now));
+                waited.insert(self.record_waiting(&name, node, &reason, message, now));
                 continue;
             }
             here.insert(node);

@@ -101,7 +101,7 @@ pub(super) struct WaveSpan {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Wait {
     pub plan: String,
-    /// `None` if the whole Plan waits.
+    /// `None` if the whole Plan waits, or nodes that share the wait.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
     pub reason: OpenEnum<Reason>,

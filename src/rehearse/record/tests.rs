@@ -171,6 +171,22 @@ fn a_node_that_gets_one_version_after_another_has_a_run_for_each() {
 }
 
 #[test]
+fn nodes_that_share_a_wait_are_known() {
+    let mut fixture = RecorderFixture::new();
+    let taint = |node| (node, "Waiting", "TaintNotTolerated");
+    fixture.plan(
+        1,
+        &active(&[("one", "Upgrading", ""), taint("three"), taint("two")]),
+    );
+    fixture.plan(5, &active(&[("one", "Waiting", "WindowClosed")]));
+    let sharing = |reason: &str| fixture.recorder.sharing("p", &reason.into());
+    let nodes = sharing("TaintNotTolerated").unwrap();
+    assert!(nodes.iter().eq(["three", "two"]));
+    assert_eq!(sharing("WindowClosed"), None, "the whole Plan waits");
+    assert_eq!(fixture.recorder.waits().len(), 2);
+}
+
+#[test]
 fn a_wait_has_a_beginning_and_an_end() {
     let mut fixture = RecorderFixture::new();
     let closed = ["one", "two"].map(|node| (node, "Waiting", "WindowClosed"));
