@@ -37,9 +37,9 @@ const REGION: &str = "topology.kubernetes.io/region";
 const ARCH: &str = "kubernetes.io/arch";
 const INSTANCE_TYPE: &str = "node.kubernetes.io/instance-type";
 const ROLE_PREFIX: &str = "node-role.kubernetes.io/";
-const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
+pub(crate) const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
 const ETCD: &str = "node-role.kubernetes.io/etcd";
-const MASTER: &str = "node-role.kubernetes.io/master";
+pub(crate) const MASTER: &str = "node-role.kubernetes.io/master";
 const WORKER: &str = "node-role.kubernetes.io/worker";
 const ZONES: [&str; 3] = ["zone-a", "zone-b", "zone-c"];
 

@@ -43,7 +43,7 @@ use refit_formats::page::RowState;
 const BEFORE_THE_UPGRADE: [NodePhase; 3] = [NodePhase::Pending, NodePhase::Starting, NodePhase::Preparing];
 /// Reasons that are not reported: the node waits for a slot, or the Plan is being processed.
 const ORDINARY: [Reason; 2] = [Reason::NoSlot, Reason::NotReady];
-/// Reasons of a single node; the others concern the whole Plan.
+/// Reasons of a single node, each with a wait of its own; the others concern the whole Plan.
 const OF_NODES: [Reason; 8] = [
     Reason::NodeNotReady,
     Reason::NodeJoining,
@@ -53,6 +53,19 @@ const OF_NODES: [Reason; 8] = [
     Reason::PodLeaving,
     Reason::JobRefused,
     Reason::SettingMissing,
+];
+
+/// Reasons of nodes that many may have at once, and again each time that a slot is free: such nodes share a wait.
+const OF_SOME_NODES: [Reason; 9] = [
+    Reason::DrainSkipped,
+    Reason::DrainWouldBlock,
+    Reason::MinorSkip,
+    Reason::NodeIsNewer,
+    Reason::PodBlocks,
+    Reason::PodsPending,
+    Reason::RebootIneffective,
+    Reason::Skipped,
+    Reason::TaintNotTolerated,
 ];
 
 #[derive(Clone, Debug, Default)]
@@ -72,8 +85,25 @@ struct PlanRecord {
     waves: Vec<WaveSpan>,
     /// Jobs of its `before` and `after`.
     hooks: Vec<HookRun>,
+    /// Nodes that have waited for a reason of [`OF_SOME_NODES`], by its name.
+    waiting: BTreeMap<&'static str, BTreeSet<String>>,
     /// Nodes with a slot whose Job has not been seen yet. It saves a search of all runs at each change of the Plan.
     without_job: BTreeSet<String>,
+}
+
+impl PlanRecord {
+    /// Keeps the runs of done nodes apart from those to the next version.
+    fn keep_done(&mut self) {
+        let turns = std::mem::take(&mut self.turns).into_iter();
+        let (done, others): (Vec<_>, Vec<_>) = turns.partition(|(_, run)| run.state == RowState::Done);
+        self.repetitions.earlier.extend(done);
+        self.turns.extend(others);
+    }
+
+    /// How many nodes have been started, once for each roll-out.
+    fn started(&self) -> usize {
+        self.repetitions.earlier.len() + self.turns.len()
+    }
 }
 
 type WaitKey = (String, Option<String>, String);
@@ -190,7 +220,11 @@ impl Recorder {
         seen.depends = dependency(&plan["spec"]["prepare"]);
         let depends_on = plan["spec"]["dependsOn"].as_array().into_iter().flatten();
         seen.depends_on = depends_on.map(|other| text(other, "name").to_owned()).collect();
-        seen.hash = status["latestHash"].as_str().map(str::to_owned);
+        let hash = status["latestHash"].as_str().map(str::to_owned);
+        if !self.is_live && seen.hash.is_some() && seen.hash != hash {
+            seen.keep_done();
+        }
+        seen.hash = hash;
         let version = status["latestVersion"].as_str().map(str::to_owned);
         if version.is_some() && seen.version != version {
             seen.version.clone_from(&version);
@@ -207,17 +241,12 @@ impl Recorder {
             let (node, message) = (text(entry, "name"), text(entry, "message"));
             let phase = OpenEnum::<NodePhase>::from(text(entry, "phase"));
             let reason = OpenEnum::<Reason>::from(text(entry, "reason"));
-            let is_one_of = |list: &[Reason]| reason.known().is_some_and(|known| list.contains(&known));
             if phase == NodePhase::Waiting {
-                if reason.is_empty() || is_one_of(&ORDINARY) {
+                let is_ordinary = reason.known().is_some_and(|known| ORDINARY.contains(&known));
+                if reason.is_empty() || is_ordinary {
                     continue;
                 }
-                let of = is_one_of(&OF_NODES).then_some(node);
-                let awaited = self
-                    .depends(&name)
-                    .filter(|_| reason == Reason::DependencyNotComplete);
-                let blocker = awaited.map_or_else(|| reason.to_string(), |other| format!("Plan {other}"));
-                waited.insert(self.record_wait(&name, of, &reason, &blocker, message, now));
+                waited.insert(self.record_waiting(&name, node, &reason, message, now));
                 continue;
             }
             here.insert(node);
@@ -339,7 +368,11 @@ impl Recorder {
         if !begun {
             seen.without_job.insert(node.to_owned());
         }
-        let begins = || NodeRun::new(now, None, RowState::Applying);
+        let version = &seen.version;
+        let begins = || NodeRun {
+            version: version.clone(),
+            ..NodeRun::new(now, None, RowState::Applying)
+        };
         seen.turns.entry(node.to_owned()).or_insert_with(begins)
     }
 
@@ -419,7 +452,9 @@ impl Recorder {
             .map(|(plan, _)| plan.clone())
             .collect();
         for plan in done {
+            let version = self.plans.get(&plan).and_then(|seen| seen.version.clone());
             let turn = self.node_run(&plan, node, now);
+            turn.version = version;
             turn.state = RowState::Done;
             turn.until = Some(now);
             (turn.reason, turn.message) = (None, None);
@@ -441,9 +476,12 @@ impl Recorder {
         let after = failures(&change.new);
         let is_done = |turn: &NodeRun| turn.state == RowState::Done;
         let seen = self.plans.get(&plan);
-        // A Job of the roll-out before the repetition outlives it.
+        // A Job outlives the roll-out to an earlier version, and that before a repetition.
         let is_earlier = |seen: &PlanRecord| {
-            seen.repetitions.due.is_some() && change.new.label(&seen.label) != seen.hash.as_deref()
+            let has_ended = seen.repetitions.due.is_some() || !seen.turns.contains_key(&node);
+            has_ended
+                && !seen.repetitions.earlier.is_empty()
+                && change.new.label(&seen.label) != seen.hash.as_deref()
         };
         let known = seen.and_then(|seen| seen.turns.get(&node));
         if known.is_some_and(is_done) || seen.is_some_and(is_earlier) {

@@ -23,7 +23,7 @@ use serde::Serialize;
 pub use times::{TimeFormat, offset};
 pub use waits::{NodeWait, WaitGroup};
 
-use super::record::{NewNode, NodeRun, Wait};
+use super::record::{NewNode, NodeRun, Recorder, Wait};
 use super::run::Outcome;
 use super::verdict::{Verdict, judge};
 use super::version_change::{Unusual, unusual};
@@ -201,7 +201,8 @@ pub fn report(outcome: &Outcome, seed: u64, assumed: Vec<String>, times: TimeFor
         .collect();
     // A stable sort: runs with equal starts keep the order of the Plans.
     turns.sort_by_key(|turn| turn.run.since);
-    let (waits, wait_groups) = wait_groups(outcome.record.waits().into_iter(), outcome.seen);
+    let waits = outcome.record.waits().into_iter();
+    let (waits, wait_groups) = wait_groups(&outcome.record, waits, outcome.seen);
     let never = outcome.budgets.iter().filter(|budget| budget.never_allows());
     Report {
         verdict: judge(outcome, &times),
@@ -304,10 +305,19 @@ fn version_changes(outcome: &Outcome) -> Vec<VersionChange> {
 }
 
 /// The waits, the longest first, and their groups.
-fn wait_groups(waits: impl Iterator<Item = Wait>, seen: Timestamp) -> (Vec<WaitReport>, Vec<WaitGroup>) {
+fn wait_groups(
+    record: &Recorder,
+    waits: impl Iterator<Item = Wait>,
+    seen: Timestamp,
+) -> (Vec<WaitReport>, Vec<WaitGroup>) {
     let mut waits: Vec<WaitReport> = waits.map(|wait| wait_report(wait, seen)).collect();
     waits.sort_by_key(|it| (it.wait.until.is_some(), Reverse(it.seconds)));
-    let groups = waits::groups(&waits);
+    let mut groups = waits::groups(&waits);
+    for group in &mut groups {
+        if let Some(nodes) = record.sharing(&group.plan, &group.reason) {
+            group.share(nodes);
+        }
+    }
     (waits, groups)
 }
 

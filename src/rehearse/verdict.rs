@@ -2,16 +2,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use jiff::SignedDuration;
 use jiff::tz::TimeZone;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde::Serialize;
 
-use super::nodes::{PlanSelector, contradiction};
+use super::nodes::{CONTROL_PLANE, MASTER, PlanSelector, contradiction};
 use super::report::times::TimeFormat;
 use super::run::{Ending, Outcome};
-use super::words::{duration, one_line, pluralized};
+use super::words::{SHOWN, duration, one_line, pluralized};
 use refit_api::reason::Kind;
 use refit_api::selector::explain;
 use refit_api::{ConditionType, NodeProgress, ObjectRef, OpenEnum, Reason};
+use refit_base::names::shortened;
 use refit_facts::PlanFacts;
 use refit_view::{PlanOverview, prepare};
 
@@ -69,7 +72,7 @@ pub fn judge(outcome: &Outcome, times: &TimeFormat) -> Verdict {
         .rehearsed()
         .iter()
         .filter(|plan| !has_repeated(plan))
-        .filter_map(|plan| reason(plan, outcome))
+        .filter_map(|plan| reason(plan, outcome, times))
         .collect();
     for reason in &mut reasons {
         reason.why = times.in_message(&reason.plan, &reason.why);
@@ -113,7 +116,19 @@ fn through(outcome: &Outcome, times: &TimeFormat) -> String {
         runs.map(move |(node, _)| (&plan.name, node))
     });
     // A node that runs a Plan again counts once.
-    let done = runs.collect::<BTreeSet<_>>().len();
+    let done: BTreeSet<_> = runs.collect();
+    let differing = rehearsed().flat_map(|plan| {
+        let entries = plan.status().version_differs.iter().flatten();
+        let entries = entries.filter(|entry| !done.contains(&(&plan.name, &entry.name)));
+        entries.map(|entry| format!("{} {}", entry.name, entry.kubelet_version))
+    });
+    let differing: Vec<String> = differing.collect();
+    let though = if differing.is_empty() {
+        String::new()
+    } else {
+        let differing = shortened(&differing, SHOWN);
+        format!(", though the kubelets of done nodes have another version (VersionDiffers): {differing}")
+    };
     let repetitions = || rehearsed().filter_map(|plan| outcome.record.repetitions(&plan.name));
     let end = if repetitions().any(|it| it.repeated.is_some()) {
         // The rehearsal has gone on to the repetitions, which have lines of their own.
@@ -123,19 +138,19 @@ fn through(outcome: &Outcome, times: &TimeFormat) -> String {
     };
     let end = end.unwrap_or(outcome.end);
     let plans = pluralized(outcome.rehearsed, "Plan");
-    if done == 0 {
-        return format!("complete: {plans}, and nothing to do: all nodes are done already");
+    if done.is_empty() {
+        return format!("complete: {plans}, and nothing to do: all nodes are done already{though}");
     }
     format!(
-        "complete: {plans}, {}, in {}, at {}",
-        pluralized(done, "node"),
+        "complete: {plans}, {}, in {}, at {}{though}",
+        pluralized(done.len(), "node"),
         duration(end.duration_since(outcome.start)),
         times.end(end)
     )
 }
 
 /// Why a Plan is not complete: what `refit explain` would say, and what only a rehearsal knows.
-fn reason(plan: &PlanFacts, outcome: &Outcome) -> Option<UnfinishedPlan> {
+fn reason(plan: &PlanFacts, outcome: &Outcome, times: &TimeFormat) -> Option<UnfinishedPlan> {
     let view = outcome.view(plan);
     let mut found = unfinished(&view, outcome.complete.contains(&plan.name))?;
     let known = found.reason.as_ref().and_then(OpenEnum::known);
@@ -153,10 +168,7 @@ fn reason(plan: &PlanFacts, outcome: &Outcome) -> Option<UnfinishedPlan> {
         let what = match (absent(&plan), &awaited) {
             (Some((_, place)), _) => format!("Plan {plan}, which {place}"),
             (None, Some(awaited)) => awaited.what.clone(),
-            (None, None) => format!(
-                "Plan {plan}, which was complete too late: wait by spec.dependsOn instead, or raise \
-                 spec.jobActiveDeadlineSecs"
-            ),
+            (None, None) => complete_too_late(view.plan, &plan, outcome, times),
         };
         found.why.extend(["; it waited for ", &what]);
         let about = awaited.and_then(|it| it.about);
@@ -175,6 +187,27 @@ fn reason(plan: &PlanFacts, outcome: &Outcome) -> Option<UnfinishedPlan> {
         waiting => Some(format!("; {waiting} nodes are left waiting")),
     });
     Some(found)
+}
+
+/// That the Plan which `prepare` waited for was complete after the Job's deadline.
+fn complete_too_late(plan: &PlanFacts, other: &str, outcome: &Outcome, times: &TimeFormat) -> String {
+    let repetitions = outcome.record.repetitions(other);
+    let complete = repetitions.and_then(|it| it.first_complete);
+    let complete = complete.map_or_else(String::new, |at| format!(" at {}", times.of_plan(&plan.name, at)));
+    let (deadline, raise) = match plan.object.spec.job_active_deadline_secs {
+        Some(seconds @ 1..) => {
+            let long = duration(SignedDuration::from_secs(seconds));
+            (format!("{long} (spec.jobActiveDeadlineSecs)"), "raise it")
+        }
+        _ => (
+            "the controller (SYSTEM_UPGRADE_JOB_ACTIVE_DEADLINE_SECONDS)".to_owned(),
+            "set spec.jobActiveDeadlineSecs",
+        ),
+    };
+    format!(
+        "Plan {other}, which was complete{complete}, too late for the Job's deadline of {deadline}: wait by spec.dependsOn \
+         instead, or {raise}"
+    )
 }
 
 /// What keeps a Plan from being complete, and on which node, in the words of `refit explain`.
@@ -210,6 +243,7 @@ pub fn unfinished(view: &PlanOverview<'_>, complete: bool) -> Option<UnfinishedP
         _ if stalled.is_some() => ("makes no progress", Stalls, stalled),
         (None, Some(Reason::AfterRunning)) => ("is not complete", Stalls, None),
         _ if at_work.is_some() => ("makes no progress", Stalls, at_work),
+        (None, Some(_)) if view.counts.done > 0 => ("starts no further node", Stalls, None),
         (None, Some(_)) => ("starts no node", Stalls, None),
         (None, None) => ("is not complete", Stalls, None),
     };
@@ -269,10 +303,31 @@ fn why_no_node(plan: &PlanFacts, outcome: &Outcome) -> String {
             .any(|(_, node)| one.matches(|key| node.facts.labels.get(key)))
     });
     match (missing, outcome.nodes().count()) {
-        (Some(one), nodes) => one.unmet(nodes),
+        (Some(one), nodes) => one.unmet(nodes) + &control_plane_label(&selector, outcome),
         (None, 1) => "the only node does not meet all requirements of spec.nodeSelector".to_owned(),
         (None, nodes) => format!("none of {nodes} nodes meets all requirements of spec.nodeSelector"),
     }
+}
+
+/// The label that nodes of the control plane have, if the selector has the one that Kubernetes 1.24 removed.
+fn control_plane_label(selector: &LabelSelector, outcome: &Outcome) -> String {
+    let labels = selector.match_labels.iter().flatten().map(|(key, _)| key);
+    let expressions = selector.match_expressions.iter().flatten();
+    let mut keys = labels.chain(expressions.map(|expression| &expression.key));
+    let mut servers = outcome
+        .nodes()
+        .filter(|(_, node)| node.facts.labels.get(CONTROL_PLANE).is_some());
+    let Some((name, node)) = servers.next().filter(|_| keys.any(|key| key == MASTER)) else {
+        return String::new();
+    };
+    let others = match servers.count() {
+        0 => String::new(),
+        others => format!(" and {}", pluralized(others, "more node")),
+    };
+    format!(
+        "; {name} ({}){others} has {CONTROL_PLANE} instead",
+        node.facts.kubelet
+    )
 }
 
 #[cfg(test)]

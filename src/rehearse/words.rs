@@ -4,6 +4,8 @@ use jiff::SignedDuration;
 
 /// Shorter waits are normal in a roll-out, and so are smaller differences, in seconds.
 pub const MIN_WAIT: i64 = 15;
+/// Maximum number of nodes in a line.
+pub const SHOWN: usize = 8;
 
 /// Joins the lines of a message.
 pub fn one_line(text: &str) -> String {

@@ -87,7 +87,10 @@ fn plans_come_from_standard_input_with_what_they_need() {
             .ends(0)
     };
     rehearse(&format!("{text}{secret}")).err_lacks("Secret");
-    rehearse(&text).err_has("assumed: Secret system-upgrade/s exists and is empty");
+    let assumed = "assumed: Secret system-upgrade/s exists and is empty";
+    rehearse(&text).err_has(assumed);
+    let two = format!("{text}---\n{}", plan("b", "  secrets: [{name: s, path: /s}]\n"));
+    assert_eq!(rehearse(&two).err.matches(assumed).count(), 1);
 }
 
 #[test]
@@ -274,9 +277,16 @@ async fn the_newest_version_of_a_registry_is_rehearsed_and_a_missing_image_is_re
     let ran = ran.err_has("6 releases; the newest is v1.36.3-k3s1\n");
     ran.err_has("kubelet v1.35.0+k3s1").out_lacks("skips");
     // The nodes are older than the version that the range admits.
-    dir.write("plan.yaml", text + "  versionPolicy: {range: 1.34.x}\n");
+    dir.write("plan.yaml", text.clone() + "  versionPolicy: {range: 1.34.x}\n");
     let ran = dir.run("rehearse plan.yaml --online -q").ends(0);
     ran.err_has("kubelet v1.33.5+k3s1");
+    registry.set(|state| {
+        state.images.insert("v1.35.3-k3s1".to_owned());
+    });
+    dir.write("plan.yaml", text + "  versionPolicy: {maxMinorSkip: 1}\n");
+    let ran = dir.run("rehearse plan.yaml --online -q --nodes 3 --kubelet v1.34.3+k3s1");
+    let ran = ran.ends(0).out_has("done (v1.35.3-k3s1)");
+    ran.out_has("done (v1.36.3-k3s1)");
 }
 
 #[test]

@@ -224,7 +224,7 @@ fn a_prepare_that_waits_for_a_plan_that_does_not_exist_never_ends() {
 }
 
 #[test]
-fn a_plan_of_another_namespace_is_not_found_by_prepare() {
+fn a_plan_of_another_namespace_is_not_found_by_prepare_nor_by_depends_on() {
     let more =
         "  jobActiveDeadlineSecs: 0\n  prepare: {image: rancher/k3s-upgrade, args: [prepare, servers]}\n";
     let elsewhere = SERVERS.replace("namespace: system-upgrade", "namespace: other");
@@ -232,10 +232,21 @@ fn a_plan_of_another_namespace_is_not_found_by_prepare() {
         &reason(&(plan("agents", more) + &elsewhere), "--namespace system-upgrade"),
         "would stall: Plan agents makes no progress on node-",
         &[
-            "`prepare` waits for Plan servers, which is in namespace other, while `prepare` looks in that of its own Plan; \
-             name a Plan there in spec.prepare.args",
+            "`prepare` waits for Plan servers, which is in namespace other, and a Plan waits only for Plans of its own; \
+             name one of those, or move one of the two",
         ],
     );
+    let depends = plan("agents", "  dependsOn: [{name: servers}]\n") + &elsewhere;
+    let line = reason(&depends, "--namespace system-upgrade");
+    let parts = [
+        "; Plan servers is in namespace other, and a Plan waits only for Plans of its own; name one of those",
+    ];
+    says(
+        &line,
+        "would stall: Plan agents starts no node: DependencyUnknown",
+        &parts,
+    );
+    assert!(!line.contains("prepare"), "{line}");
 }
 
 #[test]

@@ -55,7 +55,7 @@ pub(super) fn assumed(
     let ranges: Vec<Range> = policies.filter_map(|policy| policy.range).collect();
     let limits: Vec<&Range> = name.iter().chain(&ranges).collect();
     let named = limits.iter().flat_map(|limit| near(limit, build));
-    let candidates = named.chain(of_kubelet).chain([usual, least.clone()]);
+    let candidates = named.chain(of_kubelet.clone()).chain([usual, least.clone()]);
     let admitted: Vec<Version> = candidates
         .filter(|version| limits.iter().all(|limit| limit.has(version)))
         .collect();
@@ -68,6 +68,8 @@ pub(super) fn assumed(
         .or_else(|| older.into_iter().max_by(order))?;
     let why = if version == least {
         why
+    } else if of_kubelet.is_some_and(|kubelet| kubelet == version) {
+        Why::Kubelet
     } else if name.is_some_and(|name| !name.has(&least)) {
         Why::Name
     } else {
@@ -189,7 +191,7 @@ rke2-upgrade | channels/v1.30 | - | - | v1.30.1+rke2r1 | Name
 k3s-upgrade | releases/v1.36.4+k3s2 | - | - | v1.36.4+k3s2 | Name
 k3s-upgrade | channels/v1.36 | - | v1.35.1+k3s1 | v1.36.1+k3s1 | Name
 k3s-upgrade | channels/v1.36 | - | v1.36.4+k3s1 | v1.36.4+k3s1 | Kubelet
-k3s-upgrade | channels/v1.33 | - | v1.33.6+k3s1 | v1.33.6+k3s1 | Name
+k3s-upgrade | channels/v1.33 | - | v1.33.6+k3s1 | v1.33.6+k3s1 | Kubelet
 k3s-upgrade | channels/v1.34 | - | v1.36.4+k3s1 | v1.34.1+k3s1 | Name
 k3s-upgrade | channels/stable | - | v1.33.4+k3s1 | v1.34.1+k3s1 | Usual
 k3s-upgrade | channels/stable | - | v1.34.1+k3s2 | v1.34.1+k3s2 | Kubelet

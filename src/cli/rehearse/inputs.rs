@@ -275,10 +275,10 @@ pub(super) fn requests(plans: &[Value], cluster: &mut InitialCluster, assumed: &
     }
 }
 
-/// Why `prepare` does not find a Plan of another namespace.
+/// Why `prepare` and `dependsOn` do not find a Plan of another namespace.
 pub(super) fn elsewhere(namespace: &str) -> String {
     format!(
-        "is in namespace {namespace}, while `prepare` looks in that of its own Plan; name a Plan there in spec.prepare.args"
+        "is in namespace {namespace}, and a Plan waits only for Plans of its own; name one of those, or move one of the two"
     )
 }
 
@@ -440,8 +440,9 @@ pub(super) fn missing_secrets(given: &RehearsalInput, assumed: &mut Vec<String>)
                     && object["metadata"]["name"] == name
                     && namespace == plan.namespace()
             };
-            if !given.objects.iter().any(|object| is_it(&object)) {
-                assumed.push(format!("Secret {}/{name} exists and is empty", plan.namespace()));
+            let what = format!("Secret {}/{name} exists and is empty", plan.namespace());
+            if !given.objects.iter().any(|object| is_it(&object)) && !assumed.contains(&what) {
+                assumed.push(what);
             }
         }
     }

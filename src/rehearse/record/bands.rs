@@ -58,7 +58,7 @@ impl Recorder {
             since,
             until: None,
             due,
-            started: seen.turns.len(),
+            started: seen.started(),
         });
     }
 

@@ -25,6 +25,9 @@ pub struct NodeRun {
     /// When it was done or failed.
     #[serde(rename = "end")]
     pub until: Option<Timestamp>,
+    /// The version of the Plan for the node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
     #[serde(skip)]
     pub state: RowState,
     /// Why it failed, or cannot continue.
@@ -61,6 +64,7 @@ impl NodeRun {
         Self {
             since,
             until,
+            version: None,
             state,
             reason: None,
             message: None,
@@ -97,7 +101,7 @@ pub(super) struct WaveSpan {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Wait {
     pub plan: String,
-    /// `None` if the whole Plan waits.
+    /// `None` if the whole Plan waits, or nodes that share the wait.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
     pub reason: OpenEnum<Reason>,

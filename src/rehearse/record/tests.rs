@@ -106,6 +106,87 @@ fn a_node_goes_through_its_phases_until_its_label_says_that_it_is_done() {
 }
 
 #[test]
+fn a_node_that_gets_one_version_after_another_has_a_run_for_each() {
+    let mut fixture = RecorderFixture::new();
+    let status = |hash: &str, version: &str, nodes: &[(&str, &str, &str)]| {
+        let mut status = active(nodes);
+        (status["latestHash"], status["latestVersion"]) = (json!(hash), json!(version));
+        status
+    };
+    let upgrading = [("one", "Upgrading", "")];
+    let labelled = |hash: &str| labelled("one", Some(hash));
+    let job = |hash: &str, failed: i64| {
+        json!({
+            "metadata": {
+                "labels": {
+                    "upgrade.cattle.io/controller": "system-upgrade-controller", "upgrade.cattle.io/plan": "p",
+                    "plan.upgrade.cattle.io/p": hash,
+                },
+                "annotations": { "upgrade.cattle.io/node": "one" },
+            },
+            "status": { "failed": failed },
+        })
+    };
+    fixture.plan(1, &status("h", "v1.35.3", &upgrading));
+    fixture.observe(2, Kind::Job, None, job("h", 0));
+    fixture.observe(5, Kind::Node, Some(labelled("")), labelled("h"));
+    fixture.plan(20, &status("h2", "v1.36.3", &[]));
+    // The Job of the version before has not been deleted yet.
+    fixture.observe(21, Kind::Job, Some(job("h", 0)), job("h", 1));
+    fixture.plan(25, &status("h2", "v1.36.3", &upgrading));
+    fixture.observe(26, Kind::Job, None, job("h2", 0));
+    fixture.observe(29, Kind::Node, Some(labelled("h")), labelled("h2"));
+    let runs: Vec<_> = fixture
+        .recorder
+        .node_runs("p")
+        .map(|(_, run)| {
+            (
+                run.version.as_deref().unwrap(),
+                run.since,
+                run.until,
+                run.failures,
+            )
+        })
+        .collect();
+    let expected = [
+        ("v1.35.3", at(1), Some(at(5)), 0),
+        ("v1.36.3", at(25), Some(at(29)), 0),
+    ];
+    assert_eq!(runs, expected);
+    let lines = fixture.event_lines();
+    let lines: Vec<&str> = lines
+        .iter()
+        .map(String::as_str)
+        .filter(|it| it.contains("one"))
+        .collect();
+    let expected = [
+        "1 one NodeStarted",
+        "1 one Upgrading",
+        "5 one Done",
+        "25 one NodeStarted",
+        "25 one Upgrading",
+        "29 one Done",
+    ];
+    assert_eq!(lines, expected);
+}
+
+#[test]
+fn nodes_that_share_a_wait_are_known() {
+    let mut fixture = RecorderFixture::new();
+    let taint = |node| (node, "Waiting", "TaintNotTolerated");
+    fixture.plan(
+        1,
+        &active(&[("one", "Upgrading", ""), taint("three"), taint("two")]),
+    );
+    fixture.plan(5, &active(&[("one", "Waiting", "WindowClosed")]));
+    let sharing = |reason: &str| fixture.recorder.sharing("p", &reason.into());
+    let nodes = sharing("TaintNotTolerated").unwrap();
+    assert!(nodes.iter().eq(["three", "two"]));
+    assert_eq!(sharing("WindowClosed"), None, "the whole Plan waits");
+    assert_eq!(fixture.recorder.waits().len(), 2);
+}
+
+#[test]
 fn a_wait_has_a_beginning_and_an_end() {
     let mut fixture = RecorderFixture::new();
     let closed = ["one", "two"].map(|node| (node, "Waiting", "WindowClosed"));

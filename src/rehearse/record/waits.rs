@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 
 use super::live::make_room;
-use super::{EventKind, Recorder, Wait, WaitKey};
+use super::{EventKind, OF_NODES, OF_SOME_NODES, Recorder, Wait, WaitKey};
 use crate::upgrade_script::PrepareWait;
 use refit_api::{DrainNote, OpenEnum, Reason};
 
@@ -73,6 +73,40 @@ impl Recorder {
     pub fn open_waits(&self, plan: &str, reason: Reason) -> impl Iterator<Item = &Wait> {
         let is_it = move |wait: &&Wait| wait.plan == plan && wait.reason == reason;
         self.open.values().filter(is_it)
+    }
+
+    /// Records that a node waits for its start.
+    pub(super) fn record_waiting(
+        &mut self,
+        plan: &str,
+        node: &str,
+        reason: &OpenEnum<Reason>,
+        message: &str,
+        now: Timestamp,
+    ) -> WaitKey {
+        let of = reason
+            .known()
+            .filter(|known| OF_NODES.contains(known))
+            .map(|_| node);
+        let awaited = self
+            .depends(plan)
+            .filter(|_| *reason == Reason::DependencyNotComplete);
+        let blocker = awaited.map_or_else(|| reason.to_string(), |other| format!("Plan {other}"));
+        let key = self.record_wait(plan, of, reason, &blocker, message, now);
+        if let Some(known) = reason.known().filter(|known| OF_SOME_NODES.contains(known))
+            && let Some(seen) = self.plans.get_mut(plan)
+        {
+            let nodes = seen.waiting.entry(known.name()).or_default();
+            if !nodes.contains(node) {
+                nodes.insert(node.to_owned());
+            }
+        }
+        key
+    }
+
+    /// The nodes of a Plan that have shared the waits for a reason; `None` if the whole Plan has waited.
+    pub fn sharing(&self, plan: &str, reason: &OpenEnum<Reason>) -> Option<&BTreeSet<String>> {
+        self.plans.get(plan)?.waiting.get(reason.as_str())
     }
 
     /// Records a wait. Its key is needed to end it.

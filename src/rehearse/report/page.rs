@@ -244,7 +244,8 @@ fn state(plan: &PlanReport) -> PlanState {
 
 /// What the nodes of a Plan wait for, or have waited for: those that last first, and of them the longest.
 pub fn wait_cards(record: &Recorder, plan: &str, now: Timestamp) -> Vec<WaitCard> {
-    let (_, groups) = wait_groups(record.waits().into_iter().filter(|wait| wait.plan == plan), now);
+    let waits = record.waits().into_iter().filter(|wait| wait.plan == plan);
+    let (_, groups) = wait_groups(record, waits, now);
     groups
         .iter()
         .filter(|group| group.is_long())

@@ -174,6 +174,68 @@ fn waits_for_the_same_thing_are_one_line() {
 }
 
 #[test]
+fn nodes_that_share_waits_are_named() {
+    let mut report = example();
+    let of = |seconds: i64| WaitReport {
+        wait: Wait {
+            node: None,
+            reason: "TaintNotTolerated".into(),
+            blocker: "TaintNotTolerated".to_owned(),
+            message: "the node has the taint a".to_owned(),
+            ..report.waits[0].wait.clone()
+        },
+        seconds,
+    };
+    let shared = waits::groups(&[of(250), of(60)]);
+    let mut line = |names: &[&str]| {
+        let mut groups = shared.clone();
+        if !names.is_empty() {
+            groups[0].share(&names.iter().map(|name| (*name).to_owned()).collect());
+        }
+        report.wait_groups = groups;
+        let text = report.to_text();
+        let lines = text.lines();
+        lines
+            .skip_while(|line| *line != "Longest waits:")
+            .nth(1)
+            .unwrap()
+            .to_owned()
+    };
+    assert_eq!(
+        line(&[]),
+        "  forever  all nodes of a for TaintNotTolerated (2 times, from +0:00:00): the node has the taint a"
+    );
+    assert_eq!(
+        line(&["w2"]),
+        "  forever  w2 of a for TaintNotTolerated (2 times, from +0:00:00): the node has the taint a"
+    );
+    assert_eq!(
+        line(&["w2", "w3"]),
+        "  forever  2 nodes of a for TaintNotTolerated (4 times, from +0:00:00): w2 5m10s, w3 5m10s"
+    );
+}
+
+#[test]
+fn a_node_that_gets_one_version_after_another_has_a_row_for_each() {
+    let mut report = example();
+    let with = |version: &str| {
+        let mut turn = report.turns[0].clone();
+        turn.run.version = Some(version.to_owned());
+        turn
+    };
+    let (one, two) = (with("v1.35.3"), with("v1.36.3"));
+    let mut rows = |turns: Vec<NodeRunReport>| {
+        report.turns = turns;
+        let text = report.to_text();
+        let rows = text.lines().skip(1).take_while(|line| !line.is_empty());
+        let results = rows.map(|row| row.split_once("  4m10s  ").unwrap().1.to_owned());
+        results.collect::<Vec<_>>()
+    };
+    assert_eq!(rows(vec![one.clone(), two]), ["done (v1.35.3)", "done (v1.36.3)"]);
+    assert_eq!(rows(vec![one.clone(), one]), ["done", "done"]);
+}
+
+#[test]
 fn control_plane_nodes_that_are_down_together_are_reported_with_a_remedy() {
     let line = |down: &[&str], not_ready: &[&str], plans: &[&str], loses_quorum: bool| {
         let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();

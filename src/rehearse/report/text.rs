@@ -1,5 +1,6 @@
 //! The report as text.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use jiff::{SignedDuration, Timestamp};
@@ -7,7 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::once::{hook_lines, new_node_lines};
 use super::{ControlPlaneReport, NodeWait, Report, WaitGroup, WindowReport};
 use crate::version_change::{Unusual, next_minor};
-use crate::words::{duration, one_line, pluralized};
+use crate::words::{SHOWN, duration, one_line, pluralized};
 use refit_base::names::shortened;
 use refit_base::table::aligned;
 
@@ -15,8 +16,6 @@ use refit_base::table::aligned;
 const ROWS: usize = 60;
 /// Maximum number of waits.
 const WAITS: usize = 10;
-/// Maximum number of nodes in a line.
-const SHOWN: usize = 8;
 
 impl Report {
     pub fn to_json(&self) -> String {
@@ -62,14 +61,18 @@ impl Report {
             return;
         }
         let mut rows = vec![["", "NODE", "PLAN", "START", "END", "TOOK", "RESULT"].map(str::to_owned)];
+        let by_version = self.with_several_versions();
         for (number, turn) in self.turns.iter().enumerate() {
             let took = turn.run.until.map_or_else(
                 || "-".to_owned(),
                 |end| duration(end.duration_since(turn.run.since)),
             );
-            let result = match &turn.run.reason {
-                Some(reason) => format!("{}: {reason}", turn.result),
-                None => turn.result.to_owned(),
+            let result = match (&turn.run.reason, &turn.run.version) {
+                (Some(reason), _) => format!("{}: {reason}", turn.result),
+                (None, Some(version)) if by_version.contains(turn.plan.as_str()) => {
+                    format!("{} ({version})", turn.result)
+                }
+                (None, _) => turn.result.to_owned(),
             };
             rows.push([
                 (number + 1).to_string(),
@@ -85,6 +88,18 @@ impl Report {
         }
         table(text, &rows);
         text.push('\n');
+    }
+
+    /// The Plans that were rolled out to one version after another.
+    fn with_several_versions(&self) -> BTreeSet<&str> {
+        let (mut first, mut several) = (BTreeMap::new(), BTreeSet::new());
+        for turn in &self.turns {
+            let (plan, version) = (turn.plan.as_str(), &turn.run.version);
+            if *first.entry(plan).or_insert(version) != version {
+                several.insert(plan);
+            }
+        }
+        several
     }
 
     fn write_plans(&self, text: &mut String) {

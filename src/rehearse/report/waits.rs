@@ -1,6 +1,7 @@
 //! Groups waits: the nodes of a Plan that waited for the same thing, and for how long.
 
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -33,6 +34,20 @@ impl WaitGroup {
     /// Whether it is worth a line: shorter waits are normal in a roll-out.
     pub fn is_long(&self) -> bool {
         self.seconds >= MIN_WAIT || self.end.is_none()
+    }
+
+    /// Names the nodes that have shared its waits.
+    pub(super) fn share(&mut self, names: &BTreeSet<String>) {
+        if !self.nodes.is_empty() {
+            return;
+        }
+        let node = |name: &String| NodeWait {
+            name: name.clone(),
+            seconds: self.seconds,
+            waits: self.waits,
+        };
+        self.nodes = names.iter().map(node).collect();
+        self.waits *= names.len();
     }
 }
 

@@ -1,7 +1,7 @@
 //! Verdicts that the tests of the command (`tests/rehearse_cli/stalls.rs`) do not reach.
 
-use jiff::SignedDuration;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -9,6 +9,8 @@ use serde_json::{Value, json};
 use super::judge as judge_with;
 use super::*;
 use crate::record::Recorder;
+use crate::resources;
+use crate::store::{Change, Object};
 use refit_view::Snapshot;
 use refit_view::read::ObjectKind;
 
@@ -110,6 +112,34 @@ fn a_complete_rehearsal_says_when() {
 }
 
 #[test]
+fn done_nodes_whose_kubelets_have_another_version_are_named() {
+    let status = json!({
+        "nodes": { "selected": 2, "done": 2 },
+        "active": [],
+        "versionDiffers": [{ "name": "node-1", "uid": "node-1", "kubeletVersion": "v1.33.5", "since": "2026-01-05T09:00:00Z" }],
+    });
+    let verdict = judge(&outcome(
+        Ending::Complete,
+        vec![plan("a", &json!({}), &status, true)],
+    ));
+    assert_eq!(
+        verdict.line,
+        "complete: 1 Plan, and nothing to do: all nodes are done already, though the kubelets of done nodes have another version \
+         (VersionDiffers): node-1 v1.33.5"
+    );
+}
+
+#[test]
+fn a_plan_of_which_some_nodes_are_done_starts_no_further_node() {
+    let mut status = waiting("Suspended", "because");
+    status["nodes"] = json!({ "selected": 3, "done": 2, "waiting": 1 });
+    assert_eq!(
+        line(vec![plan("a", &json!({}), &status, false)]),
+        "would stall: Plan a starts no further node: Suspended: because; 1 node is left waiting"
+    );
+}
+
+#[test]
 fn a_plan_that_is_not_resolved_says_what_the_controller_says() {
     let condition =
         |type_: &str| json!({ "conditions": [{ "type": type_, "status": "False", "message": "no\nway" }] });
@@ -140,6 +170,11 @@ fn a_selector_that_finds_nothing_says_what_no_node_has() {
         (
             json!({ "matchExpressions": [{ "key": "disk", "operator": "Exists" }] }),
             "none of 2 nodes has the label disk",
+        ),
+        (
+            json!({ "matchLabels": { "node-role.kubernetes.io/master": "true" } }),
+            "none of 2 nodes has the label node-role.kubernetes.io/master=true; control-1 (v1.33.5) has \
+             node-role.kubernetes.io/control-plane instead",
         ),
         (Value::Null, "it has no spec.nodeSelector"),
         (
@@ -271,6 +306,49 @@ fn only_prepare_of_a_plan_was_waiting_for_one() {
     let mut both = script;
     both["preflight"] = json!({ "image": "i" });
     assert_eq!(timed_out(&both, preflight), format!("{failed}{preflight}"));
+}
+
+#[test]
+fn a_plan_that_is_complete_after_the_deadline_of_a_job_is_named_with_both_times() {
+    let late = |deadline: Value| {
+        let node =
+            json!({ "name": "node-1", "phase": "Failed", "reason": "PrepareTimedOut", "message": "late" });
+        let status = json!({ "nodes": { "selected": 1 }, "active": [node], "obstacle": {
+            "node": "node-1", "reason": "PrepareTimedOut", "message": "late",
+        } });
+        let prepare = json!({ "image": "i", "args": ["prepare", "servers"] });
+        let spec = json!({ "prepare": prepare, "jobActiveDeadlineSecs": deadline });
+        let servers = plan("servers", &json!({}), &json!({}), true);
+        let mut outcome = outcome(QUIET, vec![plan("a", &spec, &status, false), servers]);
+        let complete = crate::json::json!({
+            "metadata": { "name": "servers", "generation": 1 },
+            "status": { "observedGeneration": 1, "latestHash": "h", "conditions": [
+                { "type": "Complete", "status": "True" }, { "type": "Validated", "status": "True" },
+            ] },
+        });
+        let change = Change {
+            version: 1,
+            old: None,
+            new: Arc::new(Object::new(complete, 1)),
+            gone: false,
+        };
+        let at = at("2026-01-05T10:01:00Z");
+        outcome.record.observe(resources::Kind::Plan, &change, at);
+        judge(&outcome).line
+    };
+    let says = |line: &str, deadline: &str| {
+        let begin = "late; it waited for Plan servers, which was complete at +1:01:00, too late for the Job's deadline of ";
+        assert!(line.ends_with(&format!("{begin}{deadline}")), "{line}");
+    };
+    says(
+        &late(json!(1_800)),
+        "30m (spec.jobActiveDeadlineSecs): wait by spec.dependsOn instead, or raise it",
+    );
+    says(
+        &late(Value::Null),
+        "the controller (SYSTEM_UPGRADE_JOB_ACTIVE_DEADLINE_SECONDS): wait by spec.dependsOn instead, or set \
+         spec.jobActiveDeadlineSecs",
+    );
 }
 
 #[test]
