@@ -7,7 +7,9 @@ use std::collections::BTreeMap;
 
 use super::front_ends::InputOp;
 use refit_api::{Plan, limits};
-use refit_offline::gitops::check::{ReadPlan, SERVER_FIELDS, VersionedImages, name_for, read_plan, refused};
+use refit_offline::gitops::check::{
+    ReadPlan, SERVER_FIELDS, VersionedImages, missed_plans, name_for, read_plan, refused,
+};
 use refit_offline::gitops::objects::{FrontEnd, Object, objects};
 use refit_offline::gitops::overlay::{Field, SetTo};
 use refit_offline::gitops::placeholder::{in_comment, is_placeholder};
@@ -75,6 +77,7 @@ pub(super) fn read(sources: &[Source]) -> RehearsalInput {
                 source.render_first()
             ));
         }
+        given.errors.extend(missed_plans(source).iter().map(error));
         for object in objects(&source.stream.documents) {
             if all.iter().any(|whole| object.is_patch_of(whole)) {
                 let line = source.position(object.node.offset()).line;

@@ -42,6 +42,7 @@ use std::collections::BTreeSet;
 pub use channel::Channel;
 pub use existence::{ImageAtVersion, VersionedImages};
 pub use front_ends::refused;
+pub use identity::missed_plans;
 pub use metadata::SERVER_FIELDS;
 pub use options::Options;
 use prepare::Known;
@@ -88,9 +89,9 @@ pub fn check(sources: &[Source], options: &Options) -> Report {
     let mut plans = Vec::new();
     let mut maintained = front_ends::Maintained::new();
     for (index, (source, objects)) in sources.iter().zip(&all).enumerate() {
-        let mut found = Vec::new();
+        let mut found = syntax::check_documents(source, &options.levels);
+        found.extend(syntax::check_lists(source, &options.levels));
         let (nodes, scripts) = (beside(&nodes, source), beside(&scripts, source));
-        syntax::check_documents(source, options, &mut found);
         for object in objects {
             let mut subject = Subject::new(source, object, &options.levels);
             if all.iter().flatten().any(|whole| object.is_patch_of(whole)) {
