@@ -79,7 +79,7 @@ pub(super) fn read(sources: &[Source]) -> RehearsalInput {
         }
         given.errors.extend(missed_plans(source).iter().map(error));
         for object in objects(&source.stream.documents) {
-            if all.iter().any(|whole| object.is_patch_of(whole)) {
+            if object.is_part_of_plan() && all.iter().any(|whole| object.is_patch_of(whole)) {
                 let line = source.position(object.node.offset()).line;
                 given.notes.push(format!(
                     "{}:{line}: skipped, a part of Plan {}; give refit the output of kustomize",

@@ -94,7 +94,9 @@ pub fn check(sources: &[Source], options: &Options) -> Report {
         let (nodes, scripts) = (beside(&nodes, source), beside(&scripts, source));
         for object in objects {
             let mut subject = Subject::new(source, object, &options.levels);
-            if all.iter().flatten().any(|whole| object.is_patch_of(whole)) {
+            // Asked first, because few objects are one, and there may be thousands to compare it with.
+            let is_part = object.is_part_of_plan();
+            if is_part && all.iter().flatten().any(|whole| object.is_patch_of(whole)) {
                 subject.report_part_of_plan();
             } else if let Some(by) = source.change(object, Field::Plan) {
                 subject.report_deleted(by);
