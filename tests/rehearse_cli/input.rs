@@ -115,6 +115,27 @@ fn a_version_that_a_tool_fills_in_is_assumed() {
 }
 
 #[test]
+fn a_version_that_changes_nothing_is_named_and_one_of_nothing_that_the_plan_installs_is_refused() {
+    let dir = with_plan("a", "");
+    let ran = dir
+        .run("rehearse plan.yaml --nodes 3 -q --version v1.40.2")
+        .ends(0);
+    ran.err_has("plan.yaml:1: Plan a has spec.version v1.34.1, which --version does not change\n");
+    let text = plan("a", "").replace("  version: v1.34.1\n", "  channel: https://example.com/stable\n");
+    dir.write(
+        "plan.yaml",
+        text.replace("example.com/upgrade", "rancher/k3s-upgrade"),
+    );
+    for version in ["foo", "1.36", "v1.36.1", "v1.36.1+rke2r1"] {
+        refused(&dir, &format!("plan.yaml --nodes 3 --version {version}")).err_has(&format!(
+            "--version {version}: Plan a installs k3s, whose versions are such as v1.34.1+k3s1"
+        ));
+    }
+    dir.run("rehearse plan.yaml --nodes 3 -q --version v1.36.1-k3s1")
+        .ends(0);
+}
+
+#[test]
 fn an_assumed_version_is_of_the_distribution_of_its_plan() {
     for (image, version) in [
         ("rancher/k3s-upgrade", "v1.34.1-k3s1"),
