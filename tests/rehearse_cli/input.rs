@@ -136,6 +136,21 @@ fn a_version_that_changes_nothing_is_named_and_one_of_nothing_that_the_plan_inst
 }
 
 #[test]
+fn a_snapshot_in_utf_16_or_a_budget_that_cannot_be_read_is_refused() {
+    let dir = with_plan("a", "");
+    let node = "{apiVersion: v1, kind: Node, metadata: {name: n}}\n";
+    let bytes: Vec<u8> = node.encode_utf16().flat_map(u16::to_le_bytes).collect();
+    dir.write("nodes.yaml", bytes);
+    refused(&dir, "plan.yaml --snapshot nodes.yaml")
+        .err_has("nodes.yaml: the file is UTF-16; save it as UTF-8");
+    let budget = "apiVersion: policy/v1\nkind: PodDisruptionBudget\nmetadata: {name: b, labels: {tier: 1}}\n";
+    dir.write("budget.yaml", budget);
+    let why =
+        "budget.yaml:1: PodDisruptionBudget b: metadata.labels.tier must be text, but is 1; write \"1\"";
+    refused(&dir, "plan.yaml budget.yaml --nodes 1").err_has(why);
+}
+
+#[test]
 fn an_assumed_version_is_of_the_distribution_of_its_plan() {
     for (image, version) in [
         ("rancher/k3s-upgrade", "v1.34.1-k3s1"),

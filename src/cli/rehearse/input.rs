@@ -16,6 +16,7 @@ use refit_offline::gitops::placeholder::{in_comment, is_placeholder};
 use refit_offline::gitops::yaml::Node;
 use refit_offline::gitops::{Finding, Source};
 use refit_rehearse::json::{Value, json};
+use refit_rehearse::snapshot::mistake;
 
 /// The namespace of Plans that do not specify one.
 pub(super) const NAMESPACE: &str = "system-upgrade";
@@ -238,6 +239,15 @@ impl RehearsalInput {
     /// Keeps an object that affects a roll-out. Service accounts do not: the simulated API server allows everything.
     fn other(&mut self, source: &Source, object: &Object<'_>) {
         let (version, kind) = (object.api_version.as_str(), object.kind.as_str());
+        // The Nodes are not used.
+        if kind == "PodDisruptionBudget"
+            && let Some(why) = mistake(version, kind, &object.node.to_json().into())
+        {
+            let line = source.position(object.node.offset()).line;
+            let (name, title) = (&source.name, object.title());
+            self.errors.push(format!("{name}:{line}: {kind} {title}: {why}"));
+            return;
+        }
         match (version, kind) {
             ("v1", "Secret" | "Namespace")
             | ("policy/v1", "PodDisruptionBudget")

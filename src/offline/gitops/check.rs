@@ -120,6 +120,7 @@ pub fn check(sources: &[Source], options: &Options) -> Report {
             } else {
                 subject.check_nearly_a_plan();
                 subject.check_nearly_a_front_end();
+                subject.check_node_labels();
             }
             found.extend(subject.finish());
         }
