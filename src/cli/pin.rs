@@ -14,6 +14,7 @@ use super::channel_access::Offers;
 use super::chosen::{FILES, is_chosen, no_plan, unknown};
 use refit_api::names::GROUP;
 use refit_cluster::clock::Clock;
+use refit_offline::gitops::check::missed_plans;
 use refit_offline::gitops::kustomize::{attach_with_neighbours, is_patch, patches};
 use refit_offline::gitops::pin::{PinRequest, PlanInFile, kept_tags, plans, repeated, rewrite};
 use refit_offline::gitops::{Source, input, patch, write};
@@ -249,10 +250,19 @@ fn write_all(flags: &Flags, files: &[File], outcomes: &mut [Outcome]) -> (String
 fn unreadable_plans(sources: &[Source], found: &[Vec<PlanInFile>], report: &mut Report) {
     let patches = patches(sources);
     for (source, plans) in sources.iter().zip(found) {
-        if plans.is_empty() && is_patch(&patches, source) {
-            report
-                .notes
-                .push(format!("{}: skipped, a patch of Kustomize", source.name));
+        if is_patch(&patches, source) {
+            if plans.is_empty() {
+                report
+                    .notes
+                    .push(format!("{}: skipped, a patch of Kustomize", source.name));
+            }
+        } else {
+            let missed = missed_plans(source).into_iter();
+            report.failures.extend(missed.map(|found| Failure {
+                file: Some(found.file),
+                line: Some(found.position.line),
+                message: format!("{} [{}]", found.message, found.rule),
+            }));
         }
         let errors = &source.stream.errors;
         let Some(error) = errors.first().filter(|_| source.text.contains(GROUP)) else {

@@ -235,7 +235,7 @@ pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// Prints what is not YAML; false if there is any.
+/// Prints what is not YAML, and Plans that are not recognised; false if there is any.
 pub(super) fn all_are_read(sources: &[Source]) -> bool {
     let errors = sources.iter().flat_map(|source| {
         let errors = source.stream.errors.iter();
@@ -250,6 +250,10 @@ pub(super) fn all_are_read(sources: &[Source]) -> bool {
             "{}:{line}: this is not YAML: {error}{remedy}",
             source.name
         ));
+    }
+    for found in sources.iter().flat_map(check::missed_plans) {
+        is_read = false;
+        print_finding(&found);
     }
     is_read
 }

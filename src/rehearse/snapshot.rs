@@ -5,6 +5,7 @@
 //! UIDs are kept, and with them the order in which the controller upgrades the nodes. Nothing here reads a file.
 
 mod builder;
+mod mistake;
 mod operators;
 #[cfg(test)]
 mod tests;
@@ -13,6 +14,7 @@ use std::collections::BTreeMap;
 
 use builder::SnapshotBuilder;
 use jiff::Timestamp;
+pub use mistake::mistake;
 
 use super::cluster::{Cluster, place};
 use super::resources::Kind;
@@ -34,6 +36,13 @@ pub enum SnapshotError {
     TooLarge(String),
     #[error("{name}:{line}: this is neither YAML nor JSON: {why}")]
     Syntax { name: String, line: u64, why: String },
+    #[error("{name}: {object}: {why}")]
+    Mistake {
+        name: String,
+        /// Its kind and name.
+        object: String,
+        why: String,
+    },
     #[error(
         "{name}: there is no Node in it, only {found}; a snapshot is what `kubectl get \
          nodes,pods,pdb,replicasets,jobs,plans -A -o yaml` prints"
@@ -42,17 +51,6 @@ pub enum SnapshotError {
         name: String,
         /// What it has instead.
         found: String,
-    },
-    #[error(
-        "{name}: {object}: {field} is {value}, and the API server has only texts there; write \"{value}\" in \
-         quotes"
-    )]
-    NotText {
-        name: String,
-        /// Its kind and name.
-        object: String,
-        field: String,
-        value: String,
     },
 }
 
@@ -138,7 +136,17 @@ fn flatten(mut value: Value, objects: &mut Vec<Value>) {
         .and_then(Value::as_array_mut)
         .filter(|_| is_list);
     if let Some(items) = items {
-        for item in std::mem::take(items) {
+        let items = std::mem::take(items);
+        // `kubectl get --raw` prints a `NodeList`, whose items have neither `apiVersion` nor `kind`.
+        let of = value["kind"].as_str().and_then(|kind| kind.strip_suffix("List"));
+        let of = of.filter(|of| !of.is_empty());
+        for mut item in items {
+            for (field, text) in [("apiVersion", value["apiVersion"].as_str()), ("kind", of)] {
+                if let Some(text) = text.filter(|_| of.is_some() && item.is_object() && item[field].is_null())
+                {
+                    item[field] = text.into();
+                }
+            }
             flatten(item, objects);
         }
     } else if value.is_object() {
@@ -149,13 +157,21 @@ fn flatten(mut value: Value, objects: &mut Vec<Value>) {
 /// Builds a snapshot from objects.
 ///
 /// # Errors
-/// Fails if there is no Node among them, or if one has a label that is no text, as in a file written by hand: the controller
-/// cannot read such an object, and the simulation would be without it.
+/// Fails if there is no Node among them, or if one of them cannot be read.
 pub fn take(name: &str, objects: Vec<Value>) -> Result<Snapshot, SnapshotError> {
     let mut builder = SnapshotBuilder::default();
     for object in objects {
-        if let Some(error) = not_text(name, &object) {
-            return Err(error);
+        let [version, kind] = ["apiVersion", "kind"].map(|field| meta_of(&object, field));
+        if let Some(why) = mistake(version, kind, &object) {
+            let (namespace, title) = (object.meta("namespace"), object.meta("name"));
+            let separator = if namespace.is_empty() { "" } else { "/" };
+            return Err(SnapshotError::Mistake {
+                name: name.to_owned(),
+                object: format!("{kind} {namespace}{separator}{title}")
+                    .trim_end()
+                    .to_owned(),
+                why,
+            });
         }
         builder.add(object);
     }
@@ -170,24 +186,6 @@ pub fn take(name: &str, objects: Vec<Value>) -> Result<Snapshot, SnapshotError> 
         });
     }
     Ok(builder.build())
-}
-
-/// A label or an annotation whose value is no text.
-fn not_text(name: &str, object: &Value) -> Option<SnapshotError> {
-    ["label", "annotation"].into_iter().find_map(|field| {
-        let values = object["metadata"][format!("{field}s").as_str()].as_object()?;
-        let (key, value) = values.iter().find(|(_, value)| !value.is_string())?;
-        Some(SnapshotError::NotText {
-            name: name.to_owned(),
-            object: format!(
-                "{} {}",
-                object["kind"].as_str().unwrap_or_default(),
-                object.meta("name")
-            ),
-            field: format!("the {field} {key}"),
-            value: value.to_string(),
-        })
-    })
 }
 
 fn describe_counts(counts: &BTreeMap<String, usize>) -> String {

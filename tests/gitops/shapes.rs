@@ -114,6 +114,44 @@ fn a_plan_within_another_object_or_text_is_named_where_there_is_no_other() {
 }
 
 #[test]
+fn a_plan_that_is_lost_in_its_document_is_an_error_with_its_line_in_every_command() {
+    let nodes = "apiVersion: v1\nkind: List\nitems: [{apiVersion: v1, kind: Node, metadata: {name: n}}]\n";
+    let item = format!("- {}", example().replace('\n', "\n  "));
+    for (text, line, rule) in [
+        (
+            example() + "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n",
+            11,
+            "duplicate-key",
+        ),
+        (example() + nodes, 11, "duplicate-key"),
+        (
+            format!("apiVersion: v1\nkind: List\nitems:\n{item}\nitems: []\n"),
+            15,
+            "duplicate-key",
+        ),
+        (example().replace("kind: Plan", "kind: plan"), 2, "not-a-plan"),
+        (item.clone(), 1, "not-a-plan"),
+    ] {
+        let other = example().replace("name: a", "name: b");
+        let dir = Workdir::new([("other.yaml", &other), ("p.yaml", &text)]);
+        for (command, code) in [
+            ("validate .", 1),
+            ("pin --to v1.34.1+k3s1 .", 2),
+            ("resolve .", 2),
+            ("render . --node n --label a=b", 1),
+            ("rehearse . -q --nodes 1", 2),
+            ("rehearse p.yaml -q --nodes 1", 2),
+        ] {
+            let ran = dir.run(command).ends(code);
+            let said = format!("{}{}", ran.out, ran.err);
+            let is_it = |said: &str| said.contains(&format!("p.yaml:{line}:")) && said.contains(rule);
+            assert!(said.lines().any(is_it), "{text}\n{ran:#?}");
+        }
+        assert_eq!(dir.read("p.yaml"), text);
+    }
+}
+
+#[test]
 fn a_patch_that_pin_does_not_change_is_named_as_by_the_other_commands() {
     let dir = Workdir::new([
         (

@@ -48,6 +48,20 @@ fn a_clean_file_ends_with_0_and_a_mistake_with_1_and_its_line() {
 }
 
 #[test]
+fn a_label_of_a_node_that_is_no_text_is_an_error_at_the_label() {
+    let dir = edited("good", "good");
+    dir.write(
+        "nodes.yaml",
+        "apiVersion: v1\nkind: Node\nmetadata:\n  name: n\n  labels:\n    a: b\n    control-plane: true\n",
+    );
+    let ran = dir.run("validate plan.yaml nodes.yaml").ends(1);
+    ran.out_has(
+        "nodes.yaml:7:20: error: metadata.labels.control-plane must be text, but is true [wrong-type]",
+    )
+    .out_has("hint: write `\"true\"`");
+}
+
+#[test]
 fn an_unreadable_file_ends_with_2_and_the_other_findings_are_still_printed() {
     let dir = edited("concurrency: 1", "concurrency: 0");
     let ran = dir.run("validate none.yaml plan.yaml").ends(2);

@@ -118,6 +118,42 @@ fn a_version_that_a_tool_fills_in_is_assumed() {
 }
 
 #[test]
+fn a_version_that_changes_nothing_is_named_and_one_of_nothing_that_the_plan_installs_is_refused() {
+    let dir = with_plan("a", "");
+    let ran = dir
+        .run("rehearse plan.yaml --nodes 3 -q --version v1.40.2")
+        .ends(0);
+    ran.err_has("plan.yaml:1: Plan a has spec.version v1.34.1, which --version does not change\n");
+    let text = plan("a", "").replace("  version: v1.34.1\n", "  channel: https://example.com/stable\n");
+    dir.write(
+        "plan.yaml",
+        text.replace("example.com/upgrade", "rancher/k3s-upgrade"),
+    );
+    for version in ["foo", "1.36", "v1.36.1", "v1.36.1+rke2r1"] {
+        refused(&dir, &format!("plan.yaml --nodes 3 --version {version}")).err_has(&format!(
+            "--version {version}: Plan a installs k3s, whose versions are such as v1.34.1+k3s1"
+        ));
+    }
+    dir.run("rehearse plan.yaml --nodes 3 -q --version v1.36.1-k3s1")
+        .ends(0);
+}
+
+#[test]
+fn a_snapshot_in_utf_16_or_a_budget_that_cannot_be_read_is_refused() {
+    let dir = with_plan("a", "");
+    let node = "{apiVersion: v1, kind: Node, metadata: {name: n}}\n";
+    let bytes: Vec<u8> = node.encode_utf16().flat_map(u16::to_le_bytes).collect();
+    dir.write("nodes.yaml", bytes);
+    refused(&dir, "plan.yaml --snapshot nodes.yaml")
+        .err_has("nodes.yaml: the file is UTF-16; save it as UTF-8");
+    let budget = "apiVersion: policy/v1\nkind: PodDisruptionBudget\nmetadata: {name: b, labels: {tier: 1}}\n";
+    dir.write("budget.yaml", budget);
+    let why =
+        "budget.yaml:1: PodDisruptionBudget b: metadata.labels.tier must be text, but is 1; write \"1\"";
+    refused(&dir, "plan.yaml budget.yaml --nodes 1").err_has(why);
+}
+
+#[test]
 fn an_assumed_version_is_of_the_distribution_of_its_plan() {
     for (image, version) in [
         ("rancher/k3s-upgrade", "v1.34.1-k3s1"),

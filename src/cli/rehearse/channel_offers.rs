@@ -9,10 +9,11 @@ use serde::Deserialize as _;
 use super::assumed_version::{AssumedVersion, VERSION, Why, assumed as assumed_version, newest, usual};
 use super::flags::Flags;
 use super::input::{InputPlan, RehearsalInput};
+use super::inputs::BadInput;
 use crate::cli::output;
 use refit_api::{Plan, redacted};
 use refit_base::version::policy::{Offered, Policy};
-use refit_base::version::{Offer, Version};
+use refit_base::version::{Offer, Version, has_builds};
 use refit_channel::ChannelError;
 use refit_offline::gitops::pin::{Verdict, decide_version};
 use refit_rehearse::run::ChannelOffers;
@@ -46,6 +47,33 @@ fn newest_kubelet(flags: &Flags, snapshot: Option<&Snapshot>) -> Option<Version>
     newest(of_nodes.chain(flags.assumed.kubelet.as_deref()))
 }
 
+/// Checks that `--version` is one of what the Plans install, and says which Plans have their own.
+fn check_version(given: &RehearsalInput, version: &str) -> Result<(), BadInput> {
+    for plan in &given.plans {
+        let (name, spec) = (plan.name(), &plan.plan.spec);
+        let own = spec.version.as_deref().unwrap_or_default();
+        if !own.is_empty() && syntax(own).is_none() {
+            output::note(format_args!(
+                "{}: Plan {name} has spec.version {own}, which --version does not change",
+                plan.place
+            ));
+            continue;
+        }
+        let builder = spec.installed().filter(|installed| has_builds(installed));
+        let is_release = |builder: &str| {
+            let version = version.parse::<Version>();
+            version.is_ok_and(|version| version.builder() == Some(builder))
+        };
+        if let Some(builder) = builder.filter(|builder| !is_release(builder)) {
+            let example = usual(&plan.plan, spec.channel.as_deref()).version;
+            return Err(BadInput::Invalid(format!(
+                "--version {version}: Plan {name} installs {builder}, whose versions are such as {example}"
+            )));
+        }
+    }
+    Ok(())
+}
+
 /// The versions of channels. Placeholders for versions are treated as channels.
 pub(super) fn channel_offers(
     flags: &Flags,
@@ -56,6 +84,9 @@ pub(super) fn channel_offers(
     let stored = snapshot.into_iter().flat_map(|snapshot| &snapshot.plans);
     let stored: Vec<Plan> = stored.filter_map(|plan| Plan::deserialize(plan).ok()).collect();
     let version = flags.assumed.version.as_deref();
+    if let Some(version) = version {
+        check_version(given, version)?;
+    }
     let kubelet = newest_kubelet(flags, snapshot);
     let of_plan = |plan: &Plan| {
         let channel = plan.spec.channel.as_deref();

@@ -7,13 +7,16 @@ use std::collections::BTreeMap;
 
 use super::front_ends::InputOp;
 use refit_api::{Plan, limits};
-use refit_offline::gitops::check::{ReadPlan, SERVER_FIELDS, VersionedImages, name_for, read_plan, refused};
+use refit_offline::gitops::check::{
+    ReadPlan, SERVER_FIELDS, VersionedImages, missed_plans, name_for, read_plan, refused,
+};
 use refit_offline::gitops::objects::{FrontEnd, Object, objects};
 use refit_offline::gitops::overlay::{Change, Field, SetTo};
 use refit_offline::gitops::placeholder::{in_comment, is_placeholder, syntax};
 use refit_offline::gitops::yaml::Node;
 use refit_offline::gitops::{Finding, Source};
 use refit_rehearse::json::{Value, json};
+use refit_rehearse::snapshot::mistake;
 
 /// The namespace of Plans that do not specify one.
 pub(super) const NAMESPACE: &str = "system-upgrade";
@@ -77,8 +80,9 @@ pub(super) fn read(sources: &[Source]) -> RehearsalInput {
                 source.render_first()
             ));
         }
+        given.errors.extend(missed_plans(source).iter().map(error));
         for object in objects(&source.stream.documents) {
-            if all.iter().any(|whole| object.is_patch_of(whole)) {
+            if object.is_part_of_plan() && all.iter().any(|whole| object.is_patch_of(whole)) {
                 let line = source.position(object.node.offset()).line;
                 given.notes.push(format!(
                     "{}:{line}: skipped, a part of Plan {}; give refit the output of kustomize",
@@ -228,6 +232,15 @@ impl RehearsalInput {
     /// Keeps an object that affects a roll-out. Service accounts do not: the simulated API server allows everything.
     fn other(&mut self, source: &Source, object: &Object<'_>) {
         let (version, kind) = (object.api_version.as_str(), object.kind.as_str());
+        // The Nodes are not used.
+        if kind == "PodDisruptionBudget"
+            && let Some(why) = mistake(version, kind, &object.node.to_json().into())
+        {
+            let line = source.position(object.node.offset()).line;
+            let (name, title) = (&source.name, object.title());
+            self.errors.push(format!("{name}:{line}: {kind} {title}: {why}"));
+            return;
+        }
         match (version, kind) {
             ("v1", "Secret" | "Namespace")
             | ("policy/v1", "PodDisruptionBudget")

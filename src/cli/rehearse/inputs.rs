@@ -17,7 +17,7 @@ use refit_base::version::is_upgrade_image;
 use refit_controller::own_image;
 use refit_controller::settings::{Flags as ControllerFlags, Notice, Settings};
 use refit_offline::gitops::Source;
-use refit_offline::gitops::input::open;
+use refit_offline::gitops::input::{as_text, open};
 use refit_rehearse::assumptions::Span;
 use refit_rehearse::json::Value;
 use refit_rehearse::nodes::PlanSelector;
@@ -78,8 +78,8 @@ pub(super) fn read_snapshot(flags: &Flags) -> anyhow::Result<Option<Snapshot>> {
 
 /// Reads the text of a snapshot, as far as its memory budget.
 fn read_text(name: &str, from: impl Read) -> Result<String, BadInput> {
-    let mut text = String::new();
-    let read = from.take(snapshot::MAX_TEXT + 1).read_to_string(&mut text);
+    let mut bytes = Vec::new();
+    let read = from.take(snapshot::MAX_TEXT + 1).read_to_end(&mut bytes);
     let length = read.map_err(|source| BadInput::Unreadable {
         name: name.to_owned(),
         source,
@@ -87,7 +87,7 @@ fn read_text(name: &str, from: impl Read) -> Result<String, BadInput> {
     if length as u64 > snapshot::MAX_TEXT {
         return Err(SnapshotError::TooLarge(name.to_owned()).into());
     }
-    Ok(text)
+    as_text(name.to_owned(), bytes).map_err(|error| BadInput::Invalid(error.to_string()))
 }
 
 /// Removes Plans that `--plan` does not select.

@@ -42,6 +42,7 @@ use std::collections::BTreeSet;
 pub use channel::Channel;
 pub use existence::{ImageAtVersion, VersionedImages};
 pub use front_ends::refused;
+pub use identity::missed_plans;
 pub use metadata::SERVER_FIELDS;
 pub use options::Options;
 use prepare::Known;
@@ -88,12 +89,14 @@ pub fn check(sources: &[Source], options: &Options) -> Report {
     let mut plans = Vec::new();
     let mut maintained = front_ends::Maintained::new();
     for (index, (source, objects)) in sources.iter().zip(&all).enumerate() {
-        let mut found = Vec::new();
+        let mut found = syntax::check_documents(source, &options.levels);
+        found.extend(syntax::check_lists(source, &options.levels));
         let (nodes, scripts) = (beside(&nodes, source), beside(&scripts, source));
-        syntax::check_documents(source, options, &mut found);
         for object in objects {
             let mut subject = Subject::new(source, object, &options.levels);
-            if all.iter().flatten().any(|whole| object.is_patch_of(whole)) {
+            // Asked first, because few objects are one, and there may be thousands to compare it with.
+            let is_part = object.is_part_of_plan();
+            if is_part && all.iter().flatten().any(|whole| object.is_patch_of(whole)) {
                 subject.report_part_of_plan();
             } else if let Some(by) = source.change(object, Field::Plan) {
                 subject.report_deleted(by);
@@ -117,6 +120,7 @@ pub fn check(sources: &[Source], options: &Options) -> Report {
             } else {
                 subject.check_nearly_a_plan();
                 subject.check_nearly_a_front_end();
+                subject.check_node_labels();
             }
             found.extend(subject.finish());
         }

@@ -306,6 +306,14 @@ fn text(name: String, from: impl io::Read) -> Result<String, InputError> {
         Ok(length) if length as u64 > MAX_BYTES => return Err(InputError::TooLong(name)),
         Ok(_) => {}
     }
+    as_text(name, bytes)
+}
+
+/// The text of a file.
+///
+/// # Errors
+/// Fails if it is not UTF-8.
+pub fn as_text(name: String, bytes: Vec<u8>) -> Result<String, InputError> {
     // Editors on Windows and PowerShell write UTF-16; with or without a byte order mark, one byte of each ASCII
     // character is 0.
     if let [first, second, ..] = bytes.as_slice()

@@ -83,6 +83,10 @@ impl Object<'_> {
             && (namespace.is_none() || namespace == whole.metadata("namespace"))
     }
 
+    pub fn is_list(&self) -> bool {
+        self.kind.ends_with("List") && self.node.get("items").is_some()
+    }
+
     /// The kind, if refit handles it in addition to Plans.
     pub fn front_end(&self) -> Option<FrontEnd> {
         let is_it = |it: &FrontEnd| self.kind == it.kind() && self.api_version == it.api_version();
@@ -120,7 +124,7 @@ impl Object<'_> {
     }
 }
 
-/// All objects of the documents, in the order of the text.
+/// All objects of the documents, in the order of the text; of lists their items, and those lists that repeat a key.
 pub fn objects(documents: &[Node]) -> Vec<Object<'_>> {
     let mut found = Vec::new();
     for (document, node) in documents.iter().enumerate() {
@@ -150,6 +154,16 @@ fn collect<'s>(
     {
         // Items of a `PlanList` may omit `apiVersion` and `kind`.
         let of_list = (!of.is_empty()).then_some((api_version, of));
+        // With a repeated key it has lost objects, which is to be reported.
+        if node.object().is_some_and(|list| !list.repeated.is_empty()) {
+            found.push(Object {
+                document,
+                path: path.clone(),
+                node,
+                api_version: api_version.to_owned(),
+                kind: kind.to_owned(),
+            });
+        }
         for (index, item) in items.items().iter().enumerate() {
             let mut path = path.clone();
             path.extend([Step::from("items"), Step::from(index)]);

@@ -64,7 +64,16 @@ impl SnapshotBuilder {
                 self.others.push(object);
             }
             (Some(Kind::Lease), _) if is_of_node(&object) => self.others.push(object),
-            _ => *self.left_out.entry(kind).or_default() += 1,
+            _ => {
+                let budget = Kind::Budget.resource_type();
+                let what = if kind == budget.kind {
+                    // Old clusters and manifests have policy/v1beta1.
+                    format!("{kind} of {version} (write {})", budget.api_version())
+                } else {
+                    kind
+                };
+                *self.left_out.entry(what).or_default() += 1;
+            }
         }
     }
 

@@ -228,3 +228,67 @@ fn pods_that_have_ended_or_are_being_deleted_are_left_out() {
     assert!(find(&snapshot, "Pod", "pending").is_some());
     assert_eq!(snapshot.notes, ["1 pod is without a node and stay so"]);
 }
+
+/// The error of a snapshot with an object that is edited.
+fn mistake_of(mut object: Value, edit: impl FnOnce(&mut Value)) -> String {
+    edit(&mut object);
+    take("f", vec![node("one", true), object])
+        .unwrap_err()
+        .to_string()
+}
+
+#[test]
+fn an_object_that_cannot_be_read_is_an_error_and_not_left_out() {
+    let of_node = |edit: fn(&mut Value)| mistake_of(node("two", true), edit);
+    let labels = "metadata.labels";
+    assert_eq!(
+        of_node(|node| node["metadata"]["labels"]["role"] = true.into()),
+        format!("f: Node two: {labels}.role must be text, but is true; write \"true\"")
+    );
+    assert_eq!(
+        of_node(|node| node["metadata"]["labels"]["pool"] = 1.into()),
+        format!("f: Node two: {labels}.pool must be text, but is 1; write \"1\"")
+    );
+    assert_eq!(
+        of_node(|node| node["metadata"]["labels"] = json!(["a"])),
+        format!("f: Node two: {labels} must be an object of texts, but is [\"a\"]")
+    );
+    assert_eq!(
+        of_node(|node| node["metadata"]["name"] = Value::Null),
+        "f: Node: metadata.name is missing"
+    );
+    assert_eq!(
+        of_node(|node| node["status"]["conditions"][0]["status"] = true.into()),
+        "f: Node two: the field status cannot be read: invalid type: boolean `true`, expected a string"
+    );
+    let of_budget = mistake_of(budget(), |budget| budget["spec"]["minAvailable"] = json!([1]));
+    assert!(
+        of_budget.starts_with(
+            "f: PodDisruptionBudget shop/web: the field minAvailable cannot be read: invalid type"
+        ),
+        "{of_budget}"
+    );
+}
+
+#[test]
+fn items_of_a_node_list_are_nodes_though_they_do_not_say_so() {
+    let mut bare = node("one", true);
+    let bare = bare.as_object_mut().unwrap();
+    (bare.remove("apiVersion"), bare.remove("kind"));
+    let list = json!({ "apiVersion": "v1", "kind": "NodeList", "items": [Value::Object(bare.clone())] });
+    let snapshot = take("f", parse("f", &list.to_string()).unwrap()).unwrap();
+    assert_eq!(snapshot.nodes, ["one"]);
+}
+
+#[test]
+fn a_budget_of_an_old_version_is_left_out_with_the_version_to_write() {
+    let mut old = budget();
+    old["apiVersion"] = "policy/v1beta1".into();
+    let snapshot = take("f", vec![node("one", true), old]).unwrap();
+    assert_eq!(
+        snapshot.notes,
+        [
+            "left out, because refit does not simulate it: 1 PodDisruptionBudget of policy/v1beta1 (write policy/v1)"
+        ]
+    );
+}

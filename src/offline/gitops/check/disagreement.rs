@@ -5,7 +5,6 @@ use super::prepare::Known;
 use super::running::Running;
 use super::selector::implies;
 use super::subject::Subject;
-use super::versions::release_of;
 use crate::gitops::rule::Rule;
 use refit_api::selector::Selector;
 
@@ -42,13 +41,8 @@ impl Subject<'_> {
 
 /// Whether both install the same distribution, in different versions.
 fn have_different_versions(own: &Known, other: &Known) -> bool {
-    let Some(program) = own.program.filter(|program| other.program == Some(program)) else {
-        return false;
-    };
-    // One that is no release of this distribution has a finding of its own.
-    let release =
-        |plan: &Known| release_of(plan.version.as_deref()?).filter(|release| release.contains(program));
-    matches!((release(own), release(other)), (Some(mine), Some(theirs)) if mine != theirs)
+    let releases = own.release.as_ref().zip(other.release.as_ref());
+    own.program == other.program && releases.is_some_and(|(mine, theirs)| mine != theirs)
 }
 
 /// Which nodes both Plans select, if that is certain: by the nodes in the files, or because the selector of one of them

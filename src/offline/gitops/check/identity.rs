@@ -3,14 +3,34 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::subject::Subject;
+use super::syntax::check_lists;
+use crate::gitops::finding::{Finding, Levels};
+use crate::gitops::objects::objects;
 use crate::gitops::roots::Roots;
 use crate::gitops::rule::Rule;
+use crate::gitops::source::Source;
 use crate::gitops::yaml::{Key, Kind};
 use refit_api::names::GROUP;
 use refit_base::nearest::nearest;
 
 /// Where Plans are, by namespace and name, and the clusters of their files.
 pub(super) type Names = BTreeMap<(String, String), Vec<(String, Roots)>>;
+
+/// Plans that a file seems to have and no command sees, such as one with another object in its document.
+pub fn missed_plans(source: &Source) -> Vec<Finding> {
+    let levels = Levels::default();
+    let objects = objects(&source.stream.documents);
+    let others = objects
+        .iter()
+        .filter(|object| !object.is_plan() && object.front_end().is_none());
+    let mut found = check_lists(source, &levels);
+    found.extend(others.flat_map(|object| {
+        let mut subject = Subject::new(source, object, &levels);
+        subject.check_nearly_a_plan();
+        subject.finish()
+    }));
+    found
+}
 
 impl Subject<'_> {
     pub(super) fn check_repeated_keys(&mut self) {
@@ -103,8 +123,12 @@ impl Subject<'_> {
         let (version, kind) = (self.object.api_version.clone(), self.object.kind.clone());
         let wanted = format!("{GROUP}/{}", refit_api::crd::VERSION);
         let group = version.split('/').next().unwrap_or_default().to_owned();
-        if self.source.text.contains(GROUP) && !self.merged_objects().is_empty() {
+        let is_list = self.object.is_list();
+        if self.source.text.contains(GROUP) && (is_list || !self.merged_objects().is_empty()) {
             self.check_repeated_keys();
+        }
+        if is_list {
+            return;
         }
         let has_spec = |field: &str| self.node("spec").is_some_and(|spec| spec.get(field).is_some());
         let looks_like_one = has_spec("upgrade") && (has_spec("nodeSelector") || has_spec("concurrency"));

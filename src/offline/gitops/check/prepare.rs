@@ -9,6 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use super::control_plane::Role;
 use super::metadata::is_subdomain;
 use super::subject::Subject;
+use super::versions::release_of;
 use super::waits::Waits;
 use crate::gitops::placeholder::{given, is_placeholder};
 use crate::gitops::roots::Roots;
@@ -34,6 +35,8 @@ pub(super) struct Known {
     pub(super) program: Option<&'static str>,
     pub(super) prepare: Option<Prepare>,
     pub(super) version: Option<String>,
+    /// The release of `program` that the version means.
+    pub(super) release: Option<String>,
     channel: Option<String>,
     pub(super) depends_on: Vec<String>,
     /// Absent if it is not all that selects the nodes.
@@ -44,13 +47,17 @@ pub(super) struct Known {
 impl Known {
     pub(super) fn new(plan: &Plan, source: &Source) -> Self {
         let spec = &plan.spec;
+        let program = distribution_of(spec.upgrade_image());
+        let release = spec.version.as_deref().and_then(release_of);
         Self {
             namespace: plan.metadata.namespace.clone().unwrap_or_default(),
             name: plan.metadata.name.clone().unwrap_or_default(),
             file: source.name.clone(),
             roots: source.roots.clone(),
             role: Role::of(spec.node_selector.as_ref()),
-            program: distribution_of(spec.upgrade_image()),
+            program,
+            // One of another distribution has a finding of its own.
+            release: release.filter(|release| program.is_some_and(|program| release.contains(program))),
             prepare: spec.prepare.as_deref().and_then(Prepare::of),
             version: given(spec.version.as_ref()),
             channel: given(spec.channel.as_ref()),

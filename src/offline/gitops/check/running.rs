@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use super::subject::Subject;
 use crate::gitops::objects::Object;
-use crate::gitops::yaml::{Node, Step};
+use crate::gitops::rule::Rule;
+use crate::gitops::yaml::{Kind, Node, Step};
 use refit_base::version::Version;
 
 /// A node in the files, if its status has a kubelet version.
@@ -14,10 +16,35 @@ pub(super) struct Running {
     pub(super) version: Version,
 }
 
+impl Subject<'_> {
+    /// Reports labels of a Node that are no text: selectors do not see them, and the API server refuses the object.
+    pub(super) fn check_node_labels(&mut self) {
+        if !is_node(self.object) {
+            return;
+        }
+        let labels = self.node("metadata.labels").and_then(Node::object);
+        for entry in labels.iter().flat_map(|labels| &labels.entries) {
+            let (key, value) = (&entry.key.name, &entry.value);
+            if value.text().is_some() {
+                continue;
+            }
+            let found = value.to_json();
+            let message = format!("metadata.labels.{key} must be text, but is {found}");
+            let is_scalar = matches!(value.kind, Kind::Bool(_) | Kind::Number(_));
+            let hint = is_scalar.then(|| format!("write `\"{}\"`", self.written(value)));
+            self.report_at(Rule::WrongType, value.offset(), None, message, hint);
+        }
+    }
+}
+
+fn is_node(object: &Object<'_>) -> bool {
+    (object.api_version.as_str(), object.kind.as_str()) == ("v1", "Node")
+}
+
 impl Running {
     /// Reads an item of `kubectl get nodes -o yaml`; `None` for another object.
     pub(super) fn read(object: &Object<'_>) -> Option<Self> {
-        if (object.api_version.as_str(), object.kind.as_str()) != ("v1", "Node") {
+        if !is_node(object) {
             return None;
         }
         let path = ["status", "nodeInfo", "kubeletVersion"].map(Step::from);

@@ -1,42 +1,55 @@
 //! Documents that kubectl refuses: no YAML, or a list of objects.
 
-use super::options::Options;
-use crate::gitops::finding::Finding;
+use crate::gitops::finding::{Finding, Levels};
 use crate::gitops::rule::Rule;
 use crate::gitops::source::Source;
 use crate::gitops::yaml::Node;
 use refit_api::names::GROUP;
 
-/// Reports the errors of YAML, and documents that are lists of objects, one of which is a Plan.
-pub(super) fn check_documents(source: &Source, options: &Options, found: &mut Vec<Finding>) {
-    let mut report = |rule, offset, message: String, hint: Option<&str>| {
-        found.extend(options.levels.of(rule).map(|severity| Finding {
-            file: source.name.clone(),
-            position: source.position(offset),
-            rule,
-            severity,
-            plan: None,
-            field: None,
-            message,
-            hint: hint.map(str::to_owned),
-        }));
-    };
-    for error in &source.stream.errors {
+/// The errors of YAML.
+pub(super) fn check_documents(source: &Source, levels: &Levels) -> Vec<Finding> {
+    let found = source.stream.errors.iter().filter_map(|error| {
         let message = format!("this is not YAML: {}", error.message);
         let hint = cause(source, error.offset, &error.message);
-        report(Rule::YamlSyntax, error.offset, message, hint);
-    }
+        finding(source, levels, Rule::YamlSyntax, error.offset, message, hint)
+    });
+    found.collect()
+}
+
+/// Documents that are lists of objects, one of which is a Plan.
+pub(super) fn check_lists(source: &Source, levels: &Levels) -> Vec<Finding> {
     let is_plan = |item: &Node| {
         let version = item.get("apiVersion").and_then(Node::text);
         version.is_some_and(|version| version.starts_with(GROUP))
     };
-    for document in &source.stream.documents {
-        if document.items().iter().any(is_plan) {
-            let message = "the document is a list, which kubectl refuses; a Plan is an object".to_owned();
-            let hint = "write each object as a document, with `---` between them, or the list as the items of a `kind: List`";
-            report(Rule::NotAPlan, document.offset(), message, Some(hint));
-        }
-    }
+    let documents = source.stream.documents.iter();
+    let lists = documents.filter(|document| document.items().iter().any(is_plan));
+    let found = lists.filter_map(|document| {
+        let message = "the document is a list, which kubectl refuses; a Plan is an object".to_owned();
+        let hint = "write each object as a document, with `---` between them, or the list as the items of a `kind: List`";
+        finding(source, levels, Rule::NotAPlan, document.offset(), message, Some(hint))
+    });
+    found.collect()
+}
+
+fn finding(
+    source: &Source,
+    levels: &Levels,
+    rule: Rule,
+    offset: usize,
+    message: String,
+    hint: Option<&str>,
+) -> Option<Finding> {
+    Some(Finding {
+        file: source.name.clone(),
+        position: source.position(offset),
+        rule,
+        severity: levels.of(rule)?,
+        plan: None,
+        field: None,
+        message,
+        hint: hint.map(str::to_owned),
+    })
 }
 
 /// What probably makes a document no YAML.
