@@ -102,8 +102,7 @@ fn a_label_of_a_snapshot_that_is_no_text_is_an_error_with_its_node() {
         let refused =
             folder(&servers(1, "v1.34.1", ""), &cluster).run("rehearse plan.yaml --snapshot cluster.yaml");
         refused.ends(2).err_has(&format!(
-            "cluster.yaml: Node server-1: the label node-role.kubernetes.io/etcd is {value}, and the API server has only texts \
-             there; write \"{value}\" in quotes"
+            "cluster.yaml: Node server-1: metadata.labels.node-role.kubernetes.io/etcd must be text, but is {value}; write \"{value}\""
         ));
     }
 }
