@@ -52,7 +52,7 @@ fn check_version(given: &RehearsalInput, version: &str) -> Result<(), BadInput> 
     for plan in &given.plans {
         let (name, spec) = (plan.name(), &plan.plan.spec);
         let own = spec.version.as_deref().unwrap_or_default();
-        if !own.is_empty() && syntax(own).is_none() {
+        if !own.is_empty() && plan.unknown_version.is_none() {
             output::note(format_args!(
                 "{}: Plan {name} has spec.version {own}, which --version does not change",
                 plan.place

@@ -258,7 +258,7 @@ fn an_object_that_cannot_be_read_is_an_error_and_not_left_out() {
         "f: Node: metadata.name is missing"
     );
     assert_eq!(
-        of_node(|node| node["status"]["conditions"][0]["status"] = true.into()),
+        of_node(|node| node["status"]["conditions"] = json!([{ "type": "Ready", "status": true }])),
         "f: Node two: the field status cannot be read: invalid type: boolean `true`, expected a string"
     );
     let of_budget = mistake_of(budget(), |budget| budget["spec"]["minAvailable"] = json!([1]));
