@@ -203,7 +203,7 @@ fn a_wait_for_a_window_is_reported() {
     let ran = dir.run(&format!("{line} --limit 1 -q")).ends(1);
     assert_eq!(
         ran.last_line(),
-        "would not complete within 1d: Plan nightly starts no node: WindowClosed: spec.window is closed and opens at \
+        "would not complete within 1d: Plan nightly starts no further node: WindowClosed: spec.window is closed and opens at \
          2026-01-06T22:00:00Z (Mon,Tue,Wed 22:00:00-22:09:00 UTC); 3 nodes are left waiting"
     );
     ran.out_has("1 node of Plan nightly ends after its window has closed");

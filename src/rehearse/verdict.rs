@@ -127,7 +127,8 @@ fn through(outcome: &Outcome, times: &TimeFormat) -> String {
         String::new()
     } else {
         let differing = shortened(&differing, SHOWN);
-        format!(", though the kubelets of done nodes have another version (VersionDiffers): {differing}")
+        let reason = Reason::VersionDiffers.name();
+        format!(", though the kubelets of done nodes have another version ({reason}): {differing}")
     };
     let repetitions = || rehearsed().filter_map(|plan| outcome.record.repetitions(&plan.name));
     let end = if repetitions().any(|it| it.repeated.is_some()) {

@@ -60,7 +60,7 @@ fn a_node_in_maintenance_keeps_a_plan_from_it_until_the_end() {
     let dir = Workdir::new([("plan.yaml", &plan("a", "")), ("disk.yaml", MAINTENANCE)]);
     let ran = dir.run("rehearse plan.yaml disk.yaml --nodes 4 -q").ends(1);
     ran.err_has("assumed: NodeMaintenance disk holds Node node-2 until the end\n")
-        .out_has("would stall: Plan a starts no node: NodeBusy: Node node-2: NodeMaintenance disk works on the node; 1 node is left waiting");
+        .out_has("would stall: Plan a starts no further node: NodeBusy: Node node-2: NodeMaintenance disk works on the node; 1 node is left waiting");
     let elsewhere = MAINTENANCE.replace("node-2", "worker-17");
     let dir = Workdir::new([("plan.yaml", &plan("a", "")), ("disk.yaml", &elsewhere)]);
     dir.run("rehearse plan.yaml disk.yaml --nodes 4 -q")
