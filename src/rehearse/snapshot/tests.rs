@@ -274,7 +274,9 @@ fn an_object_that_cannot_be_read_is_an_error_and_not_left_out() {
 fn items_of_a_node_list_are_nodes_though_they_do_not_say_so() {
     let mut bare = node("one", true);
     let bare = bare.as_object_mut().unwrap();
-    (bare.remove("apiVersion"), bare.remove("kind"));
+    for field in ["apiVersion", "kind"] {
+        bare.remove(field);
+    }
     let list = json!({ "apiVersion": "v1", "kind": "NodeList", "items": [Value::Object(bare.clone())] });
     let snapshot = take("f", parse("f", &list.to_string()).unwrap()).unwrap();
     assert_eq!(snapshot.nodes, ["one"]);
