@@ -165,7 +165,7 @@ fn done(view: &PlanOverview<'_>, name: &str, version: &str, explanation: &mut Ex
         return;
     };
     let Some(reason) = differs.reason else {
-        explanation.verdict = format!("Node {name} is done under Plan {title}; {} yet", differs.text);
+        explanation.verdict = format!("Node {name} is done under Plan {title}; {}", differs.text);
         explanation.held = false;
         return;
     };

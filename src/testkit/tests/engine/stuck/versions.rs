@@ -83,13 +83,13 @@ fn a_done_node_is_explained_with_what_its_kubelet_says() {
         spec.upgrade.get_or_insert_default().image = "rancher/k3s-upgrade".to_owned();
     }));
     scenario.succeed("a");
-    let differs = "its kubelet has v1.36.0+k3s1, and the Plan's version is v1.36.1+k3s1";
+    let differs = "its kubelet has v1.36.0+k3s1, and the Plan's version is v1.36.1-k3s1";
     let is_explained = |scenario: &mut Scenario, verdict: &str| {
         let explained = explained(scenario, "a");
         assert!(explained.starts_with(verdict), "{explained}");
     };
     let plan = "under Plan system-upgrade/p";
-    is_explained(&mut scenario, &format!("Node a is done {plan}; {differs} yet"));
+    is_explained(&mut scenario, &format!("Node a is done {plan}; {differs}\n"));
     scenario.pass_secs(61);
     is_explained(
         &mut scenario,
@@ -100,5 +100,5 @@ fn a_done_node_is_explained_with_what_its_kubelet_says() {
         .patch_status(Kind::Node, "", "a", kubelet("v1.36.1+k3s1"));
     status.unwrap();
     scenario.settle();
-    is_explained(&mut scenario, &format!("Node a is done {plan} at v1.36.1+k3s1"));
+    is_explained(&mut scenario, &format!("Node a is done {plan} at v1.36.1-k3s1"));
 }
