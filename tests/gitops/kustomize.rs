@@ -273,6 +273,33 @@ fn a_patch_replaces_the_version_and_the_channel_of_the_plan_for_every_command() 
     dir.run("resolve -o name .").ends(0).prints("v1.34.1+k3s1\n");
 }
 
+/// A rehearsal of one node at a time says nothing about a Plan of which a patch makes five.
+#[test]
+fn a_rehearsal_names_patches_of_fields_that_it_does_not_apply() {
+    let operation = "[{op: replace, path: /spec/concurrency, value: 5}]";
+    let merge =
+        "{apiVersion: upgrade.cattle.io/v1, kind: Plan, metadata: {name: server}, spec: {concurrency: 5}}";
+    let replaced = "resources: [server.yaml]\nreplacements:\n- source: {kind: ConfigMap}\n  targets:\n  - select: {kind: \
+                    Plan}\n    fieldPaths: [spec.concurrency]\n";
+    let patch = |patch: &str| {
+        format!("resources: [server.yaml]\npatches:\n- target: {{kind: Plan}}\n  patch: '{patch}'\n")
+    };
+    let server = with("  version: v1.33.0+k3s1\n");
+    for (kustomization, line) in [(patch(operation), 4), (patch(merge), 4), (replaced.to_owned(), 6)] {
+        let dir = dir(&kustomization, &server);
+        dir.run("rehearse . --nodes 3 -q").ends(0).err_has(&format!(
+            "Kustomize changes more than its version and channel (./kustomization.yaml:{line}), which is not rehearsed; rehearse \
+             the output of kustomize"
+        ));
+    }
+    let dir = dir(
+        &patch("[{op: replace, path: /spec/version, value: v1.34.1+k3s1}]"),
+        &server,
+    );
+    let ran = dir.run("rehearse . --nodes 3 -q").ends(0);
+    assert!(!ran.err.contains("is not rehearsed"), "{ran:?}");
+}
+
 #[test]
 fn overlays_with_different_versions_leave_that_of_the_plan() {
     let patch = |version: &str| {

@@ -137,8 +137,9 @@ impl RehearsalInput {
             }
         }
         let unknown_version = unknown_version(source, object, &plan);
+        let notes = [of_overlays(source, object), unapplied(source, object)];
         self.notes
-            .extend(of_overlays(source, object).map(|note| format!("{place}: {note}")));
+            .extend(notes.into_iter().flatten().map(|note| format!("{place}: {note}")));
         let has_limit = plan.spec.concurrency.is_some() || plan.spec.max_concurrent.is_some();
         let limits = |field: &str| matches!(field, "spec.concurrency" | "spec.maxConcurrent");
         let limit = placeholders
@@ -301,6 +302,18 @@ fn of_overlays(source: &Source, object: &Object<'_>) -> Option<String> {
         "Plan {}: its version is not the same in all overlays of Kustomize ({}); rehearse the output of kustomize",
         object.title(),
         set.join(", ")
+    ))
+}
+
+/// Says that patches change more than a rehearsal applies, such as `concurrency`.
+fn unapplied(source: &Source, object: &Object<'_>) -> Option<String> {
+    let others = source.overlay(object)?.changes.get(&Field::Other)?;
+    let first = others.all.first()?;
+    Some(format!(
+        "Plan {}: Kustomize changes more than its version and channel ({}), which is not rehearsed; rehearse the output of \
+         kustomize",
+        object.title(),
+        first.place()
     ))
 }
 

@@ -20,6 +20,8 @@ pub struct Overlay {
 pub enum Field {
     Version,
     Channel,
+    /// Other fields of the spec, whose patches refit does not apply.
+    Other,
     /// The whole Plan, which a patch deletes.
     Plan,
 }
@@ -32,7 +34,7 @@ impl Field {
         match self {
             Self::Version => "version",
             Self::Channel => "channel",
-            Self::Plan => "",
+            Self::Other | Self::Plan => "",
         }
     }
 }

@@ -125,7 +125,7 @@ fn changes(transforms: &[Transform], plan: &Object<'_>) -> BTreeMap<Field, Chang
     }
     let has = |field: &Field| {
         let own = plan.node.get("spec").and_then(|spec| spec.get(field.name()));
-        *field == Field::Plan || own.is_some()
+        matches!(field, Field::Plan | Field::Other) || own.is_some()
     };
     changes.retain(|field, change| change.to != SetTo::Nothing || has(field));
     changes
@@ -153,7 +153,7 @@ fn add(
     let fields: &[Field] = if is_deleted {
         &[Field::Plan]
     } else {
-        &[Field::Version, Field::Channel, Field::Plan]
+        &[Field::Version, Field::Channel, Field::Other, Field::Plan]
     };
     for field in fields {
         let known = overlay.changes.entry(*field).or_default();

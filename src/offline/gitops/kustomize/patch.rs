@@ -133,10 +133,7 @@ fn replacements_in(node: &Node, source: &Source) -> Vec<Patch> {
         };
         for path in of_target.get("fieldPaths").map(Node::items).unwrap_or_default() {
             let name = path.text().and_then(|path| path.strip_prefix("spec."));
-            let field = Field::OF_SPEC
-                .into_iter()
-                .find(|field| Some(field.name()) == name);
-            found.extend(field.map(|field| Patch {
+            found.extend(name.map(of_spec).map(|field| Patch {
                 target: target.clone(),
                 field,
                 change: Change {
@@ -149,6 +146,11 @@ fn replacements_in(node: &Node, source: &Source) -> Vec<Patch> {
         }
     }
     found
+}
+
+fn of_spec(name: &str) -> Field {
+    let mut all = Field::OF_SPEC.into_iter();
+    all.find(|field| field.name() == name).unwrap_or(Field::Other)
 }
 
 impl<'s> PatchText<'s> {
@@ -210,7 +212,15 @@ impl<'s> PatchText<'s> {
             };
             Some((field, change))
         };
-        Field::OF_SPEC.into_iter().filter_map(change).collect()
+        let mut entries = spec.object().into_iter().flat_map(|spec| &spec.entries);
+        let is_other = |name: &str| !name.starts_with('$') && of_spec(name) == Field::Other;
+        let other = entries.find(|entry| is_other(&entry.key.name));
+        let other = other.map(|entry| (Field::Other, self.change(SetTo::Unknown, &entry.value)));
+        Field::OF_SPEC
+            .into_iter()
+            .filter_map(change)
+            .chain(other)
+            .collect()
     }
 
     /// What an operation of a JSON patch changes.
@@ -236,7 +246,15 @@ impl<'s> PatchText<'s> {
             };
             Some((field, change?))
         };
-        Field::OF_SPEC.into_iter().filter_map(change).collect()
+        let is_other = path
+            .strip_prefix("/spec/")
+            .is_some_and(|name| op != "test" && of_spec(name) == Field::Other);
+        let other = is_other.then(|| (Field::Other, self.change(SetTo::Unknown, operation)));
+        Field::OF_SPEC
+            .into_iter()
+            .filter_map(change)
+            .chain(other)
+            .collect()
     }
 
     /// What a patch with this value makes of the field.
