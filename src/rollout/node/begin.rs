@@ -56,7 +56,9 @@ impl NodeReconciler<'_> {
                 self.begin(node, 1, stored_entry, leaving)
             }
             // A mistake in `nodeSelector` deselects no node.
-            Phase::Failed if unknown => NodeDecision::slot(self.failed_state(node, record)),
+            Phase::Failed if unknown && (current || stored_entry.is_some()) => {
+                NodeDecision::slot(self.failed_state(node, record))
+            }
             _ if unknown => NodeDecision::Cleanup(Vec::new()),
             // A failure at another version no longer matters once the node is done or not selected.
             _ if eligible => NodeDecision::Cleanup(Vec::new()),

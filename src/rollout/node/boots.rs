@@ -14,8 +14,8 @@ use refit_facts::{JobFacts, NodeFacts, PodFacts, PodStage};
 const MAX_BOOTS: usize = 2;
 
 impl NodeReconciler<'_> {
-    /// Fails a running Job whose node has rebooted too often, or that would try again what has failed under a Plan that is
-    /// aborted since. The failure is written to the node first, then the Job is ended. `None` if that is not so.
+    /// Fails a running Job whose node has rebooted too often, or that would try again what has failed under a Plan that no
+    /// longer wants it. The failure is written to the node first, then the Job is ended. `None` if that is not so.
     pub(super) fn stop_for_good(&self, node: &NodeFacts, job: &JobFacts) -> Option<NodeState> {
         let written = self.record(node).filter(|record| {
             *record.job_uid == *job.uid && matches!(record.phase, Phase::Failed | Phase::Retry)
@@ -25,11 +25,15 @@ impl NodeReconciler<'_> {
             state.steps.extend(self.end_retries(job));
             return Some(state);
         }
-        let (reason, message) = if self.plan.is_aborted()
-            && self.ended_in_upgrade(job).any(|pod| pod.failed.is_some())
-        {
+        let ended = if self.plan.is_aborted() {
+            Some("its Plan was aborted before another attempt")
+        } else if self.was_done(node, job) {
+            Some("its Plan returned to the version before, before another attempt")
+        } else {
+            None
+        };
+        let (reason, message) = if let Some(why) = ended.filter(|_| self.has_failed_in_upgrade(job)) {
             // To release the node would say that nothing has happened there.
-            let why = "its Plan was aborted before another attempt";
             let took = self.now.duration_since(job.created);
             self.failure_cause(job, [Reason::ContainerFailed.name(), why], took, None)
         } else if job.sentinel {
@@ -68,6 +72,12 @@ impl NodeReconciler<'_> {
         let pods = || self.cluster.world.pods.of(job);
         let upgrades = pods().any(|pod| pod.stage == PodStage::Upgrade && !pod.deleting);
         pods().filter(move |pod| !upgrades && pod.upgraded && pod.stage == PodStage::Ended)
+    }
+
+    /// Whether all attempts of `upgrade` have failed so far. The Job of one that has succeeded is complete a second later.
+    fn has_failed_in_upgrade(&self, job: &JobFacts) -> bool {
+        let mut ended = self.ended_in_upgrade(job).peekable();
+        ended.peek().is_some() && ended.all(|pod| pod.failed.is_some())
     }
 
     /// Ends a Job at once, whatever its pod does.

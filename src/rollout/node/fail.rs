@@ -71,9 +71,7 @@ impl NodeReconciler<'_> {
         // version in its turn.
         let is_current = self.plan.is_at(&job.hash);
         let has_lost_slot = !is_current && self.has_lost_slot(stored_entry);
-        // The Plan has returned to the version of the label, which the node may no longer have.
-        let done = node.labels.of_plan(&self.plan.facts.name);
-        let was_done = !is_current && done.is_some_and(|done| self.plan.is_at(done));
+        let was_done = self.was_done(node, job);
         let is_selected = self.is_eligible(node) || self.plan.selects_unknown();
         if !was_done && (!is_selected || has_lost_slot) {
             return self
@@ -85,6 +83,13 @@ impl NodeReconciler<'_> {
             return NodeDecision::Cleanup(vec![step]);
         }
         NodeDecision::slot(self.state_of_failure(node, &record).with_step(step))
+    }
+
+    /// Whether the Plan has returned to the version of the node's label while this Job was at another one, so that the node may
+    /// no longer have it.
+    pub(super) fn was_done(&self, node: &NodeFacts, job: &JobFacts) -> bool {
+        let done = node.labels.of_plan(&self.plan.facts.name);
+        !self.plan.is_at(&job.hash) && done.is_some_and(|done| self.plan.is_at(done))
     }
 
     /// Skips a node at the version of a Job whose `preflight` said so. `None` if its annotation has no room for that.

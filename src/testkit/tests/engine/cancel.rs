@@ -219,33 +219,61 @@ fn a_person_who_uncordons_the_node_of_a_cancelled_drain_makes_it_no_failure() {
     assert!(scenario.node("a").records.is_empty() && scenario.node("a").ledger.is_none());
 }
 
+/// A node whose first attempt has failed, and whose Job may try it again.
+fn failed_once(scenario: &mut Scenario) {
+    scenario.comes_to("a", PodStage::Upgrade);
+    scenario.steer("a", "upgrade.exit-code", Some("1"));
+    scenario.steer("a", "upgrade.run-delay", Some("0s"));
+    scenario.until("the first attempt fails", |state| {
+        state.all(Kind::Job).any(|job| job["status"]["failed"] == 1)
+    });
+    scenario.steer("a", "upgrade.exit-code", None);
+    scenario.steer("a", "upgrade.run-delay", None);
+}
+
+fn with_retries() -> Scenario {
+    let mut scenario = Scenario::new(&Setup {
+        backoff_limit: 5,
+        ..Setup::default()
+    });
+    scenario.add_nodes(&["a"]);
+    scenario.apply(plan_with("p", |spec| spec.cordon = Some(true)));
+    scenario
+}
+
 #[test]
-fn an_abort_after_a_failed_attempt_leaves_a_failed_node() {
-    for bound in [false, true] {
-        let mut scenario = Scenario::new(&Setup {
-            backoff_limit: 5,
-            ..Setup::default()
-        });
-        scenario.add_nodes(&["a"]);
-        scenario.apply(plan_with("p", |spec| spec.cordon = Some(true)));
-        scenario.comes_to("a", PodStage::Upgrade);
-        scenario.steer("a", "upgrade.exit-code", Some("1"));
-        scenario.steer("a", "upgrade.run-delay", Some("0s"));
-        scenario.until("the first attempt fails", |state| {
-            state.all(Kind::Job).any(|job| job["status"]["failed"] == 1)
-        });
-        if bound {
-            scenario.steer("a", "upgrade.run-delay", None);
+fn an_abort_after_a_failed_attempt_leaves_a_failed_node_unless_the_next_one_succeeds() {
+    for (runs, succeeds) in [(false, false), (true, false), (true, true)] {
+        let mut scenario = with_retries();
+        failed_once(&mut scenario);
+        if runs {
             scenario.comes_to("a", PodStage::Upgrade);
         }
         scenario.annotate(Kind::Plan, "p", names::ANNOTATION_ABORT, Some("wrong version"));
         scenario.settle();
+        let code = (!succeeds).then_some("1");
+        scenario.steer("a", "upgrade.exit-code", code);
         scenario.steer("a", "upgrade.run-delay", Some("0s"));
         scenario.pass_secs(60);
-        assert_eq!(scenario.phase("p", "a")[0], "Failed", "{bound}");
-        assert!(scenario.is_cordoned("a") && scenario.live_nodes("p").is_empty());
-        assert_eq!(scenario.events_of("JobFailed").len(), 1);
+        assert_eq!(scenario.is_done("a", "p"), succeeds, "{runs}");
+        assert_eq!(scenario.is_cordoned("a"), !succeeds, "{runs}");
+        assert!(scenario.live_nodes("p").is_empty());
+        assert_eq!(scenario.events_of("JobFailed").len(), usize::from(!succeeds));
     }
+}
+
+#[test]
+fn a_plan_that_returns_between_two_attempts_upgrades_the_node_again() {
+    let mut scenario = with_retries();
+    scenario.succeed("a");
+    scenario.edit("p", to_v2);
+    failed_once(&mut scenario);
+    scenario.edit("p", |spec| spec.version = Some("v1".to_owned()));
+    scenario.pass_secs(60);
+    assert!(!scenario.is_done("a", "p") && scenario.is_cordoned("a"));
+    assert_eq!(scenario.live_nodes("p"), ["a"]);
+    scenario.finish();
+    assert_eq!(scenario.invariants.upgrades, 3);
 }
 
 #[test]
