@@ -7,6 +7,7 @@ mod patched;
 mod report;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use super::USAGE;
@@ -15,7 +16,7 @@ use super::chosen::{FILES, is_chosen, no_plan, unknown};
 use refit_api::names::GROUP;
 use refit_cluster::clock::Clock;
 use refit_offline::gitops::check::missed_plans;
-use refit_offline::gitops::kustomize::{attach_with_neighbours, is_patch, patches};
+use refit_offline::gitops::kustomize::{attach_with_neighbours, is_patch};
 use refit_offline::gitops::pin::{PinRequest, PlanInFile, kept_tags, plans, repeated, rewrite};
 use refit_offline::gitops::{Source, input, patch, write};
 
@@ -52,11 +53,11 @@ pub(super) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
             Err(error) => report.failures.push(Failure::new(&error)),
         }
     }
-    attach_with_neighbours(&mut sources);
+    let patches = attach_with_neighbours(&mut sources);
     let mut found: Vec<_> = sources.iter().map(plans).collect();
-    patched::remove_without_version(&sources, &mut found, &mut report.notes);
+    patched::remove_without_version(&patches, &sources, &mut found, &mut report.notes);
     patched::complete(&sources, &mut found);
-    unreadable_plans(&sources, &found, &mut report);
+    unreadable_plans(&patches, &sources, &found, &mut report);
     let titles = found
         .iter()
         .flatten()
@@ -247,10 +248,14 @@ fn write_all(flags: &Flags, files: &[File], outcomes: &mut [Outcome]) -> (String
 }
 
 /// Reports files that may hold an unreadable Plan, even if no other Plan in them changes.
-fn unreadable_plans(sources: &[Source], found: &[Vec<PlanInFile>], report: &mut Report) {
-    let patches = patches(sources);
+fn unreadable_plans(
+    patches: &BTreeSet<PathBuf>,
+    sources: &[Source],
+    found: &[Vec<PlanInFile>],
+    report: &mut Report,
+) {
     for (source, plans) in sources.iter().zip(found) {
-        if is_patch(&patches, source) {
+        if is_patch(patches, source) {
             if plans.is_empty() {
                 report
                     .notes

@@ -171,6 +171,7 @@ pub(super) fn read(files: &[String]) -> (Vec<Source>, bool) {
         }
     }
     kustomize::attach_with_neighbours(&mut sources);
+    // One that is named without its kustomization is read as it is.
     let patches = kustomize::patches(&sources);
     sources.retain(|source| {
         let is_patch = kustomize::is_patch(&patches, source);

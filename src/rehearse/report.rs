@@ -314,9 +314,8 @@ fn wait_groups(
     waits.sort_by_key(|it| (it.wait.until.is_some(), Reverse(it.seconds)));
     let mut groups = waits::groups(&waits);
     for group in &mut groups {
-        if let Some(nodes) = record.sharing(&group.plan, &group.reason) {
-            group.share(nodes);
-        }
+        let nodes = record.sharing(&group.plan, &group.reason);
+        group.some = nodes.into_iter().flatten().cloned().collect();
     }
     (waits, groups)
 }

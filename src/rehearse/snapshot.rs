@@ -160,7 +160,8 @@ fn flatten(mut value: Value, objects: &mut Vec<Value>) {
 /// Fails if there is no Node among them, or if one of them cannot be read.
 pub fn take(name: &str, objects: Vec<Value>) -> Result<Snapshot, SnapshotError> {
     let mut builder = SnapshotBuilder::default();
-    for object in objects {
+    for mut object in objects {
+        drop_nulls(&mut object);
         let [version, kind] = ["apiVersion", "kind"].map(|field| meta_of(&object, field));
         if let Some(why) = mistake(version, kind, &object) {
             let (namespace, title) = (object.meta("namespace"), object.meta("name"));
@@ -186,6 +187,23 @@ pub fn take(name: &str, objects: Vec<Value>) -> Result<Snapshot, SnapshotError> 
         });
     }
     Ok(builder.build())
+}
+
+/// Removes fields without a value, as the API server does: in files written by hand they are left empty.
+fn drop_nulls(object: &mut Value) {
+    for path in [&["spec"][..], &["status", "nodeInfo"], &["status"], &[]] {
+        let value = path
+            .iter()
+            .try_fold(&mut *object, |value, field| value.get_mut(field));
+        let Some(fields) = value.and_then(Value::as_object_mut) else {
+            continue;
+        };
+        let nulls = fields.iter().filter(|(_, value)| value.is_null());
+        let nulls: Vec<String> = nulls.map(|(key, _)| key.to_string()).collect();
+        if !nulls.is_empty() {
+            fields.retain(|key| !nulls.iter().any(|null| null == key));
+        }
+    }
 }
 
 fn describe_counts(counts: &BTreeMap<String, usize>) -> String {

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::SignedDuration;
 use jiff::tz::TimeZone;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde::Serialize;
 
 use super::nodes::{CONTROL_PLANE, MASTER, PlanSelector, contradiction};
@@ -304,29 +303,27 @@ fn why_no_node(plan: &PlanFacts, outcome: &Outcome) -> String {
             .any(|(_, node)| one.matches(|key| node.facts.labels.get(key)))
     });
     match (missing, outcome.nodes().count()) {
-        (Some(one), nodes) => one.unmet(nodes) + &control_plane_label(&selector, outcome),
+        (Some(one), nodes) if one.is_label(MASTER) => one.unmet(nodes) + &control_plane_label(outcome),
+        (Some(one), nodes) => one.unmet(nodes),
         (None, 1) => "the only node does not meet all requirements of spec.nodeSelector".to_owned(),
         (None, nodes) => format!("none of {nodes} nodes meets all requirements of spec.nodeSelector"),
     }
 }
 
-/// The label that nodes of the control plane have, if the selector has the one that Kubernetes 1.24 removed.
-fn control_plane_label(selector: &LabelSelector, outcome: &Outcome) -> String {
-    let labels = selector.match_labels.iter().flatten().map(|(key, _)| key);
-    let expressions = selector.match_expressions.iter().flatten();
-    let mut keys = labels.chain(expressions.map(|expression| &expression.key));
+/// The label that nodes of the control plane have instead of the one that Kubernetes 1.24 removed.
+fn control_plane_label(outcome: &Outcome) -> String {
     let mut servers = outcome
         .nodes()
         .filter(|(_, node)| node.facts.labels.get(CONTROL_PLANE).is_some());
-    let Some((name, node)) = servers.next().filter(|_| keys.any(|key| key == MASTER)) else {
+    let Some((name, node)) = servers.next() else {
         return String::new();
     };
-    let others = match servers.count() {
-        0 => String::new(),
-        others => format!(" and {}", pluralized(others, "more node")),
+    let (others, verb) = match servers.count() {
+        0 => (String::new(), "has"),
+        others => (format!(" and {}", pluralized(others, "more node")), "have"),
     };
     format!(
-        "; {name} ({}){others} has {CONTROL_PLANE} instead",
+        "; {name} ({}){others} {verb} {CONTROL_PLANE} instead",
         node.facts.kubelet
     )
 }

@@ -178,3 +178,22 @@ fn many_kustomizations_that_include_each_other_are_read_once() {
         .collect();
     tree(&files).run("validate .").ends(0).out_lacks("[patch]");
 }
+
+#[test]
+fn a_patch_that_is_named_alone_gets_no_version() {
+    let only = patch("server", "  concurrency: 2\n");
+    let dir = tree(&[
+        ("base/kustomization.yaml", "resources: [server.yaml]\n"),
+        ("base/server.yaml", &with(&format!("  version: {OLD}\n"))),
+        (
+            "prod/kustomization.yaml",
+            "resources: [../base]\npatches: [{path: p.yaml}]\n",
+        ),
+        ("prod/p.yaml", &only),
+    ]);
+    for files in ["prod/p.yaml", "base/server.yaml prod/p.yaml"] {
+        dir.run(&format!("pin --to {NEW} {files}"));
+        assert_eq!(dir.read("prod/p.yaml"), only, "{files}");
+    }
+    assert!(dir.read("base/server.yaml").contains(NEW));
+}

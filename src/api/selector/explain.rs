@@ -19,6 +19,11 @@ pub struct Requirement {
 }
 
 impl Requirement {
+    /// Whether nodes must have this label, with any value or one of some.
+    pub fn is_label(&self, key: &str) -> bool {
+        !self.excludes && self.key == key
+    }
+
     /// What a node must have: `the label gpu=yes`, `no label gpu`.
     pub fn text(&self) -> String {
         let article = if self.excludes { "no" } else { "the" };

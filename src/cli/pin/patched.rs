@@ -1,25 +1,28 @@
 //! Plans whose version a patch of Kustomize sets: a version in the Plan itself would have no effect.
 
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
 use jiff::Timestamp;
 
 use super::decide::{Channels, Decision, wanted};
 use super::flags::Flags;
 use super::report::{Outcome, Result};
 use refit_offline::gitops::Source;
-use refit_offline::gitops::kustomize::{is_patch, patches};
+use refit_offline::gitops::kustomize::is_patch;
 use refit_offline::gitops::overlay::SetTo;
 use refit_offline::gitops::pin::{PatchedImage, PlanInFile, fixed_images};
 use refit_offline::gitops::yaml::Step;
 
 /// Removes patches that set neither a version nor a channel: the version of their Plan is elsewhere.
 pub(super) fn remove_without_version(
+    patches: &BTreeSet<PathBuf>,
     sources: &[Source],
     found: &mut [Vec<PlanInFile>],
     notes: &mut Vec<String>,
 ) {
-    let patches = patches(sources);
     let of_patches = sources.iter().zip(found);
-    for (source, plans) in of_patches.filter(|(source, _)| is_patch(&patches, source)) {
+    for (source, plans) in of_patches.filter(|(source, _)| is_patch(patches, source)) {
         plans.retain(|plan| {
             let has_version = plan.version.is_some() || plan.other.is_some() || plan.channel.is_some();
             let fixed = fixed_images(source, plan).filter(|_| !has_version);

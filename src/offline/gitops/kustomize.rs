@@ -36,8 +36,8 @@ pub fn patches(sources: &[Source]) -> BTreeSet<PathBuf> {
 }
 
 /// Notes in each source what kustomizations do to its Plans: those among the sources, and those in the same folders, since
-/// people also name single files.
-pub fn attach_with_neighbours(sources: &mut Vec<Source>) {
+/// people also name single files. Returns the patch files that they name.
+pub fn attach_with_neighbours(sources: &mut Vec<Source>) -> BTreeSet<PathBuf> {
     let paths: BTreeSet<PathBuf> = sources.iter().filter_map(|source| source.path.clone()).collect();
     let known: BTreeSet<PathBuf> = paths.iter().map(|path| plain(path)).collect();
     let folders: BTreeSet<&Path> = paths.iter().filter_map(|path| path.parent()).collect();
@@ -52,7 +52,9 @@ pub fn attach_with_neighbours(sources: &mut Vec<Source>) {
     let named = sources.len();
     sources.extend(beside);
     attach(sources);
+    let patches = patches(sources);
     sources.truncate(named);
+    patches
 }
 
 pub fn is_patch(patches: &BTreeSet<PathBuf>, source: &Source) -> bool {

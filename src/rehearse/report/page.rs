@@ -258,7 +258,7 @@ fn wait_card(group: &WaitGroup) -> WaitCard {
         reason: group.reason.clone(),
         message: group.message.clone(),
         seconds: group.seconds,
-        nodes: (!group.nodes.is_empty()).then_some(group.nodes.len()),
+        nodes: Some(group.nodes.len() + group.some.len()).filter(|count| *count > 0),
         is_over: group.end.is_some(),
     }
 }

@@ -189,9 +189,7 @@ fn nodes_that_share_waits_are_named() {
     let shared = waits::groups(&[of(250), of(60)]);
     let mut line = |names: &[&str]| {
         let mut groups = shared.clone();
-        if !names.is_empty() {
-            groups[0].share(&names.iter().map(|name| (*name).to_owned()).collect());
-        }
+        groups[0].some = names.iter().map(|name| (*name).to_owned()).collect();
         report.wait_groups = groups;
         let text = report.to_text();
         let lines = text.lines();
@@ -211,7 +209,7 @@ fn nodes_that_share_waits_are_named() {
     );
     assert_eq!(
         line(&["w2", "w3"]),
-        "  forever  2 nodes of a for TaintNotTolerated (4 times, from +0:00:00): w2 5m10s, w3 5m10s"
+        "  forever  w2, w3 of a for TaintNotTolerated (2 times, from +0:00:00): the node has the taint a"
     );
 }
 

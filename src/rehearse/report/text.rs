@@ -178,10 +178,11 @@ impl Report {
     }
 
     fn write_wait(&self, text: &mut String, group: &WaitGroup) {
-        let who = match group.nodes.as_slice() {
-            [] => "all nodes".to_owned(),
-            [only] => only.name.clone(),
-            nodes => pluralized(nodes.len(), "node"),
+        let who = match (group.nodes.as_slice(), group.some.as_slice()) {
+            ([], []) => "all nodes".to_owned(),
+            ([], some) => shortened(some, SHOWN),
+            ([only], _) => only.name.clone(),
+            (nodes, _) => pluralized(nodes.len(), "node"),
         };
         let long = match group.end {
             Some(_) => duration(SignedDuration::from_secs(group.seconds)),

@@ -1,7 +1,6 @@
 //! Groups waits: the nodes of a Plan that waited for the same thing, and for how long.
 
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -26,28 +25,17 @@ pub struct WaitGroup {
     /// Maximum total time of a node.
     pub seconds: i64,
     pub waits: usize,
-    /// The nodes, the longest total first; empty if the whole Plan waited.
+    /// The nodes, the longest total first; empty if the whole Plan waited, or some of its nodes together.
     pub nodes: Vec<NodeWait>,
+    /// Nodes that have waited at some time during these waits, if they were not all nodes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub some: Vec<String>,
 }
 
 impl WaitGroup {
     /// Whether it is worth a line: shorter waits are normal in a roll-out.
     pub fn is_long(&self) -> bool {
         self.seconds >= MIN_WAIT || self.end.is_none()
-    }
-
-    /// Names the nodes that have shared its waits.
-    pub(super) fn share(&mut self, names: &BTreeSet<String>) {
-        if !self.nodes.is_empty() {
-            return;
-        }
-        let node = |name: &String| NodeWait {
-            name: name.clone(),
-            seconds: self.seconds,
-            waits: self.waits,
-        };
-        self.nodes = names.iter().map(node).collect();
-        self.waits *= names.len();
     }
 }
 
@@ -79,6 +67,7 @@ pub(super) fn groups(waits: &[WaitReport]) -> Vec<WaitGroup> {
                 seconds: 0,
                 waits: 0,
                 nodes: Vec::new(),
+                some: Vec::new(),
             });
             groups.len() - 1
         });

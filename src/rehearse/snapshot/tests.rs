@@ -271,6 +271,18 @@ fn an_object_that_cannot_be_read_is_an_error_and_not_left_out() {
 }
 
 #[test]
+fn fields_that_are_left_empty_are_not_there() {
+    for field in ["unschedulable", "taints"] {
+        let mut bare = node("one", true);
+        bare["spec"][field] = Value::Null;
+        assert_eq!(take("f", vec![bare]).unwrap().nodes, ["one"], "{field}");
+    }
+    let mut bare = node("one", true);
+    bare["spec"] = Value::Null;
+    assert_eq!(take("f", vec![bare]).unwrap().nodes, ["one"]);
+}
+
+#[test]
 fn items_of_a_node_list_are_nodes_though_they_do_not_say_so() {
     let mut bare = node("one", true);
     let bare = bare.as_object_mut().unwrap();

@@ -176,6 +176,12 @@ fn a_selector_that_finds_nothing_says_what_no_node_has() {
             "none of 2 nodes has the label node-role.kubernetes.io/master=true; control-1 (v1.33.5) has \
              node-role.kubernetes.io/control-plane instead",
         ),
+        (
+            json!({ "matchExpressions": [
+                { "key": "node-role.kubernetes.io/master", "operator": "DoesNotExist" }, { "key": "disk", "operator": "Exists" },
+            ] }),
+            "none of 2 nodes has the label disk",
+        ),
         (Value::Null, "it has no spec.nodeSelector"),
         (
             json!({ "matchLabels": { "gpu": "no" }, "matchExpressions": [control_plane] }),

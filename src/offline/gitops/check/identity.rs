@@ -49,14 +49,14 @@ impl Subject<'_> {
             .node
             .object()
             .map_or(&[][..], |object| &object.repeated);
-        let is_reported =
-            |offset: usize| !merged.is_empty() && top.iter().any(|key| key.span.start == offset);
+        let top = top.iter().filter(|_| !merged.is_empty());
+        let top: BTreeSet<usize> = top.map(|key| key.span.start).collect();
         let repeated: Vec<_> = self
             .object
             .node
             .repeated()
             .iter()
-            .filter(|key| !is_reported(key.span.start))
+            .filter(|key| !top.contains(&key.span.start))
             .map(|key| {
                 (
                     key.span.start,

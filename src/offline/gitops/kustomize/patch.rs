@@ -170,7 +170,9 @@ impl<'s> PatchText<'s> {
             let is_merge = document.object().is_some();
             let target = target.cloned().or_else(|| Target::of_object(document));
             // Without a target, a JSON patch applies to nothing.
-            let Some(target) = target else { continue };
+            let Some(target) = target.filter(Target::is_of_plans) else {
+                continue;
+            };
             let changes = if is_merge {
                 self.merge(document)
             } else {

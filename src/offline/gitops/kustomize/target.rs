@@ -64,28 +64,39 @@ impl Target {
         })
     }
 
+    /// Whether it may select a Plan, as far as group and kind say.
+    pub(super) fn is_of_plans(&self) -> bool {
+        is(self.group.as_deref(), Some(GROUP))
+            && is(self.version.as_deref(), Some(VERSION))
+            && is(self.kind.as_deref(), Some("Plan"))
+    }
+
     pub(super) fn selects(&self, plan: &Object<'_>, metadata: &Metadata) -> bool {
-        let is = |wanted: &Option<String>, found: Option<&str>| {
-            let whole = |pattern: &String| Regex::new(&format!("^(?:{pattern})$"));
-            wanted.as_ref().is_none_or(|wanted| {
-                whole(wanted).is_ok_and(|regex| regex.is_match(found.unwrap_or_default()))
-            })
-        };
         let has = |wanted: &Option<String>, found: &BTreeMap<String, String>| {
             let selector = wanted.as_ref().map(|wanted| wanted.parse::<Selector>());
             selector.is_none_or(|selector| selector.is_ok_and(|selector| selector.matches(found)))
         };
         // The kustomization may set the namespace of a Plan without one.
         let namespace = plan.metadata("namespace");
-        is(&self.group, Some(GROUP))
-            && is(&self.version, Some(VERSION))
-            && is(&self.kind, Some("Plan"))
-            && (self.name.is_none() || metadata.names.iter().any(|name| is(&self.name, Some(name))))
-            && (namespace.is_none() || is(&self.namespace, namespace))
+        self.is_of_plans()
+            && (self.name.is_none()
+                || metadata
+                    .names
+                    .iter()
+                    .any(|name| is(self.name.as_deref(), Some(name))))
+            && (namespace.is_none() || is(self.namespace.as_deref(), namespace))
             && has(&self.labels, &metadata.labels)
             && has(&self.annotations, &metadata.annotations)
             && !self.rejected.iter().any(|other| other.selects(plan, metadata))
     }
+}
+
+/// Whether a pattern of a target matches the whole text, or there is none.
+fn is(wanted: Option<&str>, found: Option<&str>) -> bool {
+    wanted.is_none_or(|pattern| {
+        let whole = Regex::new(&format!("^(?:{pattern})$"));
+        whole.is_ok_and(|regex| regex.is_match(found.unwrap_or_default()))
+    })
 }
 
 /// Names, labels and annotations.
